@@ -1,0 +1,82 @@
+/* context.c: starts and stops StarPU. */
+#include "config.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <malloc.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <starpu.h>
+
+/* Activations come and go with every step. Given back to the system, each would be paged in anew; kept, they are warm.
+ * (mmap is left out because glibc refuses thresholds above 32 MiB.) */
+static void keep_freed_memory(void) {
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, 2147483647);
+    mallopt(M_TOP_PAD, 64 << 20);
+    mallopt(M_ARENA_MAX, 1);
+}
+
+/* oneDNN is built on OpenMP: inside a worker it must not start threads of its own. */
+static void one_thread(void *arg) {
+    (void)arg;
+    omp_set_num_threads(1);
+}
+
+static int check_ranks(void) {
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    if (size && atoi(size) > 1)
+        return sgrad_fail(SGRAD_EINVAL, "started on %s ranks, but this version trains on one: run it without mpirun", size);
+    return 0;
+}
+
+int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context) {
+    struct starpu_conf conf;
+    SGRAD_TRY(check_ranks());
+    SGRAD_TRY(sgrad__trace_prepare(options->trace));
+    keep_freed_memory();
+    setenv("STARPU_SILENT", "1", 0);
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    if (options->cpus) conf.ncpus = options->cpus > 0 ? options->cpus : 0;
+    if (options->cudas) conf.ncuda = options->cudas > 0 ? options->cudas : 0;
+    conf.nopencl = 0;
+    conf.catch_signals = 0;
+    const char *scheduler = options->scheduler ? options->scheduler : getenv("STARPU_SCHED");
+    if (!scheduler) scheduler = sgrad__cuda_devices() > 0 && conf.ncuda != 0 ? "dmdas" : "lws";
+    conf.sched_policy_name = scheduler;
+    int error = starpu_init(&conf);
+    if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
+    if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+
+    struct sgrad_context *ctx = sgrad_alloc(1, sizeof *ctx);
+    ctx->cpus = (int)starpu_cpu_worker_get_count();
+    ctx->cudas = (int)starpu_cuda_worker_get_count();
+    ctx->ranks = 1;
+    snprintf(ctx->scheduler, sizeof ctx->scheduler, "%s", scheduler);
+    omp_set_num_threads(1);
+    if (ctx->cpus) starpu_execute_on_each_worker(one_thread, NULL, STARPU_CPU);
+    *context = ctx;
+    return 0;
+}
+
+void sgrad_context_close(struct sgrad_context *context) {
+    if (!context) return;
+    starpu_task_wait_for_all();
+    sgrad__caches_clear();
+    sgrad__devices_close();
+    starpu_shutdown();
+    sgrad__trace_convert();
+    free(context);
+}
+
+const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size) {
+    int used = snprintf(text, size, "%d CPU core%s", context->cpus, context->cpus == 1 ? "" : "s");
+    for (int i = 0; i < context->cudas && used < (int)size; i++) {
+        char name[128];
+        starpu_worker_get_name(starpu_worker_get_by_type(STARPU_CUDA_WORKER, i), name, sizeof name);
+        used += snprintf(text + used, size - (size_t)used, ", %s", name);
+    }
+    return text;
+}

@@ -1,0 +1,112 @@
+/* error.c: one line for each thing that goes wrong. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const messages[] = {
+#define SGRAD_ERROR(name, message) message,
+#include "runtime/errors.def"
+#undef SGRAD_ERROR
+};
+
+const char *sgrad_strerror(int error) {
+    if (error == 0) return "success";
+    return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
+}
+
+/* One write per line, so that lines of several threads and ranks stay whole. */
+static void say(const char *prefix, const char *format, va_list list) {
+    char line[2048];
+    int used = snprintf(line, sizeof line, "stargrad: %s", prefix);
+    int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
+    size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);
+    if (end > sizeof line - 2) end = sizeof line - 2;
+    line[end] = '\n';
+    line[end + 1] = 0;
+    fputs(line, stderr);
+}
+
+int sgrad_fail(int error, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    say("", format, list);
+    va_end(list);
+    return error;
+}
+
+void sgrad_warn(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    say("warning: ", format, list);
+    va_end(list);
+}
+
+static _Noreturn void out_of_memory(void) {
+    fputs("stargrad: out of memory\n", stderr);
+    exit(1);
+}
+
+void *sgrad_alloc(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory) out_of_memory();
+    return memory;
+}
+
+char *sgrad_format(const char *format, ...) {
+    va_list list;
+    char *text;
+    va_start(list, format);
+    int length = vasprintf(&text, format, list);
+    va_end(list);
+    if (length < 0) out_of_memory();
+    return text;
+}
+
+/* Levenshtein's distance, two rows at a time. */
+static size_t distance(const char *a, const char *b) {
+    size_t m = strlen(a), n = strlen(b);
+    size_t row[2][64];
+    if (n >= 64 || m >= 64) return 64;
+    for (size_t j = 0; j <= n; j++) row[0][j] = j;
+    for (size_t i = 1; i <= m; i++) {
+        size_t *now = row[i % 2], *before = row[(i - 1) % 2];
+        now[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
+            if (before[j] + 1 < best) best = before[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            now[j] = best;
+        }
+    }
+    return row[m % 2][n];
+}
+
+const char *sgrad_nearest(const char *word, const char *const *names) {
+    const char *nearest = NULL;
+    size_t least = strlen(word) / 2 + 2;
+    for (; *names; names++) {
+        size_t d = distance(word, *names);
+        if (d < least) {
+            least = d;
+            nearest = *names;
+        }
+    }
+    return nearest;
+}
+
+const void *sgrad_record_find(const char *what, const char *name, const void *records) {
+    const char *const *const *record = records;     /* a record's first member is its name */
+    int count = 0;
+    for (; record[count]; count++)
+        if (strcmp(*record[count], name) == 0) return record[count];
+    const char **names = sgrad_alloc((size_t)count + 1, sizeof *names);
+    for (int i = 0; i < count; i++) names[i] = *record[i];
+    const char *near = sgrad_nearest(name, names);
+    if (near) sgrad_fail(SGRAD_ENAME, "no %s is called '%s': did you mean '%s'?", what, name, near);
+    else sgrad_fail(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %ss' names them", what, name, what);
+    free(names);
+    return NULL;
+}

@@ -1,0 +1,90 @@
+/* file.c: files that appear whole or not at all, and files read as one block of memory. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/*     begin     PATH (old or absent)   PATH.part.PID  (being written)
+ *     commit    PATH (old or absent)   PATH.part.PID  (whole, on the disk)
+ *               PATH (new)                            (rename is atomic; the folder is synced after it)
+ *
+ * The other file lies beside PATH, since a rename works within one file system only. */
+int sgrad_file_begin(const char *path, struct sgrad_file *file) {
+    char *part = sgrad_format("%s.part.%ld", path, (long)getpid());
+    FILE *stream = fopen(part, "wbe");
+    if (!stream) {
+        int error = sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno));
+        free(part);
+        return error;
+    }
+    *file = (struct sgrad_file){ .stream = stream, .path = sgrad_format("%s", path), .part = part };
+    return 0;
+}
+
+static void forget(struct sgrad_file *file) {
+    free(file->path);
+    free(file->part);
+    *file = (struct sgrad_file){ 0 };
+}
+
+/* A rename is on the disk when its folder is. File systems that cannot sync a folder say EINVAL. */
+static int sync_folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? sgrad_format("%.*s", (int)(slash - path) + (slash == path), path) : sgrad_format(".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 || (fsync(fd) && errno != EINVAL) ? errno : 0;
+    if (fd >= 0) close(fd);
+    free(folder);
+    return failed;
+}
+
+int sgrad_file_commit(struct sgrad_file *file) {
+    errno = 0;
+    bool lost = ferror(file->stream);       /* an earlier write failed, and nobody looked */
+    int failed = fflush(file->stream) || lost || fsync(fileno(file->stream)) ? (errno ? errno : EIO) : 0;
+    if (fclose(file->stream) && !failed) failed = errno;
+    if (!failed && rename(file->part, file->path)) failed = errno;
+    if (failed) unlink(file->part);
+    else failed = sync_folder_of(file->path);
+    int error = failed ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", file->path, strerror(failed)) : 0;
+    forget(file);
+    return error;
+}
+
+void sgrad_file_abort(struct sgrad_file *file) {
+    if (!file->stream) return;
+    fclose(file->stream);
+    unlink(file->part);
+    forget(file);
+}
+
+static int map_descriptor(int fd, const char *path, size_t limit, struct sgrad_map *map) {
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode)) return sgrad_fail(SGRAD_EIO, "%s: not a regular file", path);
+    if (status.st_size == 0) return sgrad_fail(SGRAD_EFORMAT, "%s: the file is empty", path);
+    if ((uint64_t)status.st_size > limit)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld bytes, at most %zu are read", path, (long long)status.st_size, limit);
+    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    *map = (struct sgrad_map){ .data = data, .size = (size_t)status.st_size };
+    return 0;
+}
+
+int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for its writer */
+    int error = map_descriptor(fd, path, limit, map);
+    if (fd >= 0) close(fd);
+    return error;
+}
+
+void sgrad_map_close(struct sgrad_map *map) {
+    if (map->data) munmap((void *)map->data, map->size);
+    *map = (struct sgrad_map){ 0 };
+}

@@ -1,0 +1,313 @@
+/* runtime.h: the floor that everything else stands on: errors, tensors, kernels as tasks, random numbers, files.
+ *
+ * A *tensor* is a named block of memory that StarPU moves between memory nodes. A *kernel* is a function on
+ * tensors, for CPUs and perhaps for CUDA devices. Submitting a kernel makes a StarPU task: it runs when the tasks
+ * before it, that write what it reads, are done, on whatever worker the scheduler picks. Nothing here waits unless
+ * its name says so, and nothing here knows what the tensors mean.
+ *
+ *     static void twice(const struct sgrad_args *a) {
+ *         const float *x = a->data[0];
+ *         float *y = a->data[1];
+ *         for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) y[i] = 2 * x[i];
+ *     }
+ *     static const struct sgrad_kernel kernel = { .name = "twice", .cpu = twice };
+ *
+ *     struct sgrad_context *ctx;
+ *     struct sgrad_tensor *x, *y;
+ *     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ 0 }, &ctx));
+ *     SGRAD_TRY(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, 1000), SGRAD_PERSISTENT, &x));
+ *     SGRAD_TRY(sgrad_tensor_create("y", SGRAD_F32, sgrad_shape(1, 1000), SGRAD_PERSISTENT, &y));
+ *     SGRAD_TRY(sgrad_tensor_write(x, values));
+ *     SGRAD_TRY(sgrad_task_submit_simple(&kernel, (struct sgrad_tensor *[]){ x, y },
+ *                                        (enum sgrad_access[]){ SGRAD_R, SGRAD_W }, 2));
+ *     SGRAD_TRY(sgrad_tensor_read(y, values));                             // waits for the task
+ *
+ * Functions return 0 or a negative SGRAD_E…; whoever decides an error logs it, once, as one line on standard error.
+ * Output parameters are set only on success. Programmer mistakes assert. */
+#ifndef SGRAD_RUNTIME_H
+#define SGRAD_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors -------------------------------------------------------------------------------------------------- */
+
+enum sgrad_error_index {
+#define SGRAD_ERROR(name, message) SGRAD_INDEX_##name,
+#include "runtime/errors.def"
+#undef SGRAD_ERROR
+    SGRAD_ERRORS
+};
+enum sgrad_error {
+#define SGRAD_ERROR(name, message) SGRAD_##name = -1 - SGRAD_INDEX_##name,
+#include "runtime/errors.def"
+#undef SGRAD_ERROR
+};
+
+/* The message of an error code; "success" for 0. */
+const char *sgrad_strerror(int error);
+
+/* Logs "stargrad: " and the message as one line on standard error; returns ERROR, so that `return sgrad_fail(…)` reads. */
+int sgrad_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Logs "stargrad: warning: " and the message as one line on standard error. */
+void sgrad_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Passes an error on to the caller. */
+#define SGRAD_TRY(call)                             \
+    do {                                            \
+        int sgrad__error = (call);                  \
+        if (sgrad__error) return sgrad__error;      \
+    } while (0)
+
+/* The name of NAMES (a NULL-terminated list) that WORD was most likely meant to be, or NULL when none is near. */
+const char *sgrad_nearest(const char *word, const char *const *names);
+
+/* The record called NAME of a NULL-terminated list of records, each of which begins with its name. When there is none: NULL, and
+ * one line that says so and suggests the nearest; WHAT is "model", "optimizer", … */
+const void *sgrad_record_find(const char *what, const char *name, const void *records);
+
+/* calloc and vasprintf that never return NULL: they end the program with one line when memory is out. */
+void *sgrad_alloc(size_t count, size_t size);
+char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- shapes and tensors -------------------------------------------------------------------------------------- */
+
+enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };
+size_t sgrad_dtype_size(enum sgrad_dtype dtype);        /* bytes of one element */
+const char *sgrad_dtype_name(enum sgrad_dtype dtype);   /* as safetensors spells it: "F32", "BF16", … */
+
+/* bfloat16 is the upper half of a float; rounding is to nearest, ties to even. NaN stays NaN. */
+static inline float sgrad_bf16_to_f32(uint16_t x) {
+    union { uint32_t u; float f; } v;
+    v.u = (uint32_t)x << 16;
+    return v.f;
+}
+static inline uint16_t sgrad_f32_to_bf16(float x) {
+    union { float f; uint32_t u; } v;
+    v.f = x;
+    uint32_t rounded = (v.u + 0x7fffu + ((v.u >> 16) & 1)) >> 16;
+    return (uint16_t)(x == x ? rounded : (v.u >> 16) | 0x40u);
+}
+
+#define SGRAD_MAX_RANK 5
+struct sgrad_shape {
+    int rank;
+    int64_t dim[SGRAD_MAX_RANK];    /* outermost first; channels-last images are (N,H,W,C) */
+};
+struct sgrad_shape sgrad_shape(int rank, ...);                      /* sgrad_shape(2, 3, 4); the numbers are ints */
+int64_t sgrad_shape_count(const struct sgrad_shape *shape);         /* number of elements */
+bool sgrad_shape_equal(const struct sgrad_shape *a, const struct sgrad_shape *b);
+#define SGRAD_SHAPE_TEXT 80
+const char *sgrad_shape_text(const struct sgrad_shape *shape, char text[SGRAD_SHAPE_TEXT]);     /* "(16,32,32,3)" */
+
+struct sgrad_view {     /* what a block of memory holds */
+    enum sgrad_dtype dtype;
+    struct sgrad_shape shape;
+};
+size_t sgrad_view_bytes(const struct sgrad_view *view);
+
+enum sgrad_lifetime {
+    SGRAD_PERSISTENT,   /* has a home in main memory, starts as zeros */
+    SGRAD_TRANSIENT,    /* allocated where it is first written, freed by sgrad_tensor_forget */
+    SGRAD_SCRATCH,      /* workspace: every task that is handed it gets memory of its own */
+};
+struct starpu_codelet;
+struct _starpu_data_state;
+struct sgrad_tensor {
+    char *name;
+    struct sgrad_view view;
+    enum sgrad_lifetime lifetime;
+    struct _starpu_data_state *handle;      /* starpu_data_handle_t */
+    void *home;                             /* persistent tensors only; touch through read and write */
+};
+int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape,
+                        enum sgrad_lifetime lifetime, struct sgrad_tensor **tensor);
+void sgrad_tensor_destroy(struct sgrad_tensor *tensor);                 /* waits for its tasks; NULL is fine */
+int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to);           /* waits for its last writer */
+int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from);  /* waits for its last reader */
+void sgrad_tensor_forget(struct sgrad_tensor *tensor);                  /* its content ends with the tasks submitted so far */
+/* Copies to TO what the tasks submitted so far leave in TENSOR, then calls DONE(ARG) on some thread; does not wait. */
+int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void *arg), void *arg);
+
+/* ---- kernels and tasks --------------------------------------------------------------------------------------- */
+
+#define SGRAD_MAX_OPERANDS 15   /* StarPU is built for 16 buffers a task; the last is the workspace */
+
+enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
+
+/* What a task does for the run; the same colours in every picture. */
+enum sgrad_kind { SGRAD_FORWARD, SGRAD_BACKWARD, SGRAD_REDUCTION, SGRAD_UPDATE, SGRAD_INPUT, SGRAD_KINDS };
+const char *sgrad_kind_name(enum sgrad_kind kind);
+
+/* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
+struct sgrad_step;      /* what all tasks of one step share; the runtime passes it on unread */
+struct sgrad_args {
+    const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
+    void *const *data;              /* of each operand, on the kernel's device; NULL when absent */
+    const void *attrs;              /* the operation's own attributes */
+    const struct sgrad_step *step;
+    int64_t first;                  /* index, in the whole batch, of the first sample of these operands */
+    int64_t group;                  /* samples over which group sums were taken */
+    int64_t batch;                  /* samples of the whole batch, over all ranks */
+    unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
+    bool deterministic;             /* same input, same bits */
+    void *workspace;
+    size_t workspace_size;          /* bytes */
+};
+
+struct sgrad_kernel {
+    const char *name;                                       /* "conv2d backward-weight" */
+    enum sgrad_kind kind;
+    void (*cpu)(const struct sgrad_args *args);             /* one thread, the calling one; NULL: not on CPUs */
+    void (*cuda)(const struct sgrad_args *args);            /* enqueues on sgrad_cuda_stream(), does not wait; NULL: not on GPUs */
+    size_t (*workspace)(const struct sgrad_args *args);     /* bytes; largest over the devices. NULL: none */
+    double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
+    double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
+};
+double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
+double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_args *args, int operands);
+
+/* A kernel bound to shapes: made once, shared by every task that does the same to other memory. */
+struct sgrad_call {
+    const struct sgrad_kernel *kernel;
+    const void *attrs;
+    int operands;
+    struct sgrad_view view[SGRAD_MAX_OPERANDS];
+    enum sgrad_access access[SGRAD_MAX_OPERANDS];
+    int64_t group, batch;
+    unsigned accumulate;
+    bool deterministic;
+    size_t workspace;               /* filled by sgrad_call_prepare */
+    double flops, bytes;            /* filled by sgrad_call_prepare */
+    uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
+    struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
+};
+void sgrad_call_prepare(struct sgrad_call *call);
+
+/* What differs from task to task. NAME must live until the task has run. */
+struct sgrad_submission {
+    const struct sgrad_call *call;
+    struct sgrad_tensor *const *operand;    /* NULL where an optional operand is absent */
+    struct sgrad_tensor *workspace;         /* a SCRATCH tensor of at least call->workspace bytes, or NULL */
+    const struct sgrad_step *step;          /* must live until the task has run */
+    int64_t first;
+    int priority;                           /* larger goes first */
+    const char *name;                       /* "layer2.0.conv1 backward-weight #3", for traces */
+    void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
+    void *done_arg;
+};
+int sgrad_task_submit(const struct sgrad_submission *submission);
+
+/* One call for tests and small programs: a kernel on tensors, no attributes. */
+int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
+                             const enum sgrad_access *access, int operands);
+
+/* Waits for every task submitted so far. Returns the first error a kernel reported since the last wait. */
+int sgrad_wait_all(void);
+
+/* From inside a kernel: what it was to compute could not be. Tasks that start later do nothing, until a wait has
+ * returned the error. The kernel logs the cause itself (sgrad_fail). */
+void sgrad_task_fail(int error);
+int sgrad_task_error(void);     /* 0, or the error that a wait would return */
+
+/* ---- context: StarPU, MPI, devices --------------------------------------------------------------------------- */
+
+struct sgrad_context_options {
+    int cpus;                   /* CPU workers; 0: all cores (STARPU_NCPU respected), -1: none */
+    int cudas;                  /* CUDA workers; 0: all, -1: none */
+    const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
+    const char *trace;          /* folder for a trace; NULL: none */
+};
+struct sgrad_context {
+    int cpus, cudas;            /* workers */
+    int rank, ranks;
+    char scheduler[32];
+};
+/* Starts StarPU. One context at a time. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
+int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
+void sgrad_context_close(struct sgrad_context *context);
+/* What happens between begin and end, any number of times, is recorded in the context's trace, if it has one: closing the
+ * context leaves FOLDER/paje.trace, for ViTE, and tasks.rec. */
+void sgrad_trace_begin(void);
+void sgrad_trace_end(void);
+
+const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);   /* "2 CPU cores, 1 NVIDIA H200" */
+
+/* Per-worker handles, made once; call from inside a kernel only. */
+struct dnnl_engine;
+struct dnnl_stream;
+struct dnnl_engine *sgrad_dnnl_engine(void);        /* dnnl_engine_t */
+struct dnnl_stream *sgrad_dnnl_stream(void);        /* dnnl_stream_t: one thread, in order */
+struct CUstream_st;
+struct cudnnContext;
+struct cublasContext;
+struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
+struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
+struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
+
+#define SGRAD_MAX_WORKERS 80
+/* A cache of whatever a kernel makes once per shape and keeps (primitive descriptors, algorithm choices): one cache
+ * per kernel file and worker. KEY is compared byte by byte (clear its padding). Returns the slot of value_size bytes,
+ * zeroed when new: *fresh says so. Slots never move and live until the context closes, when DESTROY is called on each. */
+struct sgrad_cache {
+    size_t key_size, value_size;
+    void (*destroy)(void *value);
+    struct sgrad__cache_table *worker[SGRAD_MAX_WORKERS + 1];   /* private, as is the rest; the last is for other threads */
+    struct sgrad_cache *next;
+    bool known;
+};
+void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh);
+
+/* ---- files --------------------------------------------------------------------------------------------------- */
+
+/* A file that appears whole or not at all: written beside its place, synced, renamed. */
+struct sgrad_file {
+    FILE *stream;
+    char *path, *part;
+};
+int sgrad_file_begin(const char *path, struct sgrad_file *file);
+int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; on any error removes and logs */
+void sgrad_file_abort(struct sgrad_file *file);
+
+/* The whole of a regular file of at most LIMIT bytes, memory-mapped, read-only. An empty file is an error. */
+struct sgrad_map {
+    const unsigned char *data;
+    size_t size;
+};
+int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
+void sgrad_map_close(struct sgrad_map *map);
+
+/* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data. */
+struct sgrad_entry {
+    char *name;
+    struct sgrad_view view;     /* rank 0 is a scalar */
+    const void *data;           /* into the mapped file; not aligned */
+};
+struct sgrad_safetensors {
+    char *path;
+    struct sgrad_map map;
+    int count;
+    struct sgrad_entry *entry;  /* sorted by name */
+    int metadata_count;
+    char **metadata;            /* key, value, key, value…: metadata_count pairs */
+};
+int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file);
+/* The same from memory; NAME is for messages. Every length and offset is checked before it is used. */
+int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file);
+void sgrad_safetensors_close(struct sgrad_safetensors *file);
+const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name);
+const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key);   /* or NULL */
+int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count,
+                            const char *const *metadata, int metadata_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,261 @@
+/* safetensors.c: named tensors in a file (huggingface.co/docs/safetensors).
+ *
+ *     byte 0      8               8 + header                                                    end
+ *          | u64  | JSON, padded  | tensor | tensor | tensor …                                  |
+ *            header   with spaces   0…begin  begin…end                 offsets count from here
+ *
+ *     {"__metadata__": {"step": "17"}, "fc.weight": {"dtype": "F32", "shape": [10,64], "data_offsets": [0,2560]}, …}
+ *
+ * All numbers are little-endian. The tensors fill the data without a gap or an overlap, so that a file has one reading.
+ *
+ * Limits: a header of 100 MB, as in the reference implementation; SGRAD_MAX_RANK dimensions; the types of sgrad_dtype.
+ * A file that somebody shortens while it is mapped ends the program (SIGBUS): replace files, as this code does. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "safetensors are little-endian, and so must be the machine"
+#endif
+
+#define LENGTH_BYTES 8
+#define HEADER_LIMIT 100000000
+#define ALIGNMENT 8
+#define METADATA "__metadata__"
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+static int malformed(const struct sgrad_safetensors *file, const char *tensor, const char *reason) {
+    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s", file->path, tensor, reason);
+}
+
+static int parse_metadata(const json_t *object, struct sgrad_safetensors *file) {
+    if (!json_is_object(object)) return malformed(file, METADATA, "is not an object");
+    file->metadata = sgrad_alloc(2 * json_object_size(object), sizeof *file->metadata);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (!json_is_string(value)) return malformed(file, METADATA, "holds a value that is not a string");
+        file->metadata[2 * file->metadata_count] = sgrad_format("%s", key);
+        file->metadata[2 * file->metadata_count + 1] = sgrad_format("%s", json_string_value(value));
+        file->metadata_count++;
+    }
+    return 0;
+}
+
+static bool parse_dtype(const json_t *text, enum sgrad_dtype *dtype) {
+    if (!json_is_string(text)) return false;
+    for (*dtype = SGRAD_F32; *dtype <= SGRAD_U8; (*dtype)++)
+        if (!strcmp(json_string_value(text), sgrad_dtype_name(*dtype))) return true;
+    return false;
+}
+
+static bool parse_shape(const json_t *array, struct sgrad_shape *shape) {
+    if (!json_is_array(array) || json_array_size(array) > SGRAD_MAX_RANK) return false;
+    *shape = (struct sgrad_shape){ .rank = (int)json_array_size(array) };
+    for (int i = 0; i < shape->rank; i++) {
+        const json_t *dim = json_array_get(array, (size_t)i);
+        shape->dim[i] = json_integer_value(dim);
+        if (!json_is_integer(dim) || shape->dim[i] < 0) return false;
+    }
+    return true;
+}
+
+static bool parse_offsets(const json_t *array, size_t size, size_t *begin, size_t *end) {
+    const json_t *from = json_array_get(array, 0), *to = json_array_get(array, 1);
+    if (json_array_size(array) != 2 || !json_is_integer(from) || !json_is_integer(to)) return false;
+    if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from)) return false;
+    *begin = (size_t)json_integer_value(from);
+    *end = (size_t)json_integer_value(to);
+    return *end <= size;
+}
+
+/* The shape is the file's word: its product may be anything. */
+static bool has_bytes(const struct sgrad_view *view, size_t bytes) {
+    size_t product = sgrad_dtype_size(view->dtype);
+    for (int i = 0; i < view->shape.rank; i++)
+        if (__builtin_mul_overflow(product, (size_t)view->shape.dim[i], &product)) return false;
+    return product == bytes;
+}
+
+/* A tensor as the header describes it, in SIZE bytes of data. */
+static int parse_entry(const json_t *info, const unsigned char *data, size_t size, const struct sgrad_safetensors *file,
+                       struct sgrad_entry *entry) {
+    size_t begin, end;
+    if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
+    if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype))
+        return malformed(file, entry->name, "dtype is none of F32, BF16, F64, I32, I64, U8");
+    if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape))
+        return malformed(file, entry->name, "shape is not a list of at most 5 sizes");
+    if (!parse_offsets(json_object_get(info, "data_offsets"), size, &begin, &end))
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: data_offsets are not two offsets in order within the %zu bytes of data",
+                          file->path, entry->name, size);
+    char text[SGRAD_SHAPE_TEXT];
+    if (!has_bytes(&entry->view, end - begin))
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s of %s do not fill its %zu bytes", file->path, entry->name,
+                          sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype), end - begin);
+    entry->data = data + begin;
+    return 0;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct sgrad_entry *x = a, *y = b;
+    if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
+    size_t m = sgrad_view_bytes(&x->view), n = sgrad_view_bytes(&y->view);      /* an empty tensor before its neighbour */
+    return (m > n) - (m < n);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct sgrad_entry *)a)->name, ((const struct sgrad_entry *)b)->name);
+}
+
+/* Tensors lie one after the other and fill the data. */
+static int check_places(struct sgrad_safetensors *file, const unsigned char *data, size_t size) {
+    const unsigned char *expected = data;
+    qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
+    for (int i = 0; i < file->count; i++) {
+        const unsigned char *begin = file->entry[i].data;
+        if (begin != expected)
+            return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu",
+                              file->path, file->entry[i].name, (size_t)(begin - data), (size_t)(expected - data));
+        expected += sgrad_view_bytes(&file->entry[i].view);
+    }
+    if (expected != data + size)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", file->path,
+                          (size_t)(expected - data), size);
+    return 0;
+}
+
+static int parse_header(const json_t *header, const unsigned char *data, size_t size, struct sgrad_safetensors *file) {
+    const char *key;
+    json_t *value;
+    file->entry = sgrad_alloc(json_object_size(header), sizeof *file->entry);
+    json_object_foreach((json_t *)header, key, value) {
+        if (!strcmp(key, METADATA)) {
+            SGRAD_TRY(parse_metadata(value, file));
+            continue;
+        }
+        struct sgrad_entry *entry = &file->entry[file->count++];
+        entry->name = sgrad_format("%s", key);
+        SGRAD_TRY(parse_entry(value, data, size, file, entry));
+    }
+    SGRAD_TRY(check_places(file, data, size));
+    qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_name);
+    return 0;
+}
+
+int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file) {
+    uint64_t length;
+    if (size < LENGTH_BYTES) return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
+    memcpy(&length, data, LENGTH_BYTES);
+    if (length > HEADER_LIMIT || length > size - LENGTH_BYTES)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
+                          (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
+    json_error_t problem;
+    const char *text = (const char *)data + LENGTH_BYTES;
+    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    if (!header)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %d: %s", name, LENGTH_BYTES + problem.position, problem.text);
+
+    struct sgrad_safetensors result = { .path = sgrad_format("%s", name) };
+    const unsigned char *tensors = (const unsigned char *)text + length;
+    int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not an object")
+                               : parse_header(header, tensors, size - LENGTH_BYTES - length, &result);
+    json_decref(header);
+    if (error) sgrad_safetensors_close(&result);
+    else *file = result;
+    return error;
+}
+
+int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
+    struct sgrad_map map;
+    SGRAD_TRY(sgrad_map_open(path, SIZE_MAX / 2, &map));
+    int error = sgrad_safetensors_parse(path, map.data, map.size, file);
+    if (error) sgrad_map_close(&map);
+    else file->map = map;
+    return error;
+}
+
+void sgrad_safetensors_close(struct sgrad_safetensors *file) {
+    for (int i = 0; i < file->count; i++) free(file->entry[i].name);
+    for (int i = 0; i < 2 * file->metadata_count; i++) free(file->metadata[i]);
+    free(file->entry);
+    free(file->metadata);
+    free(file->path);
+    sgrad_map_close(&file->map);
+    *file = (struct sgrad_safetensors){ 0 };
+}
+
+const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name) {
+    const struct sgrad_entry key = { .name = (char *)name };
+    return file->count ? bsearch(&key, file->entry, (size_t)file->count, sizeof key, by_name) : NULL;
+}
+
+const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key) {
+    for (int i = 0; i < file->metadata_count; i++)
+        if (!strcmp(file->metadata[2 * i], key)) return file->metadata[2 * i + 1];
+    return NULL;
+}
+
+/* ---- writing -------------------------------------------------------------------------------------------------- */
+
+/* Wide elements first, so that every tensor is aligned to its own, as the reference implementation does. */
+static int by_width(const void *a, const void *b) {
+    const struct sgrad_entry *x = *(const struct sgrad_entry *const *)a, *y = *(const struct sgrad_entry *const *)b;
+    size_t m = sgrad_dtype_size(x->view.dtype), n = sgrad_dtype_size(y->view.dtype);
+    return m != n ? (m < n) - (m > n) : strcmp(x->name, y->name);
+}
+
+/* The header as text, or NULL where a name or a value is not UTF-8, or a name comes twice. */
+static char *make_header(const struct sgrad_entry *const *entry, int count, const char *const *metadata, int metadata_count) {
+    json_t *header = json_object(), *object = json_object();
+    bool good = true;
+    for (int i = 0; i < metadata_count; i++) good &= !json_object_set_new(object, metadata[2 * i], json_string(metadata[2 * i + 1]));
+    json_object_set(header, METADATA, object);
+    json_int_t place = 0;
+    for (int i = 0; i < count; i++) {
+        const struct sgrad_view *view = &entry[i]->view;
+        const json_int_t end = place + (json_int_t)sgrad_view_bytes(view);
+        json_t *shape = json_array();
+        for (int j = 0; j < view->shape.rank; j++) json_array_append_new(shape, json_integer(view->shape.dim[j]));
+        good &= !json_object_get(header, entry[i]->name);
+        good &= !json_object_set_new(header, entry[i]->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", sgrad_dtype_name(view->dtype),
+                                                                       "shape", shape, "data_offsets", place, end));
+        place = end;
+    }
+    if (metadata_count == 0) json_object_del(header, METADATA);
+    char *text = good ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(object);
+    json_decref(header);
+    return text;
+}
+
+/* Write errors are the stream's to remember: sgrad_file_commit looks. */
+static void write_all(FILE *stream, const char *header, const struct sgrad_entry *const *entry, int count) {
+    const size_t padding = (ALIGNMENT - strlen(header) % ALIGNMENT) % ALIGNMENT;
+    const uint64_t length = strlen(header) + padding;
+    fwrite(&length, sizeof length, 1, stream);
+    fprintf(stream, "%s%*s", header, (int)padding, "");
+    for (int i = 0; i < count; i++) fwrite(entry[i]->data, 1, sgrad_view_bytes(&entry[i]->view), stream);
+}
+
+int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count, const char *const *metadata,
+                            int metadata_count) {
+    const struct sgrad_entry **sorted = sgrad_alloc((size_t)count, sizeof *sorted);
+    for (int i = 0; i < count; i++) sorted[i] = &entry[i];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_width);
+    char *header = make_header(sorted, count, metadata, metadata_count);
+    struct sgrad_file file;
+    int error = header ? sgrad_file_begin(path, &file)
+                       : sgrad_fail(SGRAD_EINVAL, "safetensors: %s: a name is not UTF-8 or comes twice", path);
+    if (!error) {
+        write_all(file.stream, header, sorted, count);
+        error = sgrad_file_commit(&file);
+    }
+    free(header);
+    free(sorted);
+    return error;
+}

@@ -1,0 +1,235 @@
+/* task.c: kernels become StarPU tasks.
+ *
+ *     kernel ──once──> codelet          (name, colour, functions, performance model)
+ *     kernel + shapes ──once──> call    (costs, workspace, hash)
+ *     call + tensors ──each time──> task
+ *
+ * One CPU and one CUDA function serve every codelet: they lay out the record a kernel reads and call it. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <starpu.h>
+
+/* A task's own argument: freed by StarPU with the task. */
+struct argument {
+    const struct sgrad_call *call;
+    const struct sgrad_step *step;
+    int64_t first;
+    uint32_t present;       /* bit i: operand i was given */
+    bool has_workspace;
+};
+
+static const struct {
+    const char *name;
+    unsigned color;
+} kinds[SGRAD_KINDS] = {
+    [SGRAD_FORWARD] = { "forward", 0x3b82c4 },   [SGRAD_BACKWARD] = { "backward", 0xe08a2e },
+    [SGRAD_REDUCTION] = { "reduction", 0x8e5bb5 }, [SGRAD_UPDATE] = { "update", 0x3fa34d },
+    [SGRAD_INPUT] = { "input", 0x9a9a9a },
+};
+
+const char *sgrad_kind_name(enum sgrad_kind kind) { return kinds[kind].name; }
+
+/* ---- failure: the first error stops what has not started ---- */
+
+static _Atomic int failure;
+
+void sgrad_task_fail(int error) {
+    int none = 0;
+    atomic_compare_exchange_strong(&failure, &none, error);
+}
+
+int sgrad_task_error(void) { return atomic_load(&failure); }
+
+int sgrad_wait_all(void) {
+    starpu_task_wait_for_all();
+    return atomic_exchange(&failure, 0);
+}
+
+/* ---- running ---- */
+
+static void run(void *buffers[], void *cl_arg, bool cuda) {
+    const struct argument *argument = cl_arg;
+    const struct sgrad_call *call = argument->call;
+    void *data[SGRAD_MAX_OPERANDS];
+    struct sgrad_view absent[SGRAD_MAX_OPERANDS];
+    const struct sgrad_view *view = call->view;
+    int buffer = 0;
+
+    if (sgrad_task_error()) return;
+    for (int i = 0; i < call->operands; i++)
+        data[i] = argument->present >> i & 1 ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer++]) : NULL;
+    if (argument->present != (1u << call->operands) - 1) {
+        memcpy(absent, call->view, sizeof *absent * (size_t)call->operands);
+        for (int i = 0; i < call->operands; i++)
+            if (!data[i]) absent[i].shape.rank = -1;
+        view = absent;
+    }
+    struct sgrad_args args = {
+        .view = view, .data = data, .attrs = call->attrs, .step = argument->step, .first = argument->first,
+        .group = call->group, .batch = call->batch, .accumulate = call->accumulate, .deterministic = call->deterministic,
+        .workspace = argument->has_workspace ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]) : NULL,
+        .workspace_size = argument->has_workspace ? call->workspace : 0,
+    };
+#ifndef STARPU_SIMGRID
+    (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
+#endif
+}
+
+static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
+static void run_cuda(void *buffers[], void *cl_arg) { run(buffers, cl_arg, true); }
+
+/* Tells apart, in StarPU's history of measured times, calls of one kernel on the same sizes with other attributes. */
+static uint32_t footprint(struct starpu_task *task) {
+    const struct argument *argument = task->cl_arg;
+    return argument->call->hash;
+}
+
+/* ---- codelets, one per kernel, made on first use and kept ---- */
+
+struct codelet {
+    const struct sgrad_kernel *kernel;
+    struct starpu_codelet cl;
+    struct starpu_perfmodel model;
+    struct codelet *next;
+};
+static struct codelet *codelets[256];
+static pthread_mutex_t codelets_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
+    size_t bucket = ((uintptr_t)kernel >> 4) % 256;
+    pthread_mutex_lock(&codelets_lock);
+    struct codelet *c = codelets[bucket];
+    while (c && c->kernel != kernel) c = c->next;
+    if (!c) {
+        c = sgrad_alloc(1, sizeof *c);
+        c->kernel = kernel;
+        c->model.type = STARPU_HISTORY_BASED;
+        c->model.footprint = footprint;
+        char *symbol = sgrad_format("stargrad_%s", kernel->name);
+        for (char *s = symbol; *s; s++)
+            if (*s == ' ') *s = '_';
+        c->model.symbol = symbol;
+        starpu_codelet_init(&c->cl);
+        c->cl.name = kernel->name;
+        c->cl.color = kinds[kernel->kind].color;
+        c->cl.model = &c->model;
+        c->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
+        if (kernel->cpu) {
+            c->cl.cpu_funcs[0] = run_cpu;
+            c->cl.cpu_funcs_name[0] = "run_cpu";
+            c->cl.where |= STARPU_CPU;
+        }
+        if (kernel->cuda) {
+            c->cl.cuda_funcs[0] = run_cuda;
+            c->cl.cuda_flags[0] = STARPU_CUDA_ASYNC;
+            c->cl.where |= STARPU_CUDA;
+        }
+        c->next = codelets[bucket];
+        codelets[bucket] = c;
+    }
+    pthread_mutex_unlock(&codelets_lock);
+    return &c->cl;
+}
+
+/* ---- calls ---- */
+
+static struct sgrad_args args_of(const struct sgrad_call *call) {
+    return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch,
+                                .accumulate = call->accumulate, .deterministic = call->deterministic };
+}
+
+double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args) {
+    return kernel->flops ? kernel->flops(args) : (double)sgrad_shape_count(&args->view[0].shape);
+}
+
+double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_args *args, int operands) {
+    if (kernel->bytes) return kernel->bytes(args);
+    double bytes = 0;
+    for (int i = 0; i < operands; i++)
+        if (args->view[i].shape.rank >= 0) bytes += (double)sgrad_view_bytes(&args->view[i]);
+    return bytes;
+}
+
+void sgrad_call_prepare(struct sgrad_call *call) {
+    struct sgrad_args args = args_of(call);
+    call->workspace = call->kernel->workspace ? call->kernel->workspace(&args) : 0;
+    call->flops = sgrad_kernel_flops(call->kernel, &args);
+    call->bytes = sgrad_kernel_bytes(call->kernel, &args, call->operands);
+    call->hash = 2166136261u;
+    for (int i = 0; i < call->operands; i++) {
+        const struct sgrad_view *v = &call->view[i];
+        call->hash = starpu_hash_crc32c_be(v->dtype, call->hash);
+        if (v->shape.rank > 0)
+            call->hash = starpu_hash_crc32c_be_n(v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank, call->hash);
+    }
+    uint64_t cost[2] = { (uint64_t)call->flops, (uint64_t)call->bytes };
+    call->hash = starpu_hash_crc32c_be_n(cost, sizeof cost, call->hash);
+    call->codelet = codelet_of(call->kernel);
+}
+
+/* ---- tasks ---- */
+
+int sgrad_task_submit(const struct sgrad_submission *submission) {
+    static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
+    const struct sgrad_call *call = submission->call;
+    struct argument *argument = sgrad_alloc(1, sizeof *argument);
+    struct starpu_task *task = starpu_task_create();
+    int buffer = 0;
+
+    argument->call = call;
+    argument->step = submission->step;
+    argument->first = submission->first;
+    for (int i = 0; i < call->operands; i++) {
+        struct sgrad_tensor *tensor = submission->operand[i];
+        if (!tensor) continue;
+        argument->present |= 1u << i;
+        task->handles[buffer] = tensor->handle;
+        task->modes[buffer++] = modes[call->access[i]];
+    }
+    if (call->workspace) {
+        assert(submission->workspace && sgrad_view_bytes(&submission->workspace->view) >= call->workspace);
+        argument->has_workspace = true;
+        task->handles[buffer] = submission->workspace->handle;
+        task->modes[buffer++] = STARPU_SCRATCH;
+    }
+    task->nbuffers = buffer;
+    task->cl = call->codelet;
+    task->cl_arg = argument;
+    task->cl_arg_size = sizeof *argument;
+    task->cl_arg_free = 1;
+    task->priority = submission->priority;
+    task->name = submission->name;
+    task->flops = call->flops;
+    task->callback_func = submission->done;
+    task->callback_arg = submission->done_arg;
+    int error = starpu_task_submit(task);
+    if (error) {
+        task->destroy = 0;
+        starpu_task_destroy(task);
+        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task", submission->name ? submission->name : call->kernel->name);
+    }
+    return 0;
+}
+
+int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
+                             const enum sgrad_access *access, int operands) {
+    struct sgrad_call call = { .kernel = kernel, .operands = operands };
+    struct sgrad_tensor *workspace = NULL;
+    for (int i = 0; i < operands; i++) {
+        call.view[i] = operand[i]->view;
+        call.access[i] = access[i];
+    }
+    sgrad_call_prepare(&call);
+    if (call.workspace)
+        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, sgrad_shape(1, (int)call.workspace), SGRAD_SCRATCH, &workspace));
+    int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace });
+    if (!error) error = sgrad_wait_all();
+    sgrad_tensor_destroy(workspace);
+    return error;
+}

@@ -1,0 +1,131 @@
+/* tensor.c: shapes, and named memory that StarPU moves. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <starpu.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [SGRAD_F32] = { "F32", 4 }, [SGRAD_BF16] = { "BF16", 2 }, [SGRAD_F64] = { "F64", 8 },
+    [SGRAD_I32] = { "I32", 4 }, [SGRAD_I64] = { "I64", 8 },   [SGRAD_U8] = { "U8", 1 },
+};
+
+size_t sgrad_dtype_size(enum sgrad_dtype dtype) { return dtypes[dtype].size; }
+const char *sgrad_dtype_name(enum sgrad_dtype dtype) { return dtypes[dtype].name; }
+
+struct sgrad_shape sgrad_shape(int rank, ...) {
+    struct sgrad_shape shape = { .rank = rank };
+    va_list list;
+    va_start(list, rank);
+    for (int i = 0; i < rank; i++) shape.dim[i] = va_arg(list, int);
+    va_end(list);
+    return shape;
+}
+
+int64_t sgrad_shape_count(const struct sgrad_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) count *= shape->dim[i];
+    return count;
+}
+
+bool sgrad_shape_equal(const struct sgrad_shape *a, const struct sgrad_shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i]) return false;
+    return true;
+}
+
+const char *sgrad_shape_text(const struct sgrad_shape *shape, char text[SGRAD_SHAPE_TEXT]) {
+    int used = snprintf(text, SGRAD_SHAPE_TEXT, "(");
+    for (int i = 0; i < shape->rank && used < SGRAD_SHAPE_TEXT; i++)
+        used += snprintf(text + used, (size_t)(SGRAD_SHAPE_TEXT - used), "%s%lld", i ? "," : "", (long long)shape->dim[i]);
+    if (used < SGRAD_SHAPE_TEXT) snprintf(text + used, (size_t)(SGRAD_SHAPE_TEXT - used), ")");
+    return text;
+}
+
+size_t sgrad_view_bytes(const struct sgrad_view *view) {
+    return (size_t)sgrad_shape_count(&view->shape) * sgrad_dtype_size(view->dtype);
+}
+
+int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, enum sgrad_lifetime lifetime,
+                        struct sgrad_tensor **tensor) {
+    struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
+    t->name = sgrad_format("%s", name);
+    t->view = (struct sgrad_view){ dtype, shape };
+    t->lifetime = lifetime;
+    size_t bytes = sgrad_view_bytes(&t->view);
+    assert(bytes > 0);
+    if (lifetime == SGRAD_PERSISTENT) {
+        if (starpu_malloc(&t->home, bytes) != 0) {
+            int error = sgrad_fail(SGRAD_ENOMEM, "%s: no memory for %zu bytes", name, bytes);
+            free(t->name);
+            free(t);
+            return error;
+        }
+        memset(t->home, 0, bytes);
+        starpu_variable_data_register(&t->handle, STARPU_MAIN_RAM, (uintptr_t)t->home, bytes);
+    } else {
+        starpu_variable_data_register(&t->handle, -1, 0, bytes);
+    }
+    starpu_data_set_name(t->handle, t->name);
+    *tensor = t;
+    return 0;
+}
+
+void sgrad_tensor_destroy(struct sgrad_tensor *t) {
+    if (!t) return;
+    if (t->lifetime == SGRAD_PERSISTENT) {
+        starpu_data_unregister(t->handle);
+        starpu_free_noflag(t->home, sgrad_view_bytes(&t->view));
+    } else {
+        starpu_data_unregister_no_coherency(t->handle);
+    }
+    free(t->name);
+    free(t);
+}
+
+int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
+    if (starpu_data_acquire(t->handle, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+    memcpy(to, starpu_data_get_local_ptr(t->handle), sgrad_view_bytes(&t->view));
+    starpu_data_release(t->handle);
+    return sgrad_task_error();
+}
+
+int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
+    if (starpu_data_acquire(t->handle, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
+    memcpy(starpu_data_get_local_ptr(t->handle), from, sgrad_view_bytes(&t->view));
+    starpu_data_release(t->handle);
+    return 0;
+}
+
+void sgrad_tensor_forget(struct sgrad_tensor *t) {
+    starpu_data_invalidate_submit(t->handle);
+}
+
+struct fetch {
+    struct sgrad_tensor *tensor;
+    void *to, *arg;
+    void (*done)(void *arg);
+};
+
+static void fetched(void *arg) {
+    struct fetch *f = arg;
+    memcpy(f->to, starpu_data_get_local_ptr(f->tensor->handle), sgrad_view_bytes(&f->tensor->view));
+    starpu_data_release(f->tensor->handle);
+    f->done(f->arg);
+    free(f);
+}
+
+int sgrad_tensor_fetch(struct sgrad_tensor *t, void *to, void (*done)(void *arg), void *arg) {
+    struct fetch *f = sgrad_alloc(1, sizeof *f);
+    *f = (struct fetch){ t, to, arg, done };
+    if (starpu_data_acquire_cb(t->handle, STARPU_R, fetched, f) == 0) return 0;
+    free(f);
+    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+}
