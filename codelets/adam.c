@@ -1,0 +1,50 @@
+/* adam.c: Adam (Kingma, Ba, 2014), as torch.optim.Adam, and AdamW (Loshchilov, Hutter, 2019), as torch.optim.AdamW:
+ *
+ *     g = c·dw + decay·w  (Adam)      or      g = c·dw,  w = w - rate·decay·w  (AdamW)
+ *     m = beta1·m + (1-beta1)·g       v = beta2·v + (1-beta2)·g²
+ *     w = w - rate · m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + eps)
+ *
+ * t is the step, from 1; m and v start as zeros; c is the clip factor, as in sgd.c. */
+#include "codelets/kernels.h"
+
+#include <math.h>
+
+void sgrad__adam_cuda(const struct sgrad_args *a);
+void sgrad__adamw_cuda(const struct sgrad_args *a);
+
+/* w, dw, Σ g² (1) or absent, m, v; COUPLED adds to the gradient, DECOUPLED takes from the weight */
+SGRAD_VECTOR static void update(const struct sgrad_args *a, float coupled, float decoupled) {
+    const struct sgrad_hyper *h = a->attrs;
+    float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
+    const float *restrict dw = a->data[1];
+    const float c = sgrad__clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2, eps = h->eps;
+    const float size = (float)(a->step->rate / (1 - pow(beta1, a->step->number)));
+    const float root = (float)(1 / sqrt(1 - pow(beta2, a->step->number)));
+    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+        float g = c * dw[i] + coupled * w[i];
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
+        v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+        w[i] = w[i] - decoupled * w[i] - size * m[i] / (sqrtf(v[i]) * root + eps);
+    }
+}
+
+static void adam(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    update(a, h->weight_decay, 0);
+}
+
+static void adamw(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    update(a, 0, a->step->rate * h->weight_decay);
+}
+
+static double flops(const struct sgrad_args *a) {
+    return 16.0 * (double)sgrad_shape_count(&a->view[0].shape);
+}
+
+const struct sgrad_kernel sgrad_adam_kernel = {
+    .name = "adam", .kind = SGRAD_UPDATE, .cpu = adam, .cuda = SGRAD_ON_CUDA(sgrad__adam_cuda), .flops = flops,
+};
+const struct sgrad_kernel sgrad_adamw_kernel = {
+    .name = "adamw", .kind = SGRAD_UPDATE, .cpu = adamw, .cuda = SGRAD_ON_CUDA(sgrad__adamw_cuda), .flops = flops,
+};

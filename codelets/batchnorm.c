@@ -1,0 +1,422 @@
+/* batchnorm.c: batch normalisation, fused with what follows it in residual networks: with x̂ = (x - mean) / √(var + eps),
+ *
+ *     y = relu?(x̂ · weight + bias + r?)
+ *
+ * Mean and biased variance are per channel over the *group*, which may be more samples than a micro-batch. So forward is two
+ * passes joined by sums, and so is backward:
+ *
+ *     stats:  x            ->  part 0 = [Σx, Σx²]      ── added over the group ──> sum 0
+ *     apply:  x, sum 0     ->  y
+ *     sums:   x, dy, sum 0 ->  part 1 = [Σdz, Σdz·x̂]   ── added over the group ──> sum 1 = [dbias, dweight]
+ *     data:   x, dy, sum 0, sum 1  ->  dx, dr = dz
+ *
+ * where dz is dy behind the ReLU's mask. The passes are bound by memory: each reads each of its tensors once.
+ *
+ * Exactness. Σx²/n - mean² cancels where the mean is larger than the deviation. So totals are F64, good for a mean up to a
+ * million deviations; short runs are summed in F32, which is fast, but less their first row, which leaves numbers of the
+ * deviation's size ("shifted data": Chan, Golub, LeVeque 1983), and the shift is put back in F64. The other passes subtract
+ * the mean rounded to F32 and fold what rounding took from it, known in F64, into their constant term. */
+#include "codelets/kernels.h"
+
+#include <math.h>
+
+void sgrad__batchnorm_stats_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_moments_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_apply_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_sums_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_data_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_inference_cuda(const struct sgrad_args *args);
+void sgrad__batchnorm_finish_cuda(const struct sgrad_args *args);
+
+/* ---- walking over rows -------------------------------------------------------------------------------------------
+ *
+ * x is rows of C channels. Loops run along *lanes*: neighbours in memory, some vectors long whatever C is. Several short rows
+ * make one line, a long row is cut. Lane j holds channel j % C, or, of a row that was cut, first + j. With at most 7 lanes:
+ *
+ *     C = 3:   a b c a b c | a b c a b c | a b c             lines of two rows, the last one shorter
+ *     C = 9:   a b c d e f g . . | a b c d e f g . .         channels a to g of every row,
+ *              . . . . . . . h i | . . . . . . . h i         then h and i */
+
+enum { LANES = 256, RUN = 64 }; /* at most: lanes of a line, lines of a tile, whose sums are made in F32 */
+
+struct tile { /* lines of WIDTH lanes, STRIDE elements apart, the first at element FROM */
+    int64_t from, stride, end;
+    int lines, width, lanes;
+};
+
+static void fit(struct tile *t) {
+    const int64_t left = t->end - t->from;
+    t->width = left < t->lanes ? (int)left : t->lanes;
+    const int64_t lines = left > 0 ? (left - t->width) / t->stride + 1 : 0;
+    t->lines = lines < RUN ? (int)lines : RUN;
+}
+
+/* The first tile of the channels that start with CHANNEL; the one after it. The tile after the last has no lines. */
+static struct tile tile_first(int64_t channel, int64_t channels, int64_t rows) {
+    struct tile t = { .from = channel, .end = rows * channels };
+    t.stride = channels < LANES ? LANES / channels * channels : channels;
+    t.lanes = (int)(t.stride - channel < LANES ? t.stride - channel : LANES);
+    fit(&t);
+    return t;
+}
+static void tile_next(struct tile *t) {
+    t->from += t->lines * t->stride;
+    fit(t);
+}
+
+/* ---- what is known of a channel -------------------------------------------------------------------------------- */
+
+static int64_t channels_of(const struct sgrad_view *v) { return v->shape.dim[v->shape.rank - 1]; }
+static int64_t rows_of(const struct sgrad_view *v) { return sgrad_shape_count(&v->shape) / channels_of(v); }
+
+/* Elements of a channel in the group. */
+static double group_count(const struct sgrad_args *args) {
+    return (double)args->group * ((const struct sgrad_batchnorm *)args->attrs)->area;
+}
+
+struct moments {
+    double mean, variance; /* biased */
+};
+static struct moments moments_of(const double *sum, int64_t channels, int64_t c, double count) {
+    const double mean = sum[c] / count, variance = sum[channels + c] / count - mean * mean;
+    return (struct moments){ mean, variance > 0 ? variance : 0 };
+}
+
+/* An affine map of x - mean, and of dz, lane by lane: (x - mean) · x_scale + dz · dz_scale + constant. */
+struct lanes {
+    float mean[LANES], x_scale[LANES], dz_scale[LANES], constant[LANES];
+};
+static void set_lane(struct lanes *l, int j, double mean, double x_scale, double dz_scale, double constant) {
+    l->mean[j] = (float)mean;
+    l->x_scale[j] = (float)x_scale;
+    l->dz_scale[j] = (float)dz_scale;
+    l->constant[j] = (float)(constant - (mean - (double)(float)mean) * x_scale);
+}
+static void repeat_lanes(struct lanes *l, int64_t channels) {
+    for (int64_t j = channels; j < LANES; j++) {
+        l->mean[j] = l->mean[j - channels];
+        l->x_scale[j] = l->x_scale[j - channels];
+        l->dz_scale[j] = l->dz_scale[j - channels];
+        l->constant[j] = l->constant[j - channels];
+    }
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------ */
+
+/* Adds up the lanes of each channel into PART = [first (C), second (C)]. */
+static void fold(const double *first, const double *second, int64_t channel, int64_t channels, int lanes, double *part) {
+    for (int j = 0; j < lanes; j++) {
+        const int64_t c = channels < LANES ? j % channels : channel + j;
+        part[c] += first[j];
+        part[channels + c] += second[j];
+    }
+}
+
+/* dy behind the ReLU's mask. A NaN in y stops no gradient. */
+SGRAD_ALWAYS_INLINE float masked(enum sgrad_dtype dtype, bool relu, const void *dy, const void *y, int64_t i) {
+    const float d = sgrad__get(dtype, dy, i);
+    return relu && sgrad__get(dtype, y, i) <= 0 ? 0 : d;
+}
+
+/* Which sums: Σx and Σx², Σdy and Σdy·(x - mean), or the latter with dz. */
+enum mode { OF_X, OF_DY, OF_DZ };
+
+/* Adds N lines: sum += v, product += v · d, where d = x - shift, and v = d, dy or dz. */
+SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, int n, const void *x, const void *dy, const void *y,
+                                   int64_t from, const struct tile *t, const float *shift, float *sum, float *product) {
+    for (int j = 0; j < t->width; j++) {
+        float s = 0, p = 0;
+        for (int line = 0; line < n; line++) {
+            const int64_t i = from + line * t->stride + j;
+            const float d = sgrad__get(dtype, x, i) - shift[j];
+            const float v = mode == OF_X ? d : masked(dtype, mode == OF_DZ, dy, y, i);
+            s += v;
+            p += v * d;
+        }
+        sum[j] += s;
+        product[j] += p;
+    }
+}
+
+/* Operands of stats, or of sums: the mean is then SUM0 / COUNT, rounded to F32. */
+SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0,
+                                double *part) {
+    const void *x = a->data[0], *dy = a->data[1], *y = a->data[2];
+    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
+    const double count = group_count(a);
+    memset(part, 0, 2 * channels * sizeof *part);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        double sums[LANES] = { 0 }, products[LANES] = { 0 };
+        float shift[LANES];
+        struct tile t = tile_first(c, channels, rows);
+        for (int j = 0; mode != OF_X && j < t.lanes; j++)
+            shift[j] = (float)(sum0[channels < LANES ? j % channels : c + j] / count);
+        for (; t.lines; tile_next(&t)) {
+            float sum[LANES] = { 0 }, product[LANES] = { 0 };
+            int line = 0;
+            for (int j = 0; mode == OF_X && j < t.width; j++) shift[j] = sgrad__get(dtype, x, t.from + j);
+            for (; line + 4 <= t.lines; line += 4)
+                add_lines(dtype, mode, 4, x, dy, y, t.from + line * t.stride, &t, shift, sum, product);
+            for (; line < t.lines; line++) add_lines(dtype, mode, 1, x, dy, y, t.from + line * t.stride, &t, shift, sum, product);
+            for (int j = 0; j < t.width; j++) {
+                const double k = mode == OF_X ? shift[j] : 0;
+                sums[j] += sum[j] + t.lines * k;
+                products[j] += product[j] + k * (2.0 * sum[j] + t.lines * k);
+            }
+        }
+        fold(sums, products, c, channels, t.lanes, part);
+    }
+}
+
+/* x (N,H,W,C) or (N,C) -> part 0 = [Σx, Σx²] (2C) */
+SGRAD_VECTOR static void stats(const struct sgrad_args *a) {
+    if (a->view[0].dtype == SGRAD_F32)
+        sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1]);
+    else
+        sum_up(SGRAD_BF16, OF_X, a, NULL, a->data[1]);
+}
+
+/* x, dy, y (read with relu only), sum 0 -> part 1 = [Σdz, Σdz·x̂] (2C) */
+SGRAD_VECTOR static void sums(const struct sgrad_args *a) {
+    const struct sgrad_batchnorm *attrs = a->attrs;
+    const int64_t channels = channels_of(&a->view[0]);
+    const double *sum0 = a->data[3];
+    double *part = a->data[4];
+    if (a->view[0].dtype == SGRAD_F32 && attrs->relu)
+        sum_up(SGRAD_F32, OF_DZ, a, sum0, part);
+    else if (a->view[0].dtype == SGRAD_F32)
+        sum_up(SGRAD_F32, OF_DY, a, sum0, part);
+    else if (attrs->relu)
+        sum_up(SGRAD_BF16, OF_DZ, a, sum0, part);
+    else
+        sum_up(SGRAD_BF16, OF_DY, a, sum0, part);
+    for (int64_t c = 0; c < channels; c++) {
+        const struct moments m = moments_of(sum0, channels, c, group_count(a));
+        const double rounding = m.mean - (double)(float)m.mean;
+        part[channels + c] = (part[channels + c] - part[c] * rounding) / sqrt(m.variance + (double)attrs->eps);
+    }
+}
+
+/* ---- elementwise passes ---------------------------------------------------------------------------------------- */
+
+/* y = (x - mean) · scale + constant + r, cut off below FLOOR */
+SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t, const struct lanes *l, const void *x,
+                                    const void *r, void *restrict y, float floor) {
+    for (int line = 0; line < t->lines; line++)
+        for (int j = 0; j < t->width; j++) {
+            const int64_t i = t->from + line * t->stride + j;
+            float v = (sgrad__get(dtype, x, i) - l->mean[j]) * l->x_scale[j] + l->constant[j];
+            if (r) v += sgrad__get(dtype, r, i);
+            sgrad__put(dtype, y, i, v < floor ? floor : v);
+        }
+}
+
+SGRAD_VECTOR static void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
+                                     void *y, float floor) {
+    for (; t.lines; tile_next(&t))
+        if (dtype == SGRAD_F32)
+            apply_tile(SGRAD_F32, &t, l, x, r, y, floor);
+        else
+            apply_tile(SGRAD_BF16, &t, l, x, r, y, floor);
+}
+
+/* x, r or absent, weight, bias, and sum 0 or running mean and variance -> y */
+static void normalise(const struct sgrad_args *a, bool running, void *y) {
+    const struct sgrad_batchnorm *attrs = a->attrs;
+    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
+    const float *weight = a->data[2], *bias = a->data[3];
+    for (int64_t first = 0; first < channels; first += LANES) {
+        struct lanes l;
+        for (int j = 0; j < LANES && first + j < channels; j++) {
+            const int64_t c = first + j;
+            const struct moments m = running ? (struct moments){ ((const float *)a->data[4])[c], ((const float *)a->data[5])[c] }
+                                             : moments_of(a->data[4], channels, c, group_count(a));
+            set_lane(&l, j, m.mean, weight[c] / sqrt(m.variance + (double)attrs->eps), 0, bias[c]);
+        }
+        repeat_lanes(&l, channels);
+        apply_tiles(a->view[0].dtype, tile_first(first, channels, rows), &l, a->data[0], a->data[1], y,
+                    attrs->relu ? 0 : -INFINITY);
+    }
+}
+static void apply(const struct sgrad_args *a) { normalise(a, false, a->data[5]); }
+static void inference(const struct sgrad_args *a) { normalise(a, true, a->data[6]); }
+
+/* dr = dz, or dr += dz */
+SGRAD_ALWAYS_INLINE void masked_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const void *dy,
+                                     const void *y, void *restrict dr) {
+    for (int j = 0; j < width; j++) {
+        const float dz = masked(dtype, relu, dy, y, from + j);
+        sgrad__put(dtype, dr, from + j, add ? sgrad__get(dtype, dr, from + j) + dz : dz);
+    }
+}
+
+/* dx = dz · dz_scale + (x - mean) · x_scale + constant, or added to dx */
+SGRAD_ALWAYS_INLINE void data_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const struct lanes *l,
+                                   const void *x, const void *dy, const void *y, void *restrict dx) {
+    for (int j = 0; j < width; j++) {
+        const float dz = masked(dtype, relu, dy, y, from + j);
+        const float v = dz * l->dz_scale[j] + ((sgrad__get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j]);
+        sgrad__put(dtype, dx, from + j, add ? sgrad__get(dtype, dx, from + j) + v : v);
+    }
+}
+
+SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, bool relu, const struct sgrad_args *a, struct tile t,
+                                    const struct lanes *l) {
+    const void *x = a->data[0], *dy = a->data[1], *y = a->data[2];
+    void *dx = a->data[6], *dr = a->data[7];
+    const bool add_x = sgrad__adds(a, 6), add_r = sgrad__adds(a, 7);
+    for (; t.lines; tile_next(&t))
+        for (int line = 0; line < t.lines; line++) {
+            const int64_t from = t.from + line * t.stride;
+            if (dr) masked_line(dtype, relu, add_r, from, t.width, dy, y, dr);
+            if (dx) data_line(dtype, relu, add_x, from, t.width, l, x, dy, y, dx);
+        }
+}
+
+/* dx = weight / √(var + eps) · (dz - Σdz / n - x̂ · Σdz·x̂ / n)      (Ioffe and Szegedy 2015, section 3)
+ * x, dy, y, weight, sum 0, sum 1 -> dx, dr; absent where nobody wants it */
+SGRAD_VECTOR static void data(const struct sgrad_args *a) {
+    const struct sgrad_batchnorm *attrs = a->attrs;
+    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
+    const float *weight = a->data[3];
+    const double *sum1 = a->data[5], count = group_count(a);
+    for (int64_t first = 0; first < channels; first += LANES) {
+        struct lanes l;
+        for (int j = 0; j < LANES && first + j < channels; j++) {
+            const int64_t c = first + j;
+            const struct moments m = moments_of(a->data[4], channels, c, count);
+            const double inverse = 1 / sqrt(m.variance + (double)attrs->eps), scale = weight[c] * inverse;
+            set_lane(&l, j, m.mean, -scale * inverse * sum1[channels + c] / count, scale, -scale * sum1[c] / count);
+        }
+        repeat_lanes(&l, channels);
+        const struct tile t = tile_first(first, channels, rows);
+        if (a->view[0].dtype == SGRAD_F32)
+            data_tiles(SGRAD_F32, attrs->relu, a, t, &l);
+        else
+            data_tiles(SGRAD_BF16, attrs->relu, a, t, &l);
+    }
+}
+
+/* ---- per channel ----------------------------------------------------------------------------------------------- */
+
+/* sum 0 -> this group's [mean, unbiased variance] (2C) */
+static void moments(const struct sgrad_args *a) {
+    const int64_t channels = a->view[0].shape.dim[0] / 2;
+    const double count = group_count(a);
+    double *stat = a->data[1];
+    for (int64_t c = 0; c < channels; c++) {
+        const struct moments m = moments_of(a->data[0], channels, c, count);
+        stat[c] = m.mean;
+        stat[channels + c] = m.variance * count / (count > 1 ? count - 1 : 1);
+    }
+}
+
+/* sum 1 -> dweight, dbias (C) */
+static void parameters(const struct sgrad_args *a) {
+    const int64_t channels = a->view[0].shape.dim[0] / 2;
+    const double *sum = a->data[0];
+    float *weight = a->data[1], *bias = a->data[2];
+    for (int64_t c = 0; c < channels; c++) {
+        weight[c] = (float)sum[channels + c];
+        bias[c] = (float)sum[c];
+    }
+}
+
+/* Running statistics move once a step, by the mean over its groups: Σ over groups of [mean, variance] -> states */
+static void finish(const struct sgrad_args *a) {
+    const int64_t channels = a->view[0].shape.dim[0] / 2;
+    const double momentum = ((const struct sgrad_batchnorm *)a->attrs)->momentum, groups = (double)a->batch / (double)a->group;
+    const double *stat = a->data[0];
+    float *mean = a->data[1], *variance = a->data[2];
+    int64_t *batches = a->data[3];
+    for (int64_t c = 0; c < channels; c++) {
+        mean[c] = (float)((1 - momentum) * mean[c] + momentum * stat[c] / groups);
+        variance[c] = (float)((1 - momentum) * variance[c] + momentum * stat[channels + c] / groups);
+    }
+    ++*batches;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------------------------- */
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    struct sgrad_batchnorm *attrs = attributes;
+    if (attrs->eps == 0) attrs->eps = 1e-5f;
+    if (attrs->momentum == 0) attrs->momentum = 0.1f;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
+    sgrad_shape_text(x, text);
+    if (x->rank != 4 && x->rank != 2)
+        return sgrad_fail(SGRAD_ESHAPE, "batchnorm: %s: input %s is neither images (N,H,W,C) nor samples (N,C)", s->layer, text);
+    if (s->inputs > 1 && !sgrad_shape_equal(x, &s->x[1].shape))
+        return sgrad_fail(SGRAD_ESHAPE, "batchnorm: %s: input %s and what is added to it, %s, differ", s->layer, text,
+                          sgrad_shape_text(&s->x[1].shape, other));
+    if (attrs->eps < 0 || attrs->momentum < 0 || attrs->momentum > 1)
+        return sgrad_fail(SGRAD_EINVAL, "batchnorm: %s: eps %g, momentum %g: out of range", s->layer, attrs->eps,
+                          attrs->momentum);
+
+    const int channels = (int)x->dim[x->rank - 1];
+    attrs->area = x->rank == 4 ? (int)(x->dim[1] * x->dim[2]) : 1;
+    s->y.shape = *x;
+    s->part[0] = s->part[1] = s->stat[0] = sgrad_shape(1, 2 * channels);
+    s->p[0] = (struct sgrad_parameter){ .name = "weight", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
+    s->p[1] = (struct sgrad_parameter){ .name = "bias", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
+    s->s[0] = (struct sgrad_parameter){ .name = "running_mean", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
+    s->s[1] = (struct sgrad_parameter){ .name = "running_var", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
+    s->s[2] = (struct sgrad_parameter){ .name = "num_batches_tracked", .dtype = SGRAD_I64, .init = SGRAD_ZEROS };
+    return 0;
+}
+
+static void describe(const void *attributes, char *text, size_t size) {
+    snprintf(text, size, "%s", ((const struct sgrad_batchnorm *)attributes)->relu ? "relu" : "");
+}
+
+/* Neighbours of opposite signs, far from 0, so that the mean is small and y keeps away from the ReLU's kink. */
+static void fill(const struct sgrad_test *test, int input, void *data) {
+    const struct sgrad_shape *x = &test->x[input];
+    const int64_t channels = x->dim[x->rank - 1], count = sgrad_shape_count(x);
+    float *v = data;
+    sgrad__fill_apart(test, input, data);
+    for (int64_t i = 0; i < count; i++)
+        v[i] = input ? 0.1f * v[i] : ((i / channels + i % channels) % 2 ? 1.0f : -1.0f) + 0.2f * v[i];
+}
+
+/* ---- the record ------------------------------------------------------------------------------------------------ */
+
+#define KERNEL(title, of, function)                                                                                              \
+    { .name = "batchnorm " title, .kind = of, .cpu = function, .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
+
+const struct sgrad_op sgrad_batchnorm_op = {
+    .name = "batchnorm",
+    .summary = "batch normalisation, optionally with an added second input and ReLU",
+    .source = "S. Ioffe and C. Szegedy, Batch Normalization, 2015",
+    .inputs = 1,
+    .optional_inputs = 1,
+    .attrs_size = sizeof(struct sgrad_batchnorm),
+    .infer = infer,
+    .describe = describe,
+    .forward = { { KERNEL("stats", SGRAD_FORWARD, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
+                 { KERNEL("moments", SGRAD_FORWARD, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
+                 { KERNEL("apply", SGRAD_FORWARD, apply),
+                   { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(SUM, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { KERNEL("sums", SGRAD_BACKWARD, sums),
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(SUM, 0), SGRAD_OUT(PART, 1) } },
+                  { KERNEL("parameters", SGRAD_BACKWARD, parameters), { SGRAD_IN(SUM, 1), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) }, SGRAD_GROUP },
+                  { KERNEL("data", SGRAD_BACKWARD, data),
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(P, 0), SGRAD_IN(SUM, 0), SGRAD_IN(SUM, 1),
+                      SGRAD_OUT(DX, 0), SGRAD_OUT(DX, 1) } } },
+    .inference = { { KERNEL("inference", SGRAD_FORWARD, inference),
+                     { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(S, 0), SGRAD_IN(S, 1), SGRAD_OUT(Y, 0) } } },
+    .finish = { { KERNEL("finish", SGRAD_UPDATE, finish),
+                  { SGRAD_IN(STAT, 0), SGRAD_INOUT(S, 0), SGRAD_INOUT(S, 1), SGRAD_INOUT(S, 2) }, SGRAD_STEP } },
+    .fill = fill,
+    .tests = {
+        { "16 channels", { { 4, { 4, 5, 6, 16 } } }, &(struct sgrad_batchnorm){ 0 } },
+        { "3 channels, relu", { { 4, { 3, 5, 7, 3 } } }, &(struct sgrad_batchnorm){ .relu = true } },
+        { "17 channels, residual, relu", { { 4, { 2, 7, 5, 17 } }, { 4, { 2, 7, 5, 17 } } }, &(struct sgrad_batchnorm){ .relu = true } },
+        { "one channel, residual", { { 4, { 3, 9, 11, 1 } }, { 4, { 3, 9, 11, 1 } } }, &(struct sgrad_batchnorm){ 0 } },
+        { "samples of 300 features, relu", { { 2, { 6, 300 } } }, &(struct sgrad_batchnorm){ .relu = true } },
+        { "more lines than a run", { { 4, { 2, 19, 23, 67 } } }, &(struct sgrad_batchnorm){ .relu = true } },
+        { "eps 0.1", { { 4, { 2, 3, 3, 5 } } }, &(struct sgrad_batchnorm){ .eps = 0.1f, .momentum = 0.5f } },
+    },
+};

@@ -1,0 +1,198 @@
+/* codelets.h: the operations of neural networks, each one file and one line of codelets.def.
+ *
+ * An *operation* is a record: how shapes follow from shapes, and the tasks that compute its forward and its backward
+ * pass. A *task* is a kernel (runtime.h) and the roles its operands play. Whoever builds a training program walks the
+ * records; nobody knows an operation by name. The whole of y = max(x, 0):
+ *
+ *     static void forward(const struct sgrad_args *a)  { … a->data[0] to a->data[1] … }
+ *     static void backward(const struct sgrad_args *a) { … a->data[0], a->data[1] to a->data[2] … }
+ *
+ *     const struct sgrad_op sgrad_relu_op = {
+ *         .name = "relu", .summary = "rectified linear unit, y = max(x, 0)", .inputs = 1, .infer = sgrad_infer_same,
+ *         .forward  = { { { .name = "relu forward",  .kind = SGRAD_FORWARD,  .cpu = forward },
+ *                         { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+ *         .backward = { { { .name = "relu backward", .kind = SGRAD_BACKWARD, .cpu = backward },
+ *                         { SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+ *         .tests = { { "7 samples of 5", .x = { { 2, { 7, 5 } } } } },
+ *     };
+ *
+ * Letters in shapes: N samples, H W C height, width, channels of the input, P Q K of the output, R S of the filter.
+ * Activations are channels-last, (N,H,W,C); dim[0] is always the sample. Filters are (K,R,S,C/groups).
+ *
+ * Micro-batches, groups, the step. A batch is computed as micro-batches; a task runs once per micro-batch (SGRAD_MICRO).
+ * An operation that needs sums over more samples (batch norm) writes its micro-batch's part to PART i; the program adds
+ * the parts over the *group* in a fixed tree and hands the result to later tasks of the operation as SUM i. A task may
+ * run once per group (SGRAD_GROUP) or once per step (SGRAD_STEP). DP i and STAT i are added over the whole step in the
+ * same way: a task only ever writes its own leaf.
+ *
+ * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j
+ * is to be added to, not overwritten. Everything else that is W is overwritten.
+ *
+ * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), unless the operation says
+ * otherwise; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */
+#ifndef SGRAD_CODELETS_H
+#define SGRAD_CODELETS_H
+
+#include "runtime/philox.h"
+#include "runtime/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sgrad_role {
+    SGRAD_NONE,
+    SGRAD_X,        /* input i */
+    SGRAD_Y,        /* the output */
+    SGRAD_P,        /* parameter i, trained */
+    SGRAD_S,        /* state i, kept from step to step, not trained (running statistics) */
+    SGRAD_KEEP,     /* what forward i leaves for backward, per micro-batch */
+    SGRAD_PART,     /* this micro-batch's part of sum i */
+    SGRAD_SUM,      /* sum i over the group */
+    SGRAD_STAT,     /* written: this task's part of statistic i; read (SGRAD_STEP tasks): its sum over the step */
+    SGRAD_DX,       /* gradient of the loss with respect to X i, to Y, to P i */
+    SGRAD_DY,
+    SGRAD_DP,
+};
+enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };
+
+struct sgrad_use {
+    enum sgrad_role role;
+    int index;
+    enum sgrad_access access;
+};
+#define SGRAD_IN(role, i) { SGRAD_##role, i, SGRAD_R }
+#define SGRAD_OUT(role, i) { SGRAD_##role, i, SGRAD_W }
+#define SGRAD_INOUT(role, i) { SGRAD_##role, i, SGRAD_RW }
+
+struct sgrad_task {
+    struct sgrad_kernel kernel;
+    struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */
+    enum sgrad_scope scope;
+};
+
+/* What all tasks of one step share. */
+struct sgrad_step {
+    uint64_t seed;
+    uint32_t number;            /* 1 is the first optimizer step of the run */
+    uint32_t epoch;             /* 0 is the first */
+    bool training;
+    float rate;                 /* learning rate */
+    const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
+    int64_t first;              /* index, in the whole batch, of sample[0] */
+};
+
+/* How a parameter starts. FAN is the number of inputs (or, for SGRAD_HE, outputs, as the operation chooses) of one unit. */
+enum sgrad_init {
+    SGRAD_ZEROS,
+    SGRAD_ONES,
+    SGRAD_UNIFORM,      /* U(-1/sqrt(fan), 1/sqrt(fan)): PyTorch's default for weights and biases */
+    SGRAD_HE,           /* N(0, 2/fan): He et al. 2015 */
+};
+/* How a parameter lies in files (PyTorch's layout) as against memory. */
+enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW };     /* OIHW: memory is OHWI */
+
+#define SGRAD_MAX_INPUTS 8
+#define SGRAD_MAX_PARAMETERS 4
+struct sgrad_parameter {
+    const char *name;           /* after the layer's name and a dot: "weight" */
+    struct sgrad_shape shape;
+    enum sgrad_dtype dtype;     /* F32; a state may be I64 (num_batches_tracked), in memory too */
+    enum sgrad_init init;
+    double fan;
+    enum sgrad_file_layout layout;
+};
+
+/* What the shape rule is told and what it answers. x[i].shape.dim[0] and y.shape.dim[0] are the micro-batch. */
+struct sgrad_signature {
+    const char *layer;                              /* for messages: "layer1.0.conv1" */
+    int inputs;
+    struct sgrad_view x[SGRAD_MAX_INPUTS];
+    struct sgrad_view y;                            /* dtype comes as x[0].dtype; the rule fills the shape */
+    struct sgrad_parameter p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];    /* end at name NULL */
+    struct sgrad_view keep[SGRAD_MAX_PARAMETERS];   /* rank 0 ends; dim[0] is the micro-batch */
+    struct sgrad_shape part[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of PART, SUM i (F64) */
+    struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of STAT i (F64) */
+    bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
+};
+
+/* One test shape: the gradient test, the device test and the benchmarks run every operation on each of its rows.
+ * Input values are drawn from N(0,1); operations whose inputs are not plain activations fill them with FILL. */
+struct sgrad_test {
+    const char *name;                           /* NULL ends the table */
+    struct sgrad_shape x[SGRAD_MAX_INPUTS];
+    const void *attrs;
+};
+
+#define SGRAD_MAX_TASKS 4
+#define SGRAD_MAX_TESTS 16
+struct sgrad_op {
+    const char *name, *summary;
+    const char *source;                 /* paper or document of the method, or NULL */
+    int inputs;                         /* at least this many */
+    int optional_inputs;                /* and at most so many more */
+    size_t attrs_size;
+    unsigned no_gradient;               /* bit i: input i has no gradient (labels, images) */
+    enum sgrad_dtype input_dtype[2];    /* of inputs with no_gradient */
+    /* Checks attributes and inputs, fills y, p, s, keep, part, stat. Errors name s->layer and the shapes. Attributes
+     * that are 0 may be replaced by their default here: ATTRS is the node's own copy. */
+    int (*infer)(struct sgrad_signature *s, void *attrs);
+    void (*describe)(const void *attrs, char *text, size_t size);   /* "3x3 stride 2 pad 1"; NULL: nothing to say */
+    struct sgrad_task forward[SGRAD_MAX_TASKS];     /* end at kernel.name NULL */
+    struct sgrad_task backward[SGRAD_MAX_TASKS];
+    struct sgrad_task inference[SGRAD_MAX_TASKS];   /* forward outside training; empty: forward itself */
+    struct sgrad_task finish[SGRAD_MAX_TASKS];      /* SGRAD_STEP tasks on S and STAT, at the end of a training step */
+    void (*fill)(const struct sgrad_test *test, int input, void *data);     /* test values of input i (F32 or its input_dtype) */
+    bool not_differentiable;            /* the gradient test leaves it out: says why in the summary of its tests */
+    struct sgrad_test tests[SGRAD_MAX_TESTS];
+};
+
+/* Shape rules that many operations share. */
+int sgrad_infer_same(struct sgrad_signature *s, void *attrs);   /* y and every input have x[0]'s shape */
+
+/* Every operation's attributes, struct sgrad_<name>, and record, sgrad_<name>_op. */
+#define SGRAD_OP(name, ...)               \
+    struct sgrad_##name { __VA_ARGS__ };  \
+    extern const struct sgrad_op sgrad_##name##_op;
+#include "codelets/codelets.def"
+#undef SGRAD_OP
+
+extern const struct sgrad_op *const sgrad_ops[];        /* all of codelets.def; ends with NULL */
+const struct sgrad_op *sgrad_op_find(const char *name);  /* or NULL */
+
+/* Bookkeeping operations of the training program: not layers, so not in codelets.def. */
+
+/* out = the sum of the inputs in a fixed tree made by halving: sum(n) = sum(first p) + sum(rest), p the largest power of two
+ * below n. Operands: 0…7 the inputs (R; absent from n on), 8 the output (W); all of one shape, F32 or F64. */
+extern const struct sgrad_kernel sgrad_sum_kernel;
+#define SGRAD_SUM_INPUTS 8
+
+/* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
+extern const struct sgrad_kernel sgrad_squared_norm_kernel;
+
+/* Optimizer updates. ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R),
+ * 2 Σ g² over all parameters F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */
+struct sgrad_hyper {
+    float momentum, weight_decay, beta1, beta2, eps;
+    float clip_norm;        /* largest norm of all gradients together; 0: off (torch.nn.utils.clip_grad_norm_) */
+    bool nesterov;
+};
+extern const struct sgrad_kernel sgrad_sgd_kernel;      /* one state; torch.optim.SGD, dampening 0 */
+extern const struct sgrad_kernel sgrad_adam_kernel;     /* two states; torch.optim.Adam: decay is added to the gradient */
+extern const struct sgrad_kernel sgrad_adamw_kernel;    /* two states; torch.optim.AdamW: decay apart (Loshchilov, Hutter 2019) */
+
+/* Pixels to activations: divides by full scale, normalises, and in training pads by PAD, crops at random and flips at random.
+ * Operands: 0 pixels U8 (N,H,W,C) (R), 1 y (N,H,W,C) F32 or BF16 (W). Randomness: (seed, epoch, sample index). */
+#define SGRAD_MAX_CHANNELS 4
+struct sgrad_image {
+    float full_scale;
+    float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    int pad;                /* 0: no crop */
+    bool flip;
+};
+extern const struct sgrad_kernel sgrad_image_kernel;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

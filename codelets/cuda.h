@@ -1,0 +1,284 @@
+/* cuda.h: what the CUDA kernels of this room share. Private to codelets/, for *_cuda.cu alone.
+ *
+ * Everything is enqueued on the worker's stream and nothing waits. Activations are channels-last, so memory is a matrix
+ * of rows (pixels, samples) and columns (channels). A thread moves one *pack*, 4 neighbouring elements, in one instruction;
+ * where the channels are no multiple of 4, a pack is one element:
+ *
+ *               c0 c1 c2 c3   c4 c5 c6 c7
+ *     pixel 0   ── pack 0 ──  ── pack 1 ──
+ *     pixel 1   ── pack 2 ──  ── pack 3 ──
+ *
+ * Packs are numbered in memory order. Arithmetic is in float whatever the elements are; long sums are in double.
+ *
+ * Limits: 2^32 packs and 2^31 rows an operand; operands begin at multiples of 16 bytes, as all device memory does. */
+#ifndef SGRAD_CODELETS_CUDA_H
+#define SGRAD_CODELETS_CUDA_H
+
+#include <cstdlib>
+
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include "codelets/codelets.h"
+
+/* ---- errors: a task cannot return one, and what comes after a failed launch means nothing, so the program ends --- */
+
+#define SGRAD_CUDA(call) sgrad__cuda_check(call, #call, __FILE__, __LINE__)
+
+static inline void sgrad__cuda_fail(const char *why, const char *what, const char *file, int line) {
+    sgrad_fail(SGRAD_EDEVICE, "CUDA: %s, in %s (%s:%d)", why, what, file, line);
+    abort();
+}
+static inline void sgrad__cuda_check(cudaError_t status, const char *what, const char *file, int line) {
+    if (status != cudaSuccess) sgrad__cuda_fail(cudaGetErrorString(status), what, file, line);
+}
+static inline void sgrad__cuda_check(cudnnStatus_t status, const char *what, const char *file, int line) {
+    if (status != CUDNN_STATUS_SUCCESS) sgrad__cuda_fail(cudnnGetErrorString(status), what, file, line);
+}
+static inline void sgrad__cuda_check(cublasStatus_t status, const char *what, const char *file, int line) {
+    if (status != CUBLAS_STATUS_SUCCESS) sgrad__cuda_fail(cublasGetStatusString(status), what, file, line);
+}
+
+/* ---- packs ----------------------------------------------------------------------------------------------------- */
+
+template <typename T, int N> struct alignas(sizeof(T) * N) sgrad__pack {
+    static constexpr int size = N;
+    T at[N];
+};
+
+/* Calls f with a pack of the given type: of 4 elements where COUNT (channels, or elements in all) is a multiple of 4. */
+template <typename F> static inline void sgrad__with_pack(enum sgrad_dtype dtype, int64_t count, F f) {
+    const bool four = count % 4 == 0;
+    if (dtype == SGRAD_BF16)
+        four ? f(sgrad__pack<__nv_bfloat16, 4>()) : f(sgrad__pack<__nv_bfloat16, 1>());
+    else
+        four ? f(sgrad__pack<float, 4>()) : f(sgrad__pack<float, 1>());
+}
+
+template <typename P> static __device__ inline void sgrad__load(const P *from, float *v) {
+    const P p = *from;
+    for (int j = 0; j < P::size; j++) v[j] = p.at[j];
+}
+
+/* *to = v, or, with ADD, *to += v. */
+template <typename P> static __device__ inline void sgrad__store(P *to, const float *v, bool add = false) {
+    P p;
+    if (add) p = *to;
+    for (int j = 0; j < P::size; j++) p.at[j] = add ? (float)p.at[j] + v[j] : v[j];
+    *to = p;
+}
+
+static inline bool sgrad__adds(const struct sgrad_args *a, int operand) {
+    return a->accumulate >> operand & 1;
+}
+
+/* ---- launches -------------------------------------------------------------------------------------------------- */
+
+static inline __host__ __device__ int64_t sgrad__ceil(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+template <typename... Parameter, typename... Argument>
+static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, dim3 block, Argument... argument) {
+    kernel<<<grid, block, 0, sgrad_cuda_stream()>>>(argument...);
+    SGRAD_CUDA(cudaGetLastError());
+}
+
+/* One thread for each of COUNT packs, or whatever a thread is for; COUNT is the kernel's first parameter. */
+template <typename... Parameter, typename... Argument>
+static inline void sgrad__launch(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
+    if (count < 0 || count > UINT32_MAX) sgrad__cuda_fail("operand too large", "a launch", __FILE__, __LINE__);
+    if (count > 0) sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 256)), dim3(256), (uint32_t)count, argument...);
+}
+static __device__ inline uint32_t sgrad__thread(void) {
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+/* Threads laid over a matrix: 8 columns (128 bytes of packs) and 32 rows a block, more rows where there are fewer columns.
+ * Every thread keeps its column and walks down it, so what depends on the channel alone is computed once a thread. */
+struct sgrad__sheet {
+    dim3 grid, block;
+};
+static inline struct sgrad__sheet sgrad__sheet_of(int64_t rows, int64_t columns, int rows_a_thread) {
+    unsigned across = 1;
+    while (across < 8 && across < columns) across *= 2;
+    const unsigned down = 256 / across, wide = (unsigned)sgrad__ceil(columns, across);
+    const int64_t most = 1024 / wide, high = sgrad__ceil(rows, (int64_t)down * rows_a_thread);
+    return { dim3(wide, (unsigned)(high < most ? high : most > 1 ? most : 1)), dim3(across, down) };
+}
+static __device__ inline int sgrad__column(void) {
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+/* ---- pixels ---------------------------------------------------------------------------------------------------- */
+
+/* Where pack I of an (N,H,W,C) image lies; C in packs. */
+struct sgrad__place {
+    int n, h, w, c;
+};
+static __device__ inline struct sgrad__place sgrad__place_of(uint32_t i, int H, int W, int C) {
+    const uint32_t pixel = i / C, row = pixel / W;
+    return { (int)(row / H), (int)(row % H), (int)(pixel % W), (int)(i % C) };
+}
+static __device__ inline uint32_t sgrad__index_of(int n, int h, int w, int c, int H, int W, int C) {
+    return (((uint32_t)n * H + h) * W + w) * C + c;
+}
+
+/* A pooling of (N,H,W,C) to (N,P,Q,C); C in packs. */
+struct sgrad__windows {
+    int H, W, P, Q, C, kernel, stride, padding;
+};
+static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack,
+                                                      int kernel, int stride, int padding) {
+    return { (int)x->dim[1], (int)x->dim[2], (int)y->dim[1], (int)y->dim[2], (int)x->dim[3] / pack, kernel, stride, padding };
+}
+/* The first window that covers coordinate H of the image, and the last of the P there are. */
+static __device__ inline int sgrad__first_window(const struct sgrad__windows &s, int h) {
+    const int past = h + s.padding - s.kernel;
+    return past < 0 ? 0 : past / s.stride + 1;
+}
+static __device__ inline int sgrad__last_window(const struct sgrad__windows &s, int h, int P) {
+    return min((h + s.padding) / s.stride, P - 1);
+}
+
+/* ---- sums down the columns -------------------------------------------------------------------------------------
+ * In double, and in an order that the shape alone decides: same input, same bits. Two launches, or one where the rows are few:
+ *
+ *     rows       each thread adds every 32nd     the block's threads      partial      the same again, as one chunk
+ *     0 … 255    row of its chunk            ─>  meet in a tree      ─>   row 0   ┐
+ *     256 … 511                              ─>                      ─>   row 1   ┴──> out
+ *
+ * What is added is a *term*: term.column(c) comes once, then term.add(row, c, sum) for each row. A column is SIZE channels,
+ * each with VALUES sums; out is (VALUES, columns · SIZE). */
+
+#define SGRAD_PARTIALS (1024 * 64)     /* doubles: 1024 chunks, 8 columns, 8 sums */
+
+template <typename Term, typename Out>
+static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int chunk, Out *out) {
+    constexpr int values = Term::values, size = Term::size;
+    __shared__ double all[values * size][256];
+    double sum[values][size] = {};
+    const int c = sgrad__column(), first = blockIdx.y * chunk, end = min(rows, first + chunk);
+    if (c < columns) {
+        term.column(c);
+        for (int row = first + threadIdx.y; row < end; row += blockDim.y) term.add(row, c, sum);
+    }
+    const unsigned me = threadIdx.y * blockDim.x + threadIdx.x;
+    for (int s = 0; s < values * size; s++) all[s][me] = sum[s / size][s % size];
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half)
+            for (int s = 0; s < values * size; s++) all[s][me] += all[s][me + half * blockDim.x];
+    }
+    if (threadIdx.y > 0 || c >= columns) return;
+    out += (int64_t)blockIdx.y * values * columns * size;
+    for (int s = 0; s < values * size; s++) out[(int64_t)(s / size) * columns * size + c * size + s % size] = all[s][me];
+}
+
+static inline struct sgrad_cache sgrad__cuda_cache(size_t key_size, size_t value_size, void (*destroy)(void *)) {
+    struct sgrad_cache cache = {};
+    cache.key_size = key_size, cache.value_size = value_size, cache.destroy = destroy;
+    return cache;
+}
+
+struct sgrad__partial_term {
+    static constexpr int values = 1, size = 1;
+    const double *x;
+    int columns;
+    __device__ void column(int) {}
+    __device__ void add(int row, int c, double (*sum)[size]) const { sum[0][0] += x[(int64_t)row * columns + c]; }
+};
+
+static inline void sgrad__partials_free(void *value) {
+    cudaFree(*(double **)value);
+}
+/* Room of the worker's own. Tasks of one worker follow each other on one stream, so they can share it. */
+static inline double *sgrad__partials(void) {
+    static struct sgrad_cache cache = sgrad__cuda_cache(1, sizeof(double *), sgrad__partials_free);
+    bool fresh;
+    double **room = (double **)sgrad_cache_get(&cache, "", &fresh);
+    if (fresh) SGRAD_CUDA(cudaMalloc(room, SGRAD_PARTIALS * sizeof(double)));
+    return *room;
+}
+
+template <typename Term, typename Out> static inline void sgrad__sum_rows(Term term, int64_t rows, int columns, Out *out) {
+    struct sgrad__sheet sheet = sgrad__sheet_of(rows, columns, 8);
+    const int chunk = (int)sgrad__ceil(rows, sheet.grid.y);
+    sheet.grid.y = (unsigned)sgrad__ceil(rows, chunk);
+    if (sheet.grid.y == 1) {
+        sgrad__launch_grid(sgrad__sum_chunks<Term, Out>, sheet.grid, sheet.block, term, (int)rows, columns, chunk, out);
+        return;
+    }
+    double *partial = sgrad__partials();
+    const int sums = Term::values * Term::size * columns;
+    sgrad__launch_grid(sgrad__sum_chunks<Term, double>, sheet.grid, sheet.block, term, (int)rows, columns, chunk, partial);
+    const int chunks = (int)sheet.grid.y;
+    sheet = sgrad__sheet_of(1, sums, 1);
+    sgrad__launch_grid(sgrad__sum_chunks<sgrad__partial_term, Out>, sheet.grid, sheet.block,
+                       sgrad__partial_term{ partial, sums }, chunks, sums, chunks, out);
+}
+
+/* What gradients are multiplied by so that their norm is at most LIMIT (0: any), from the sum of their squares or NULL:
+ * sgrad__clip_factor of kernels.h. */
+static __device__ inline float sgrad__clip(float limit, const double *squares) {
+    if (!squares || limit <= 0) return 1;
+    const double factor = limit / (sqrt(*squares) + 1e-6);
+    return factor < 1 ? (float)factor : 1;
+}
+
+/* ---- parameters and their gradients, F32, beside activations of either type --------------------------------------- */
+
+template <typename To, typename From> static __global__ void sgrad__convert_kernel(uint32_t n, const From *from, To *to) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    float v[From::size];
+    sgrad__load(from + i, v);
+    sgrad__store(to + i, v);
+}
+template <typename To, typename From> static inline void sgrad__convert(int64_t n, const From *from, To *to) {
+    if (n % 4 == 0)
+        sgrad__launch(sgrad__convert_kernel<sgrad__pack<To, 4>, sgrad__pack<From, 4>>, n / 4, (const sgrad__pack<From, 4> *)from,
+                      (sgrad__pack<To, 4> *)to);
+    else
+        sgrad__launch(sgrad__convert_kernel<sgrad__pack<To, 1>, sgrad__pack<From, 1>>, n, (const sgrad__pack<From, 1> *)from,
+                      (sgrad__pack<To, 1> *)to);
+}
+
+/* y (…,K) += bias (K) */
+template <typename P> static __global__ void sgrad__add_bias_kernel(uint32_t n, int K, const float *bias, P *y) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    sgrad__store(y + i, bias + i % K * P::size, true);
+}
+static inline void sgrad__add_bias(const struct sgrad_view *y, const void *bias, void *data) {
+    const int64_t K = y->shape.dim[y->shape.rank - 1], n = sgrad_shape_count(&y->shape);
+    sgrad__with_pack(y->dtype, K, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(sgrad__add_bias_kernel<P>, n / P::size, (int)(K / P::size), (const float *)bias, (P *)data);
+    });
+}
+
+/* dbias (K) = Σ dy (…,K) */
+template <typename P> struct sgrad__bias_term {
+    static constexpr int values = 1, size = P::size;
+    const P *dy;
+    int K;
+    __device__ void column(int) {}
+    __device__ void add(int row, int c, double (*sum)[size]) const {
+        float v[size];
+        sgrad__load(dy + (int64_t)row * K + c, v);
+        for (int j = 0; j < size; j++) sum[0][j] += v[j];
+    }
+};
+static inline void sgrad__sum_bias(const struct sgrad_view *dy, const void *data, void *dbias) {
+    const int64_t K = dy->shape.dim[dy->shape.rank - 1], rows = sgrad_shape_count(&dy->shape) / K;
+    sgrad__with_pack(dy->dtype, K, [=](auto pack) {
+        using P = decltype(pack);
+        const int columns = (int)(K / P::size);
+        sgrad__sum_rows(sgrad__bias_term<P>{ (const P *)data, columns }, rows, columns, (float *)dbias);
+    });
+}
+
+#endif

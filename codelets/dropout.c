@@ -1,0 +1,77 @@
+/* dropout.c: in training, every element is 0 with probability p, else multiplied by 1/(1-p); outside, y = x.
+ * Whether an element is dropped follows from (seed, step, layer, sample, element), see draw.h: the backward pass draws
+ * again what the forward pass drew, and no mask is kept. */
+#include "codelets/draw.h"
+#include "codelets/kernels.h"
+
+void sgrad__dropout_forward_cuda(const struct sgrad_args *a);
+void sgrad__dropout_inference_cuda(const struct sgrad_args *a);
+void sgrad__dropout_backward_cuda(const struct sgrad_args *a);
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_dropout *d = attrs;
+    if (d->p == 0) d->p = 0.5f;
+    if (!(d->p > 0 && d->p <= 1)) return sgrad_fail(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", s->layer, d->p);
+    d->stream = 2166136261u;    /* FNV-1a, so that layers of other names drop other elements */
+    for (const char *c = s->layer; *c; c++) d->stream = (d->stream ^ (unsigned char)*c) * 16777619u;
+    s->y.shape = s->x[0].shape;
+    return 0;
+}
+
+/* x, y (N,…) or dy, dx (N,…) */
+SGRAD_VECTOR static void drop(const struct sgrad_args *a) {
+    const struct sgrad_dropout *d = a->attrs;
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const int64_t samples = a->view[0].shape.dim[0], size = sgrad_shape_count(&a->view[0].shape) / samples;
+    float x_room[SGRAD_ROW], y_room[SGRAD_ROW], factor[SGRAD_ROW];
+    for (int64_t s = 0; s < samples; s++)
+        for (int64_t e = 0, n; (n = sgrad__piece(e, size)); e += n) {
+            const int64_t from = s * size + e;
+            for (int64_t j = 0; j < n; j += 4) {
+                struct sgrad_random r = sgrad__dropout_draw(a->step->seed, a->step->number, d->stream, a->first + s, (e + j) / 4);
+                for (int k = 0; k < 4; k++) factor[j + k] = sgrad__dropout_factor(r.word[k], d->p);
+            }
+            const float *x = sgrad__row(type, a->data[0], from, n, x_room);
+            float *y = sgrad__row_sum(type, a->data[1], from, n, sgrad__adds(a, 1), y_room);
+            for (int64_t j = 0; j < n; j++) y[j] += factor[j] * x[j];
+            sgrad__row_done(type, a->data[1], from, n, y);
+        }
+}
+
+/* x, y (N,…) */
+static void copy(const struct sgrad_args *a) {
+    memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]));
+}
+
+/* Philox: ten rounds of about ten operations for four elements, and the product */
+static double flops(const struct sgrad_args *a) {
+    return 26.0 * (double)sgrad_shape_count(&a->view[0].shape);
+}
+
+static void describe(const void *attrs, char *text, size_t size) {
+    snprintf(text, size, "p %g", ((const struct sgrad_dropout *)attrs)->p);
+}
+
+const struct sgrad_op sgrad_dropout_op = {
+    .name = "dropout",
+    .summary = "in training, drops elements at random",
+    .source = "Srivastava et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 2014",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_dropout),
+    .infer = infer,
+    .describe = describe,
+    .forward = { { { .name = "dropout forward", .kind = SGRAD_FORWARD, .cpu = drop,
+                     .cuda = SGRAD_ON_CUDA(sgrad__dropout_forward_cuda), .flops = flops },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .inference = { { { .name = "dropout inference", .kind = SGRAD_FORWARD, .cpu = copy,
+                       .cuda = SGRAD_ON_CUDA(sgrad__dropout_inference_cuda) },
+                     .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "dropout backward", .kind = SGRAD_BACKWARD, .cpu = drop,
+                      .cuda = SGRAD_ON_CUDA(sgrad__dropout_backward_cuda), .flops = flops },
+                    .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .tests = {
+        { "one sample of 17", .x = { { 2, { 1, 17 } } } },
+        { "3 images of 5x7x3, p 0.25", .x = { { 4, { 3, 5, 7, 3 } } }, &(struct sgrad_dropout){ .p = 0.25f } },
+        { "2 samples of 1027", .x = { { 2, { 2, 1027 } } } },
+    },
+};

@@ -1,0 +1,49 @@
+/* dropout_cuda.cu: dropout.c on CUDA devices. Four neighbours share one draw; where a sample is no multiple of four long, each
+ * element makes the draw itself and takes its word of it. */
+#include "codelets/cuda.h"
+#include "codelets/draw.h"
+
+struct chances {
+    uint64_t seed;
+    uint32_t step, layer;
+    int64_t first;      /* sample of the whole batch */
+    float p;
+};
+
+/* to (N,size) = from times the chances, forward and backward; SIZE in packs */
+template <typename P>
+static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    const uint32_t element = i % size * P::size;
+    const struct sgrad_random draw = sgrad__dropout_draw(s.seed, s.step, s.layer, s.first + i / size, element / 4);
+    float v[P::size];
+    sgrad__load(from + i, v);
+    for (int j = 0; j < P::size; j++) v[j] *= sgrad__dropout_factor(draw.word[(element + j) % 4], s.p);
+    sgrad__store(to + i, v, add);
+}
+
+static void submit(const struct sgrad_args *a, bool add) {
+    const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)a->attrs;
+    const int64_t n = sgrad_shape_count(&a->view[0].shape), size = n / a->view[0].shape.dim[0];
+    const struct chances s = { a->step->seed, a->step->number, attrs->stream, a->first, attrs->p };
+    sgrad__with_pack(a->view[0].dtype, size, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), (const P *)a->data[0], (P *)a->data[1], add);
+    });
+}
+
+/* x, y of any shape */
+extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) {
+    submit(a, false);
+}
+
+/* dy, dx of any shape */
+extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) {
+    submit(a, sgrad__adds(a, 1));
+}
+
+/* x, y of any shape: a copy */
+extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *a) {
+    SGRAD_CUDA(cudaMemcpyAsync(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
+}

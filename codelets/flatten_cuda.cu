@@ -1,0 +1,49 @@
+/* flatten_cuda.cu: flatten.c on CUDA devices: every sample is a matrix to be transposed, pixels by channels. A block takes a
+ * square of 32 by 32 through shared memory, so that both reads and writes run along rows:
+ *
+ *     x, one sample      y, one sample
+ *     a0 b0 c0           a0 a1 a2 a3
+ *     a1 b1 c1    ->     b0 b1 b2 b3
+ *     a2 b2 c2           c0 c1 c2 c3
+ *     a3 b3 c3
+ */
+#include "codelets/cuda.h"
+
+#define SIDE 32
+
+/* x (N,rows,columns) to y (N,columns,rows) */
+template <typename T> static __global__ void transpose(int rows, int columns, const T *x, T *y, bool add) {
+    __shared__ float tile[SIDE][SIDE + 1];      /* the extra column spreads a column over the memory banks */
+    const int row = blockIdx.y * SIDE, column = blockIdx.x * SIDE;
+    const int64_t sample = (int64_t)blockIdx.z * rows * columns;
+    for (int i = threadIdx.y; i < SIDE; i += blockDim.y)
+        if (row + i < rows && column + threadIdx.x < columns)
+            tile[i][threadIdx.x] = x[sample + (int64_t)(row + i) * columns + column + threadIdx.x];
+    __syncthreads();
+    for (int i = threadIdx.y; i < SIDE; i += blockDim.y)
+        if (column + i < columns && row + threadIdx.x < rows) {
+            T *to = y + sample + (int64_t)(column + i) * rows + row + threadIdx.x;
+            *to = add ? (float)*to + tile[threadIdx.x][i] : tile[threadIdx.x][i];
+        }
+}
+
+static void submit(const struct sgrad_args *a, int64_t samples, int64_t rows, int64_t columns, bool add) {
+    const dim3 grid((unsigned)sgrad__ceil(columns, SIDE), (unsigned)sgrad__ceil(rows, SIDE), (unsigned)samples), block(SIDE, 8);
+    const auto launch = [&](auto *y) {
+        using T = std::remove_pointer_t<decltype(y)>;
+        sgrad__launch_grid(transpose<T>, grid, block, (int)rows, (int)columns, (const T *)a->data[0], y, add);
+    };
+    a->view[0].dtype == SGRAD_BF16 ? launch((__nv_bfloat16 *)a->data[1]) : launch((float *)a->data[1]);
+}
+
+/* x (N,H,W,C), y (N,C·H·W) */
+extern "C" void sgrad__flatten_forward_cuda(const struct sgrad_args *a) {
+    const int64_t *dim = a->view[0].shape.dim;
+    submit(a, dim[0], dim[1] * dim[2], dim[3], false);
+}
+
+/* dy (N,C·H·W), dx (N,H,W,C) */
+extern "C" void sgrad__flatten_backward_cuda(const struct sgrad_args *a) {
+    const int64_t *dim = a->view[1].shape.dim;
+    submit(a, dim[0], dim[3], dim[1] * dim[2], sgrad__adds(a, 1));
+}

@@ -1,0 +1,62 @@
+/* local_response_norm_cuda.cu: local_response_norm.c on CUDA devices. Neighbours across channels are near in memory, so every
+ * thread fetches its own window from the cache. */
+#include "codelets/cuda.h"
+
+/* y_c = x_c s_c^-beta with s_c = k + alpha/size Σ x_d², d from c - before to c + after */
+struct window {
+    int C, before, after;
+    float k, alpha, beta;   /* alpha: already over size */
+};
+
+/* s_c of a row of C channels */
+template <typename T> static __device__ inline float scale(const struct window &s, const T *x, int c) {
+    float sum = 0;
+    for (int d = max(c - s.before, 0); d <= min(c + s.after, s.C - 1); d++) sum += (float)x[d] * (float)x[d];
+    return s.k + s.alpha * sum;
+}
+
+template <typename T> static __global__ void forward(uint32_t n, struct window s, const T *x, T *y) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    const int c = i % s.C;
+    y[i] = (float)x[i] * powf(scale(s, x + (i - c), c), -s.beta);
+}
+
+/* dx_c = dy_c s_c^-beta - 2 alpha/size beta x_c Σ dy_d y_d / s_d, over the d whose windows hold c */
+template <typename T>
+static __global__ void backward(uint32_t n, struct window s, const T *x, const T *y, const T *dy, T *dx, bool add) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    const int c = i % s.C;
+    const int64_t row = i - c;
+    float sum = 0;
+    for (int d = max(c - s.after, 0); d <= min(c + s.before, s.C - 1); d++)
+        sum += (float)dy[row + d] * (float)y[row + d] / scale(s, x + row, d);
+    const float d = (float)dy[i] * powf(scale(s, x + row, c), -s.beta) - 2 * s.alpha * s.beta * (float)x[i] * sum;
+    dx[i] = add ? (float)dx[i] + d : d;
+}
+
+static struct window window_of(const struct sgrad_args *a) {
+    const struct sgrad_local_response_norm *attrs = (const struct sgrad_local_response_norm *)a->attrs;
+    const struct sgrad_shape *x = &a->view[0].shape;
+    return { (int)x->dim[x->rank - 1], attrs->size / 2, (attrs->size - 1) / 2, attrs->k, attrs->alpha / attrs->size, attrs->beta };
+}
+
+template <typename T> static void launch_forward(const struct sgrad_args *a) {
+    sgrad__launch(forward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), (const T *)a->data[0], (T *)a->data[1]);
+}
+
+template <typename T> static void launch_backward(const struct sgrad_args *a) {
+    sgrad__launch(backward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), (const T *)a->data[0], (const T *)a->data[1],
+                  (const T *)a->data[2], (T *)a->data[3], sgrad__adds(a, 3));
+}
+
+/* x, y (…,C) */
+extern "C" void sgrad__local_response_norm_forward_cuda(const struct sgrad_args *a) {
+    a->view[0].dtype == SGRAD_BF16 ? launch_forward<__nv_bfloat16>(a) : launch_forward<float>(a);
+}
+
+/* x, y, dy, dx (…,C) */
+extern "C" void sgrad__local_response_norm_backward_cuda(const struct sgrad_args *a) {
+    a->view[0].dtype == SGRAD_BF16 ? launch_backward<__nv_bfloat16>(a) : launch_backward<float>(a);
+}

@@ -1,0 +1,38 @@
+/* pool.h: what max_pool and average_pool share: which input positions a window covers. Private to codelets/.
+ *
+ * Along one axis, output p looks at the inputs p·stride - padding + tap, tap from 0 to kernel-1. With 4 inputs, kernel 3,
+ * stride 2, padding 1:
+ *
+ *     input             .  0  1  2  3  .
+ *     window of p = 0  [0  1  2]             taps inside: 1, 2
+ *     window of p = 1        [0  1  2]       taps inside: 0, 1, 2; input 1 is in the windows 0 and 1 */
+#ifndef SGRAD_CODELETS_POOL_H
+#define SGRAD_CODELETS_POOL_H
+
+#include "codelets/kernels.h"
+
+struct sgrad__window {
+    int64_t kernel, stride, padding;
+};
+struct sgrad__range {
+    int64_t begin, end;     /* END is not in it */
+};
+
+/* The taps inside an input of SIZE, of the window that begins at START (p·stride - padding). */
+SGRAD_ALWAYS_INLINE struct sgrad__range sgrad__window_taps(struct sgrad__window w, int64_t start, int64_t size) {
+    return (struct sgrad__range){ start < 0 ? -start : 0, start + w.kernel > size ? size - start : w.kernel };
+}
+
+/* The windows, of COUNT, that hold position X, counted with the padding (input + padding). */
+SGRAD_ALWAYS_INLINE struct sgrad__range sgrad__window_outputs(struct sgrad__window w, int64_t x, int64_t count) {
+    int64_t begin = x < w.kernel ? 0 : (x - w.kernel) / w.stride + 1, last = x / w.stride;
+    return (struct sgrad__range){ begin, last < count ? last + 1 : count };
+}
+
+/* The shape rule: y (N,P,Q,C) of x (N,H,W,C), P = floor((H + 2 padding - kernel) / stride) + 1. STRIDE 0 becomes KERNEL. */
+int sgrad__pool_infer(struct sgrad_signature *s, int kernel, int *stride, int padding);
+
+/* "2x2 stride 2 pad 0" */
+void sgrad__pool_describe(int kernel, int stride, int padding, char *text, size_t size);
+
+#endif

@@ -1,0 +1,51 @@
+/* relu.c: y = max(x, 0). A NaN stays one, so that a diverged run shows. */
+#include "codelets/kernels.h"
+
+void sgrad__relu_forward_cuda(const struct sgrad_args *a);
+void sgrad__relu_backward_cuda(const struct sgrad_args *a);
+
+/* x, y of any shape */
+SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+    enum sgrad_dtype type = a->view[0].dtype;
+    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad__piece(i, count)); i += n) {
+        const float *x = sgrad__row(type, a->data[0], i, n, x_room);
+        float *y = sgrad__row_out(type, a->data[1], i, y_room);
+        for (int64_t j = 0; j < n; j++) y[j] = x[j] < 0 ? 0 : x[j];
+        sgrad__row_done(type, a->data[1], i, n, y);
+    }
+}
+
+/* y, dy, dx of any shape */
+SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+    enum sgrad_dtype type = a->view[0].dtype;
+    float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad__piece(i, count)); i += n) {
+        const float *y = sgrad__row(type, a->data[0], i, n, y_room);
+        const float *dy = sgrad__row(type, a->data[1], i, n, dy_room);
+        float *dx = sgrad__row_sum(type, a->data[2], i, n, sgrad__adds(a, 2), dx_room);
+        for (int64_t j = 0; j < n; j++) dx[j] += y[j] <= 0 ? 0 : dy[j];
+        sgrad__row_done(type, a->data[2], i, n, dx);
+    }
+}
+
+const struct sgrad_op sgrad_relu_op = {
+    .name = "relu",
+    .summary = "rectified linear unit: y = max(x, 0)",
+    .source = "Nair, Hinton, Rectified linear units improve restricted Boltzmann machines, ICML 2010",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_relu),
+    .infer = sgrad_infer_same,
+    .forward = { { { .name = "relu forward", .kind = SGRAD_FORWARD,
+                     .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__relu_forward_cuda) },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "relu backward", .kind = SGRAD_BACKWARD,
+                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__relu_backward_cuda) },
+                    .use = { SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .fill = sgrad__fill_apart,
+    .tests = {
+        { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } } } },
+        { "7 samples of 17", .x = { { 2, { 7, 17 } } } },
+        { "longer than a row", .x = { { 4, { 2, 17, 17, 1 } } } },
+    },
+};

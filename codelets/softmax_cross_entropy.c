@@ -1,0 +1,121 @@
+/* softmax_cross_entropy.c: the loss of a classifier, from logits and labels, and how many it got right.
+ *
+ * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
+ * gradient is p - q; the batch costs the mean. Evaluated from x - max(x), where nothing overflows. */
+#include "codelets/kernels.h"
+
+#include <math.h>
+
+void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a);
+void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a);
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    const struct sgrad_softmax_cross_entropy *loss = attrs;
+    const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
+    char text[2][SGRAD_SHAPE_TEXT];
+    if (x->rank != 2 || labels->rank != 1 || labels->dim[0] != x->dim[0])
+        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,C) and labels (N), not %s and %s", s->layer,
+                          sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+    if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
+        return sgrad_fail(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer, loss->label_smoothing);
+    s->stat[0] = (struct sgrad_shape){ 1, { 3 } };
+    return 0;
+}
+
+struct normalizer {
+    int64_t argmax;     /* the first of them */
+    float max;
+    double log_sum;     /* log Σ exp(x - max) */
+};
+
+/* of the COUNT logits from FROM on */
+static struct normalizer normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {
+    struct normalizer r = { 0, sgrad__get(type, logits, from), 0 };
+    for (int64_t c = 1; c < count; c++) {
+        float x = sgrad__get(type, logits, from + c);
+        if (x > r.max) r = (struct normalizer){ c, x, 0 };
+    }
+    double sum = 0;
+    for (int64_t c = 0; c < count; c++) sum += expf(sgrad__get(type, logits, from + c) - r.max);
+    r.log_sum = log(sum);
+    return r;
+}
+
+/* x (N,C), labels (N), stat (3): Σ loss, samples whose largest logit is the label's, samples. A label that is no class
+ * makes the loss NaN. */
+static void forward(const struct sgrad_args *a) {
+    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
+    enum sgrad_dtype type = a->view[0].dtype;
+    int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
+    const int32_t *label = a->data[1];
+    double *stat = a->data[2], loss = 0, correct = 0, smoothing = attrs->label_smoothing;
+    for (int64_t s = 0; s < samples; s++) {
+        int64_t from = s * classes, t = label[s];
+        struct normalizer r = normalize(type, a->data[0], from, classes);
+        double log_z = r.max + r.log_sum, mean = 0;
+        if (smoothing > 0)
+            for (int64_t c = 0; c < classes; c++) mean += sgrad__get(type, a->data[0], from + c) / (double)classes;
+        double own = t >= 0 && t < classes ? sgrad__get(type, a->data[0], from + t) : NAN;
+        loss += log_z - (1 - smoothing) * own - smoothing * mean;
+        correct += r.argmax == t;
+    }
+    stat[0] = loss;
+    stat[1] = correct;
+    stat[2] = (double)samples;
+}
+
+/* x (N,C), labels (N), dx (N,C) */
+static void backward(const struct sgrad_args *a) {
+    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
+    enum sgrad_dtype type = a->view[0].dtype;
+    int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
+    const int32_t *label = a->data[1];
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->batch;
+    for (int64_t s = 0; s < samples; s++) {
+        int64_t from = s * classes;
+        struct normalizer r = normalize(type, a->data[0], from, classes);
+        for (int64_t c = 0; c < classes; c++) {
+            float p = expf(sgrad__get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
+            float q = smooth + (c == label[s] ? 1 - attrs->label_smoothing : 0);
+            float old = sgrad__adds(a, 2) ? sgrad__get(type, a->data[2], from + c) : 0;
+            sgrad__put(type, a->data[2], from + c, old + (p - q) * scale);
+        }
+    }
+}
+
+static void describe(const void *attrs, char *text, size_t size) {
+    float smoothing = ((const struct sgrad_softmax_cross_entropy *)attrs)->label_smoothing;
+    if (smoothing > 0) snprintf(text, size, "label smoothing %g", smoothing);
+    else snprintf(text, size, "%s", "");
+}
+
+static void fill(const struct sgrad_test *test, int input, void *data) {
+    int32_t *label = data;
+    if (input == 0) sgrad__fill_apart(test, 0, data);
+    else for (int64_t s = 0; s < test->x[1].dim[0]; s++) label[s] = (int32_t)(5 * s % test->x[0].dim[1]);
+}
+
+const struct sgrad_op sgrad_softmax_cross_entropy_op = {
+    .name = "softmax_cross_entropy",
+    .summary = "mean over the batch of -log softmax(x) at the labels, with label smoothing; counts the correct",
+    .source = "Szegedy et al., Rethinking the Inception architecture, 2015, section 7 (label smoothing)",
+    .inputs = 2,
+    .attrs_size = sizeof(struct sgrad_softmax_cross_entropy),
+    .no_gradient = 1u << 1,
+    .input_dtype = { [1] = SGRAD_I32 },
+    .infer = infer,
+    .describe = describe,
+    .forward = { { { .name = "softmax_cross_entropy forward", .kind = SGRAD_FORWARD,
+                     .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_forward_cuda) },
+                   .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(STAT, 0) } } },
+    .backward = { { { .name = "softmax_cross_entropy backward", .kind = SGRAD_BACKWARD,
+                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_backward_cuda) },
+                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0) } } },
+    .fill = fill,
+    .tests = {
+        { "one sample of 3", .x = { { 2, { 1, 3 } }, { 1, { 1 } } } },
+        { "7 samples of 17", .x = { { 2, { 7, 17 } }, { 1, { 7 } } } },
+        { "label smoothing, 5 of 1003", .x = { { 2, { 5, 1003 } }, { 1, { 5 } } },
+          &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },
+    },
+};

@@ -1,0 +1,103 @@
+/* softmax_cross_entropy_cuda.cu: softmax_cross_entropy.c on CUDA devices. A warp looks after a sample; its 32 threads share
+ * the classes and meet in a butterfly, whose order, and so whose result, is the same for each of them. */
+#include <cmath>
+
+#include "codelets/cuda.h"
+
+#define WARPS 32    /* a block */
+
+template <typename T, typename F> static __device__ inline T across_warp(T mine, F meet) {
+    for (int lane = 16; lane > 0; lane /= 2) mine = meet(mine, __shfl_xor_sync(~0u, mine, lane));
+    return mine;
+}
+static __device__ inline double sum_across_warp(double mine) {
+    return across_warp(mine, [](double a, double b) { return a + b; });
+}
+
+/* log Σ exp(x) = max + log_sum of the C logits x */
+template <typename T> static __device__ inline void normalize(int C, const T *x, float *max, double *log_sum) {
+    float largest = -INFINITY;
+    for (int c = threadIdx.x; c < C; c += 32) largest = fmaxf(largest, x[c]);
+    largest = across_warp(largest, [](float a, float b) { return fmaxf(a, b); });
+    double sum = 0;
+    for (int c = threadIdx.x; c < C; c += 32) sum += expf((float)x[c] - largest);
+    *max = largest;
+    *log_sum = log(sum_across_warp(sum));
+}
+
+/* The first class whose logit is MAX, or C. */
+template <typename T> static __device__ inline int find(int C, const T *x, float max) {
+    int first = C;
+    for (int c = threadIdx.x; c < C && first == C; c += 32)
+        if ((float)x[c] == max) first = c;
+    return across_warp(first, [](int a, int b) { return min(a, b); });
+}
+
+/* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples. Warp w takes samples w, w + 32, …; warp 0 adds up. */
+template <typename T>
+static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, double *stat) {
+    double loss = 0, correct = 0;
+    for (int s = threadIdx.y; s < N; s += WARPS) {
+        const T *row = x + (int64_t)s * C;
+        const int t = label[s];
+        float max;
+        double log_sum, mean = 0;
+        normalize(C, row, &max, &log_sum);
+        if (smoothing > 0) {
+            for (int c = threadIdx.x; c < C; c += 32) mean += (double)(float)row[c] / C;
+            mean = sum_across_warp(mean);
+        }
+        const double own = t >= 0 && t < C ? (double)(float)row[t] : NAN;   /* a label that is no class shows in the loss */
+        loss += max + log_sum - (1 - smoothing) * own - smoothing * mean;
+        correct += find(C, row, max) == t;
+    }
+    __shared__ double part[2][WARPS];
+    if (threadIdx.x == 0) part[0][threadIdx.y] = loss, part[1][threadIdx.y] = correct;
+    __syncthreads();
+    if (threadIdx.y > 0) return;
+    loss = sum_across_warp(part[0][threadIdx.x]);
+    correct = sum_across_warp(part[1][threadIdx.x]);
+    if (threadIdx.x == 0) stat[0] = loss, stat[1] = correct, stat[2] = N;
+}
+
+/* x (N,C), label (N), dx (N,C) = (softmax(x) - q) · scale */
+template <typename T>
+static __global__ void backward(int N, int C, const T *x, const int *label, float smoothing, float scale, T *dx, bool add) {
+    const int s = blockIdx.x * blockDim.y + threadIdx.y;
+    if (s >= N) return;
+    x += (int64_t)s * C;
+    dx += (int64_t)s * C;
+    const int t = label[s];
+    float max;
+    double log_sum;
+    normalize(C, x, &max, &log_sum);
+    for (int c = threadIdx.x; c < C; c += 32) {
+        const float p = expf((float)x[c] - max - (float)log_sum), q = smoothing / C + (c == t ? 1 - smoothing : 0);
+        dx[c] = (add ? (float)dx[c] : 0) + (p - q) * scale;
+    }
+}
+
+template <typename T> static void launch_forward(const struct sgrad_args *a) {
+    const int64_t *dim = a->view[0].shape.dim;
+    const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
+    sgrad__launch_grid(forward<T>, dim3(1), dim3(32, WARPS), (int)dim[0], (int)dim[1], (const T *)a->data[0],
+                       (const int *)a->data[1], (double)smoothing, (double *)a->data[2]);
+}
+
+template <typename T> static void launch_backward(const struct sgrad_args *a) {
+    const int64_t *dim = a->view[0].shape.dim;
+    const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
+    sgrad__launch_grid(backward<T>, dim3((unsigned)sgrad__ceil(dim[0], 8)), dim3(32, 8), (int)dim[0], (int)dim[1],
+                       (const T *)a->data[0], (const int *)a->data[1], smoothing, 1.0f / (float)a->batch, (T *)a->data[2],
+                       sgrad__adds(a, 2));
+}
+
+/* x (N,C), labels (N), stat (3) */
+extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a) {
+    a->view[0].dtype == SGRAD_BF16 ? launch_forward<__nv_bfloat16>(a) : launch_forward<float>(a);
+}
+
+/* x (N,C), labels (N), dx (N,C) */
+extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a) {
+    a->view[0].dtype == SGRAD_BF16 ? launch_backward<__nv_bfloat16>(a) : launch_backward<float>(a);
+}

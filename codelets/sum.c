@@ -1,0 +1,50 @@
+/* sum.c: the sum of up to eight tensors, in one pass over memory and in one fixed tree, made by halving:
+ *
+ *     sum(3):  (0+1) + 2        sum(5):  ((0+1)+(2+3)) + 4        sum(8):  ((0+1)+(2+3)) + ((4+5)+(6+7))
+ *
+ * Each is the tree of eight with its missing leaves left out, which is what adding -0 to them does: x + -0 is x, for
+ * every x and to the bit. */
+#include "codelets/kernels.h"
+
+void sgrad__sum_cuda(const struct sgrad_args *a);
+
+/* in (any shape), some of them absent, out (the same): SIZE elements, in pieces that stay in the first-level cache */
+SGRAD_VECTOR static void sum_f32(void *const *in, float *out, int64_t size) {
+    float zeros[SGRAD_ROW];
+    const float *x[SGRAD_SUM_INPUTS];
+    for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
+    for (int64_t i = 0, piece; (piece = sgrad__piece(i, size)); i += piece) {
+        for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const float *)in[k] + i : zeros;
+        for (int64_t j = 0; j < piece; j++)
+            out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
+    }
+}
+
+SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
+    double zeros[SGRAD_ROW];
+    const double *x[SGRAD_SUM_INPUTS];
+    for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0;
+    for (int64_t i = 0, piece; (piece = sgrad__piece(i, size)); i += piece) {
+        for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const double *)in[k] + i : zeros;
+        for (int64_t j = 0; j < piece; j++)
+            out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
+    }
+}
+
+/* Absent operands have rank -1. */
+static void sum(const struct sgrad_args *a) {
+    void *out = a->data[SGRAD_SUM_INPUTS];
+    int64_t size = sgrad_shape_count(&a->view[0].shape);
+    if (a->view[0].dtype == SGRAD_F64) sum_f64(a->data, out, size);
+    else sum_f32(a->data, out, size);
+}
+
+static double flops(const struct sgrad_args *a) {
+    int additions = 0;
+    while (additions + 1 < SGRAD_SUM_INPUTS && a->view[additions + 1].shape.rank >= 0) additions++;
+    return (double)additions * (double)sgrad_shape_count(&a->view[0].shape);
+}
+
+const struct sgrad_kernel sgrad_sum_kernel = {
+    .name = "sum", .kind = SGRAD_REDUCTION, .cpu = sum, .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda), .flops = flops,
+};
