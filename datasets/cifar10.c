@@ -1,0 +1,81 @@
+/* cifar10.c: CIFAR-10, the binary version (cs.toronto.edu/~kriz/cifar.html; Krizhevsky 2009).
+ *
+ * A file is records of 3,073 bytes:  label | 1,024 red | 1,024 green | 1,024 blue,  each plane row by row.
+ * In memory:                         R G B | R G B | R G B …                        channels last. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SIDE = 32, PLANE = SIDE * SIDE, PIXELS = 3 * PLANE, RECORD = 1 + PIXELS, CLASSES = 10 };
+#define FILE_LIMIT ((size_t)1 << 31)
+
+static const char *const classes[CLASSES] = { "airplane", "automobile", "bird",  "cat",  "deer",
+                                              "dog",      "frog",       "horse", "ship", "truck" };
+static const char *const train_files[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                           "data_batch_4.bin", "data_batch_5.bin", NULL };
+static const char *const test_files[] = { "test_batch.bin", NULL };
+
+int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels) {
+    if (size == 0 || size % RECORD)
+        return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes", name, size,
+                          size / RECORD, RECORD);
+    const uint8_t *record = data;
+    for (size_t i = 0; i < size / RECORD; i++, record += RECORD, pixels += PIXELS) {
+        if (record[0] >= CLASSES)
+            return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name, i * RECORD, i,
+                              record[0], CLASSES);
+        labels[i] = record[0];
+        for (int j = 0; j < PLANE; j++)
+            for (int c = 0; c < 3; c++) pixels[3 * j + c] = record[1 + c * PLANE + j];
+    }
+    return 0;
+}
+
+/* Adds the records of one file to the data set. */
+static int append(struct sgrad_dataset *dataset, const char *path, const struct sgrad_map *map) {
+    const size_t before = (size_t)dataset->count, count = before + map->size / RECORD;
+    int32_t *label = realloc((void *)dataset->label, (count + 1) * sizeof *label);
+    if (label) dataset->label = label;
+    uint8_t *pixels = realloc((void *)dataset->pixels, (count + 1) * PIXELS);
+    if (pixels) dataset->pixels = pixels;
+    if (!label || !pixels) return sgrad_fail(SGRAD_ENOMEM, "cifar10: %s: no memory for %zu images", path, count);
+    dataset->count = (int64_t)count;
+    return sgrad__cifar10_parse(path, map->data, map->size, pixels + before * PIXELS, label + before);
+}
+
+static int open_file(struct sgrad_dataset *dataset, const char *folder, const char *file) {
+    char *path = sgrad_format("%s/%s", folder, file);
+    struct sgrad_map map;
+    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        error = append(dataset, path, &map);
+        sgrad_map_close(&map);
+    }
+    free(path);
+    return error;
+}
+
+static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    (void)options;
+    const char *const *file = dataset->split == SGRAD_TRAIN ? train_files : test_files;
+    dataset->height = dataset->width = SIDE;
+    dataset->channels = 3;
+    dataset->classes = CLASSES;
+    dataset->class_name = classes;
+    dataset->full_scale = 255;
+    char *inner = sgrad_format("%s/cifar-10-batches-bin", argument);    /* the folder that the publisher's archive makes */
+    int error = 0;
+    for (; *file && !error; file++) error = open_file(dataset, access(inner, F_OK) ? argument : inner, *file);
+    free(inner);
+    return error;
+}
+
+const struct sgrad_reader sgrad_cifar10_reader = {
+    .name = "cifar10",
+    .argument = "DIR",
+    .summary = "CIFAR-10, the binary version: data_batch_1..5.bin and test_batch.bin in DIR or DIR/cifar-10-batches-bin",
+    .open = open_cifar10,
+};

@@ -1,0 +1,32 @@
+/* digits.c: handwritten digits that are part of the program, so that something trains with no download. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/digits_data.h"
+
+enum { SIDE = 8, PIXELS = SIDE * SIDE };
+
+static int open_digits(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    (void)argument, (void)options;
+    const bool train = dataset->split == SGRAD_TRAIN;
+    const char(*row)[1 + PIXELS + 1] = digits_data + (train ? 0 : DIGITS_TRAIN);
+    dataset->count = train ? DIGITS_TRAIN : DIGITS_TEST;
+    dataset->height = dataset->width = SIDE;
+    dataset->channels = 1;
+    dataset->classes = 10;
+    dataset->full_scale = 16;
+    int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
+    uint8_t *pixels = sgrad_alloc((size_t)dataset->count, PIXELS);
+    dataset->label = label;
+    dataset->pixels = pixels;
+    for (int64_t i = 0; i < dataset->count; i++) {
+        label[i] = row[i][0] - '0';
+        for (int j = 0; j < PIXELS; j++) pixels[i * PIXELS + j] = (uint8_t)(row[i][1 + j] - 'a');
+    }
+    return 0;
+}
+
+const struct sgrad_reader sgrad_digits_reader = {
+    .name = "digits",
+    .summary = "1,797 handwritten digits of 8x8 pixels, built in (UCI, Alpaydin and Kaynak)",
+    .open = open_digits,
+};

@@ -1,0 +1,277 @@
+/* folder.c: a folder of JPEGs and PNGs, one folder a class, as torchvision's ImageFolder has it.
+ *
+ *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes and files in the order of their bytes
+ *     DIR/train/dog/1.jpg
+ *     DIR/val/cat/9.png           the test split; its classes are train's, where train is there
+ *
+ * Images have one size, or argument or options name the side of a square that each is scaled and cut to. They are decoded
+ * when they are read; where all of them together fit in memory, once. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_LIMIT ((size_t)1 << 28)
+#define SIDE_LIMIT 8192
+#define MEMORY_LIMIT ((size_t)2 << 30)
+
+enum { ABSENT, COMING, KEPT };      /* a decoded image in memory */
+
+struct folder {
+    char *path;                 /* DIR/train or DIR/val */
+    int side;                   /* of a square; 0: images are taken as they are */
+    int classes;
+    char **class_name;
+    char **file;                /* CLASS/NAME of each sample */
+    uint8_t *kept;              /* (count,H,W,3), or NULL: too large */
+    _Atomic unsigned char *state;
+};
+
+/* ---- what is there ------------------------------------------------------------------------------------------------ */
+
+static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+static int is_image(const struct dirent *entry) {
+    const char *dot = strrchr(entry->d_name, '.');
+    return is_visible(entry) && dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+static bool is_folder(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+/* Names in a folder, in order; the caller frees each and the list. Negative: an error. */
+static int list(const char *path, int (*wanted)(const struct dirent *), struct dirent ***entry) {
+    int count = scandir(path, entry, wanted, by_name);
+    return count >= 0 ? count : sgrad_fail(SGRAD_EIO, "folder: %s: %s", path, strerror(errno));
+}
+
+/* The folders in PATH are the classes. */
+static int list_classes(const char *path, char ***name, int *classes) {
+    struct dirent **entry;
+    int entries = list(path, is_visible, &entry), found = 0;
+    if (entries < 0) return entries;
+    *name = sgrad_alloc((size_t)entries + 1, sizeof **name);
+    for (int i = 0; i < entries; i++) {
+        char *folder = sgrad_format("%s/%s", path, entry[i]->d_name);
+        if (is_folder(folder)) (*name)[found++] = sgrad_format("%s", entry[i]->d_name);
+        free(folder);
+        free(entry[i]);
+    }
+    free(entry);
+    *classes = found;
+    return found ? 0 : sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes", path);
+}
+
+static void free_names(char **name, int64_t count) {
+    for (int64_t i = 0; name && i < count; i++) free(name[i]);
+    free(name);
+}
+
+/* A test class that was never trained would shift every label after it. */
+static int check_classes(const struct folder *folder) {
+    char **name = NULL;
+    int classes = 0, known = 0;
+    int error = list_classes(folder->path, &name, &classes);
+    for (int i = 0; i < classes && !error; i++) {
+        while (known < folder->classes && strcmp(folder->class_name[known], name[i]) < 0) known++;
+        if (known == folder->classes || strcmp(folder->class_name[known], name[i]))
+            error = sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->path, name[i]);
+    }
+    free_names(name, classes);
+    return error;
+}
+
+/* Adds a class's files to the data set. */
+static int add_class(struct sgrad_dataset *dataset, int class) {
+    struct folder *folder = dataset->state;
+    const char *name = folder->class_name[class];
+    char *path = sgrad_format("%s/%s", folder->path, name);
+    struct dirent **entry = NULL;
+    int entries = is_folder(path) || dataset->split == SGRAD_TRAIN ? list(path, is_image, &entry) : 0;
+    const size_t before = (size_t)dataset->count, count = before + (size_t)(entries > 0 ? entries : 0);
+    int32_t *label = realloc((void *)dataset->label, (count + 1) * sizeof *label);
+    if (label) dataset->label = label;
+    char **file = realloc(folder->file, (count + 1) * sizeof *file);
+    if (file) folder->file = file;
+    int error = entries < 0 ? entries : !label || !file ? sgrad_fail(SGRAD_ENOMEM, "folder: %s: no memory for its names", path) : 0;
+    for (int i = 0; i < entries; i++) {
+        struct stat status;
+        char *image = sgrad_format("%s/%s", path, entry[i]->d_name);
+        if (!error && stat(image, &status)) error = sgrad_fail(SGRAD_EIO, "folder: %s: %s", image, strerror(errno));
+        if (!error) {
+            const int64_t size = status.st_size;
+            char *shown = file[before + (size_t)i] = sgrad_format("%s/%s", name, entry[i]->d_name);
+            label[before + (size_t)i] = class;
+            dataset->identity = sgrad__hash(sgrad__hash(dataset->identity, shown, strlen(shown)), &size, sizeof size);
+            dataset->count++;
+        }
+        free(image);
+        free(entry[i]);
+    }
+    if (!error && entries == 0 && dataset->split == SGRAD_TRAIN)
+        error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png", path);
+    free(entry);
+    free(path);
+    return error;
+}
+
+/* ---- images -------------------------------------------------------------------------------------------------------- */
+
+/* Parses sample I's file with one of the two functions below. */
+static int with_file(const struct folder *folder, int64_t i, int (*parse)(const char *, const struct sgrad_map *, struct sgrad__image *),
+                     struct sgrad__image *image) {
+    char *path = sgrad_format("%s/%s", folder->path, folder->file[i]);
+    struct sgrad_map map;
+    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        error = parse(path, &map, image);
+        sgrad_map_close(&map);
+    }
+    free(path);
+    return error;
+}
+
+static int size_of(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
+    return sgrad__image_size(path, map->data, map->size, &image->height, &image->width);
+}
+
+static int decode(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
+    return sgrad__image_decode(path, map->data, map->size, image);
+}
+
+static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
+    const struct folder *folder = dataset->state;
+    return sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size", folder->path,
+                      folder->file[i], image->width, image->height, dataset->width, dataset->height);
+}
+
+/* Without a size that was asked for, images have the first one's, or are refused. */
+static int find_size(struct sgrad_dataset *dataset) {
+    const struct folder *folder = dataset->state;
+    dataset->height = dataset->width = folder->side;
+    for (int64_t i = 0; i < dataset->count && !folder->side; i++) {
+        struct sgrad__image image;
+        SGRAD_TRY(with_file(folder, i, size_of, &image));
+        if (i == 0) dataset->height = image.height, dataset->width = image.width;
+        if (image.height != dataset->height || image.width != dataset->width) return odd_size(dataset, i, &image);
+    }
+    return 0;
+}
+
+static size_t sample_bytes(const struct sgrad_dataset *dataset) { return 3 * (size_t)dataset->height * (size_t)dataset->width; }
+
+static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
+    const struct folder *folder = dataset->state;
+    struct sgrad__image image;
+    int error = 0;
+    SGRAD_TRY(with_file(folder, i, decode, &image));
+    if (folder->side) sgrad__image_fit(&image, folder->side, pixels);
+    else if (image.height == dataset->height && image.width == dataset->width) memcpy(pixels, image.rgb, sample_bytes(dataset));
+    else error = odd_size(dataset, i, &image);      /* the file has changed since */
+    free(image.rgb);
+    return error;
+}
+
+/* Two threads may decode the same image; one of them keeps it. */
+static int read_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
+    const struct folder *folder = dataset->state;
+    const size_t size = sample_bytes(dataset);
+    if (!folder->kept) return decode_sample(dataset, i, pixels);
+    uint8_t *kept = folder->kept + (size_t)i * size;
+    if (atomic_load_explicit(&folder->state[i], memory_order_acquire) == KEPT) {
+        memcpy(pixels, kept, size);
+        return 0;
+    }
+    SGRAD_TRY(decode_sample(dataset, i, pixels));
+    unsigned char absent = ABSENT;
+    if (atomic_compare_exchange_strong(&folder->state[i], &absent, COMING)) {
+        memcpy(kept, pixels, size);
+        atomic_store_explicit(&folder->state[i], KEPT, memory_order_release);
+    }
+    return 0;
+}
+
+/* ---- the reader ---------------------------------------------------------------------------------------------------- */
+
+/* "DIR" or "DIR,SIZE"; a comma that no number follows belongs to the folder's name. */
+static int parse_argument(const char *argument, struct folder *folder, char **root) {
+    const char *comma = strrchr(argument, ',');
+    const bool sized = comma && comma[1] && comma[1 + strspn(comma + 1, "0123456789")] == 0;
+    const long side = sized ? strtol(comma + 1, NULL, 10) : folder->side;
+    if (side < sized || side > SIDE_LIMIT)
+        return sgrad_fail(SGRAD_EINVAL, "data set folder:%s: the size must be 1 to %d", argument, SIDE_LIMIT);
+    folder->side = (int)side;
+    *root = sgrad_format("%.*s", (int)(sized ? (size_t)(comma - argument) : strlen(argument)), argument);
+    return 0;
+}
+
+/* Room for all images, or none. */
+static void make_room(struct sgrad_dataset *dataset, size_t limit) {
+    struct folder *folder = dataset->state;
+    const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+    if (limit == 0) limit = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
+    if (sample_bytes(dataset) > limit / (size_t)dataset->count) return;
+    folder->kept = malloc((size_t)dataset->count * sample_bytes(dataset));
+    folder->state = sgrad_alloc((size_t)dataset->count, sizeof *folder->state);
+}
+
+static int open_split(struct sgrad_dataset *dataset, const char *root) {
+    struct folder *folder = dataset->state;
+    const bool train = dataset->split == SGRAD_TRAIN;
+    char *trained = sgrad_format("%s/train", root);
+    folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
+    int error = list_classes(is_folder(trained) ? trained : folder->path, &folder->class_name, &folder->classes);
+    free(trained);
+    if (!error && !train) error = check_classes(folder);
+    for (int class = 0; class < folder->classes && !error; class++) error = add_class(dataset, class);
+    SGRAD_TRY(error);
+    if (dataset->count == 0) return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
+    return find_size(dataset);
+}
+
+static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    struct folder *folder = dataset->state = sgrad_alloc(1, sizeof *folder);
+    char *root = NULL;
+    folder->side = options->size;
+    SGRAD_TRY(parse_argument(argument, folder, &root));
+    int error = open_split(dataset, root);
+    free(root);
+    SGRAD_TRY(error);
+    dataset->channels = 3;
+    dataset->classes = folder->classes;
+    dataset->class_name = (const char *const *)folder->class_name;
+    dataset->full_scale = 255;
+    make_room(dataset, options->memory);
+    return 0;
+}
+
+static void close_folder(struct sgrad_dataset *dataset) {
+    struct folder *folder = dataset->state;
+    free_names(folder->class_name, folder->classes);
+    free_names(folder->file, dataset->count);
+    free(folder->path);
+    free(folder->kept);
+    free((void *)folder->state);
+    free(folder);
+}
+
+const struct sgrad_reader sgrad_folder_reader = {
+    .name = "folder",
+    .argument = "DIR[,SIZE]",
+    .summary = "JPEGs and PNGs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE",
+    .open = open_folder,
+    .read = read_sample,
+    .close = close_folder,
+};

@@ -1,0 +1,35 @@
+/* formats.h: what the readers share: parsers of files in memory. The fuzz targets call the same functions.
+ *
+ * NAME is the file's, for messages. Results are set only on success. */
+#ifndef SGRAD_DATASETS_FORMATS_H
+#define SGRAD_DATASETS_FORMATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* idx (yann.lecun.com/exdb/mnist): an array of bytes, gzipped or not. RANK is the number of dimensions it must have. */
+#define SGRAD__IDX_RANK 3
+struct sgrad__idx {
+    int64_t dim[SGRAD__IDX_RANK], count;        /* count: product of the dimensions, at least 1 */
+    uint8_t *data;                              /* the caller frees it */
+};
+int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, struct sgrad__idx *idx);
+
+/* CIFAR-10's binary version: records of 3,073 bytes. PIXELS is (size / 3073,32,32,3), LABELS (size / 3073). */
+int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels);
+
+/* JPEG or PNG, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
+struct sgrad__image {
+    int height, width;
+    uint8_t *rgb;                               /* (height,width,3); the caller frees it */
+};
+int sgrad__image_size(const char *name, const void *data, size_t size, int *height, int *width);
+int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
+
+/* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3). */
+void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to);
+
+/* Continues HASH over more bytes. */
+uint64_t sgrad__hash(uint64_t hash, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,232 @@
+/* idx.c: MNIST and everything distributed like it (yann.lecun.com/exdb/mnist).
+ *
+ * A file is an array of bytes, all numbers big-endian:
+ *
+ *     byte 0  1  2     3     4      8                4 + 4 rank
+ *          | 0  0  type rank | dim 0 | dim 1 | …     | elements, the last index fastest      type 8: unsigned byte
+ *
+ * DIR holds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each
+ * plain or with .gz; "train-images.idx3-ubyte" is understood too. Nothing in the files says how many classes there are:
+ * one more than the largest label of the training split.
+ *
+ * Limits: grey images; 16 GiB a file. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define FILE_LIMIT ((uint64_t)1 << 34)
+#define SIDE_LIMIT 65535
+#define DEFLATE_RATIO 1032      /* deflate expands a byte to at most so many (zlib.net/zlib_tech.html) */
+
+/* ---- the bytes of a file, gzipped or not ------------------------------------------------------------------------ */
+
+struct source {
+    const unsigned char *next;      /* in the file */
+    size_t left;
+    bool gzipped, ended;
+    z_stream z;
+    const char *damage;             /* what is wrong with the compressed data, or NULL */
+};
+
+static int source_open(struct source *source, const char *name, const unsigned char *data, size_t size) {
+    *source = (struct source){ .next = data, .left = size, .gzipped = size >= 2 && data[0] == 0x1f && data[1] == 0x8b };
+    if (source->gzipped && inflateInit2(&source->z, 16 + MAX_WBITS) != Z_OK)
+        return sgrad_fail(SGRAD_ENOMEM, "idx: %s: zlib cannot start", name);
+    return 0;
+}
+
+static void source_close(struct source *source) {
+    if (source->gzipped) inflateEnd(&source->z);
+}
+
+/* zlib counts in 32 bits, so files and results are fed to it in pieces. A gzip file may have several members. */
+static size_t inflate_some(struct source *source, unsigned char *to, size_t n) {
+    z_stream *z = &source->z;
+    size_t got = 0;
+    while (got < n && !source->ended && !source->damage) {
+        if (z->avail_in == 0) {
+            z->next_in = (unsigned char *)source->next;
+            z->avail_in = source->left < UINT_MAX ? (uInt)source->left : UINT_MAX;
+            source->next += z->avail_in;
+            source->left -= z->avail_in;
+        }
+        const uInt room = n - got < UINT_MAX ? (uInt)(n - got) : UINT_MAX;
+        z->next_out = to + got;
+        z->avail_out = room;
+        int status = inflate(z, Z_NO_FLUSH);
+        got += room - z->avail_out;
+        if (status == Z_STREAM_END && z->avail_in + source->left == 0) source->ended = true;
+        else if (status == Z_STREAM_END) inflateReset(z);
+        else if (status == Z_BUF_ERROR) source->damage = "the compressed data end early";
+        else if (status != Z_OK) source->damage = z->msg ? z->msg : "the compressed data are damaged";
+    }
+    return got;
+}
+
+/* Moves up to N bytes; fewer where the file ends or is damaged. */
+static size_t source_take(struct source *source, void *to, size_t n) {
+    if (source->gzipped) return inflate_some(source, to, n);
+    if (n > source->left) n = source->left;
+    memcpy(to, source->next, n);
+    source->next += n;
+    source->left -= n;
+    return n;
+}
+
+/* ---- the format -------------------------------------------------------------------------------------------------- */
+
+static int truncated(const struct source *source, const char *name, size_t at, uint64_t promised) {
+    if (source->damage) return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu of what it unpacks to: %s", name, at, source->damage);
+    return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at, (unsigned long long)promised);
+}
+
+/* Leaves the source at the first element. */
+static int parse_header(struct source *source, const char *name, size_t size, int rank, struct sgrad__idx *idx) {
+    unsigned char header[4 + 4 * SGRAD__IDX_RANK];
+    const size_t length = 4 + 4 * (size_t)rank;
+    size_t got = source_take(source, header, length);
+    if (got < length) return truncated(source, name, got, length);
+    if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
+        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d dimension%s",
+                          name, header[0], header[1], header[2], header[3], rank, rank, rank == 1 ? "" : "s");
+    uint64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        const unsigned char *b = header + 4 + 4 * i;
+        const uint32_t dim = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+        if (dim == 0 || (i > 0 && dim > SIDE_LIMIT) || __builtin_mul_overflow(count, dim, &count) || count > FILE_LIMIT)
+            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB", name,
+                              4 + 4 * i, i, dim, SIDE_LIMIT);
+        idx->dim[i] = dim;
+    }
+    if (count > (source->gzipped ? (uint64_t)size * DEFLATE_RATIO : source->left)) return truncated(source, name, size, length + count);
+    idx->count = (int64_t)count;
+    return 0;
+}
+
+static int parse_elements(struct source *source, const char *name, int rank, struct sgrad__idx *idx) {
+    const size_t count = (size_t)idx->count, header = 4 + 4 * (size_t)rank;
+    idx->data = malloc(count);
+    if (!idx->data) return sgrad_fail(SGRAD_ENOMEM, "idx: %s: no memory for %zu bytes", name, count);
+    size_t got = source_take(source, idx->data, count);
+    if (got < count) return truncated(source, name, header + got, header + count);
+    unsigned char more;
+    if (source_take(source, &more, 1))
+        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: goes on after its last element", name, header + count);
+    if (source->damage) return truncated(source, name, header + count, header + count);     /* the check sum comes last */
+    return 0;
+}
+
+int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, struct sgrad__idx *idx) {
+    struct sgrad__idx result = { .data = NULL };
+    struct source source;
+    SGRAD_TRY(source_open(&source, name, data, size));
+    int error = parse_header(&source, name, size, rank, &result);
+    if (!error) error = parse_elements(&source, name, rank, &result);
+    source_close(&source);
+    if (error) free(result.data);
+    else *idx = result;
+    return error;
+}
+
+/* ---- the reader -------------------------------------------------------------------------------------------------- */
+
+/* The path of the file of WHAT ("images", "labels"), in whichever spelling is there; NULL: in none. */
+static char *find(const char *folder, enum sgrad_split split, const char *what, int rank) {
+    const char *prefix = split == SGRAD_TRAIN ? "train" : "t10k";
+    for (int i = 0; i < 4; i++) {
+        char *path = sgrad_format("%s/%s-%s%cidx%d-ubyte%s", folder, prefix, what, i & 2 ? '.' : '-', rank, i & 1 ? ".gz" : "");
+        if (!access(path, F_OK)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Parses the file of WHAT; *path, which the caller frees, is where it was. */
+static int load(const char *folder, enum sgrad_split split, const char *what, int rank, struct sgrad__idx *idx, char **path) {
+    struct sgrad_map map;
+    *path = find(folder, split, what, rank);
+    if (!*path)
+        return sgrad_fail(SGRAD_EIO, "idx: %s: has no %s-%s-idx%d-ubyte, plain or .gz", folder, split == SGRAD_TRAIN ? "train" : "t10k",
+                          what, rank);
+    SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
+    int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
+    sgrad_map_close(&map);
+    return error;
+}
+
+static int largest(const struct sgrad__idx *idx) {
+    int most = 0;
+    for (int64_t i = 0; i < idx->count; i++)
+        if (idx->data[i] > most) most = idx->data[i];
+    return most;
+}
+
+/* The number of classes is the training split's word, where that is there. */
+static int count_classes(const char *folder, int *classes) {
+    char *path = find(folder, SGRAD_TRAIN, "labels", 1);
+    if (!path) return 0;
+    free(path);
+    struct sgrad__idx labels = { .data = NULL };
+    int error = load(folder, SGRAD_TRAIN, "labels", 1, &labels, &path);
+    if (!error) *classes = 1 + largest(&labels);
+    free(labels.data);
+    free(path);
+    return error;
+}
+
+static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *labels, const char *path) {
+    if (labels->count != dataset->count)
+        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld labels for %lld images", path, (long long)labels->count,
+                          (long long)dataset->count);
+    int32_t *label = sgrad_alloc((size_t)labels->count, sizeof *label);
+    dataset->label = label;
+    for (int64_t i = 0; i < labels->count; i++) {
+        if (labels->data[i] >= dataset->classes)
+            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, there are %d classes", path,
+                              (long long)i + 8, (long long)i, labels->data[i], dataset->classes);
+        label[i] = labels->data[i];
+    }
+    return 0;
+}
+
+static int open_images(struct sgrad_dataset *dataset, const char *folder) {
+    struct sgrad__idx images;
+    char *path;
+    int error = load(folder, dataset->split, "images", 3, &images, &path);
+    free(path);
+    SGRAD_TRY(error);
+    dataset->pixels = images.data;
+    dataset->count = images.dim[0];
+    dataset->height = (int)images.dim[1];
+    dataset->width = (int)images.dim[2];
+    dataset->channels = 1;
+    dataset->full_scale = 255;
+    return 0;
+}
+
+static int open_idx(struct sgrad_dataset *dataset, const char *folder, const struct sgrad_dataset_options *options) {
+    (void)options;
+    SGRAD_TRY(open_images(dataset, folder));
+    struct sgrad__idx labels = { .data = NULL };
+    char *path;
+    int error = load(folder, dataset->split, "labels", 1, &labels, &path);
+    if (!error) dataset->classes = 1 + largest(&labels);
+    if (!error && dataset->split == SGRAD_TEST) error = count_classes(folder, &dataset->classes);
+    if (!error) error = take_labels(dataset, &labels, path);
+    free(labels.data);
+    free(path);
+    return error;
+}
+
+const struct sgrad_reader sgrad_idx_reader = {
+    .name = "idx",
+    .argument = "DIR",
+    .summary = "MNIST-style files, gzipped or not: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-… in DIR",
+    .open = open_idx,
+};

@@ -1,0 +1,103 @@
+/* synthetic.c: images out of nothing, for tests and measurements; a network can learn them.
+ *
+ *     class's pattern             + noise of each sample            = image, each pixel their mean
+ *     4x4 cells a channel,          uniform in 0…255, drawn for
+ *     uniform in 0…255              each pixel
+ *
+ * Everything is drawn from (seed, class) or (seed, split, sample, pixel), so any part can be made at any time, anywhere.
+ * Sample i is of class i mod classes. The test split has a tenth as many samples, at least one of each class. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+#include "runtime/philox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELLS = 4, DRAW = 16 };              /* a pattern's cells each way; bytes of one draw */
+#define SIDE_LIMIT 8192
+#define CLASSES_LIMIT 65536
+#define COUNT_LIMIT 1000000000
+#define MEMORY_LIMIT ((size_t)128 << 20)    /* smaller sets are made once, when they are opened */
+
+struct synthetic {
+    uint64_t seed;
+};
+
+/* "time" is 0 for patterns, 1 and 2 for the noise of the splits. */
+static void draw(uint64_t seed, uint32_t time, int64_t index, uint8_t *bytes, size_t size) {
+    for (size_t i = 0; i < size; i += DRAW) {
+        const struct sgrad_random random = sgrad_philox(seed, SGRAD_STREAM_DATA, time, (uint64_t)index, (uint32_t)(i / DRAW));
+        memcpy(bytes + i, random.word, size - i < DRAW ? size - i : DRAW);
+    }
+}
+
+static int make_sample(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
+    const uint64_t seed = ((const struct synthetic *)dataset->state)->seed;
+    const int height = dataset->height, width = dataset->width, channels = dataset->channels;
+    uint8_t pattern[CELLS][CELLS][SGRAD_DATASET_CHANNELS];
+    draw(seed, 0, dataset->label[index], &pattern[0][0][0], sizeof pattern);
+    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, (size_t)height * (size_t)width * (size_t)channels);
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++, pixels += channels) {
+            const uint8_t *cell = pattern[y * CELLS / height][x * CELLS / width];
+            for (int c = 0; c < channels; c++) pixels[c] = (uint8_t)((pixels[c] + cell[c]) / 2);
+        }
+    return 0;
+}
+
+/* A whole number from 1 to LIMIT, then the character AFTER. */
+static bool take_number(const char **text, char after, int64_t limit, int64_t *number) {
+    char *end;
+    if (**text < '0' || **text > '9') return false;
+    *number = strtoll(*text, &end, 10);
+    if (*number < 1 || *number > limit || *end != after) return false;
+    *text = end + 1;
+    return true;
+}
+
+static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
+    const char *text = argument;
+    int64_t height, width, channels, classes, count;
+    if (!take_number(&text, 'x', SIDE_LIMIT, &height) || !take_number(&text, 'x', SIDE_LIMIT, &width) ||
+        !take_number(&text, ',', SGRAD_DATASET_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
+        !take_number(&text, 0, COUNT_LIMIT, &count))
+        return sgrad_fail(SGRAD_EINVAL, "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
+                          "%d samples at most", argument, SIDE_LIMIT, SGRAD_DATASET_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
+    dataset->height = (int)height;
+    dataset->width = (int)width;
+    dataset->channels = (int)channels;
+    dataset->classes = (int)classes;
+    if (dataset->split == SGRAD_TEST) count = count / 10 > classes ? count / 10 : classes;
+    dataset->count = count;
+    return 0;
+}
+
+static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    struct synthetic *synthetic = dataset->state = sgrad_alloc(1, sizeof *synthetic);
+    SGRAD_TRY(parse_argument(argument, dataset));
+    synthetic->seed = options->seed;
+    dataset->full_scale = 255;
+    dataset->identity = sgrad__hash((uint64_t)dataset->split, &options->seed, sizeof options->seed);
+    int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
+    dataset->label = label;
+    for (int64_t i = 0; i < dataset->count; i++) label[i] = (int32_t)(i % dataset->classes);
+
+    const size_t size = (size_t)dataset->height * (size_t)dataset->width * (size_t)dataset->channels;
+    if (size > MEMORY_LIMIT / (size_t)dataset->count) return 0;
+    uint8_t *pixels = sgrad_alloc((size_t)dataset->count, size);
+    dataset->pixels = pixels;
+    for (int64_t i = 0; i < dataset->count; i++) make_sample(dataset, i, pixels + (size_t)i * size);
+    return 0;
+}
+
+static void close_synthetic(struct sgrad_dataset *dataset) { free(dataset->state); }
+
+const struct sgrad_reader sgrad_synthetic_reader = {
+    .name = "synthetic",
+    .argument = "HxWxC,CLASSES,COUNT",
+    .summary = "seeded images that a network can learn: COUNT of H x W pixels and C channels, in CLASSES classes",
+    .open = open_synthetic,
+    .read = make_sample,
+    .close = close_synthetic,
+};
