@@ -1,0 +1,62 @@
+/* evaluate.c: loss and accuracy on the test part of a data set. */
+#include "graphs/train.h"
+
+#include <stdlib.h>
+
+/* Runs the COUNT samples from FROM on through PROGRAM, adding to TOTAL. */
+static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
+    int64_t batch = runner->program->batch, batches = count / batch;
+    int64_t *sample = sgrad_alloc((size_t)batch, sizeof *sample);
+    struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
+    double statistics[3];
+    int error = 0;
+    for (int64_t next = 0, done = 0; done < batches && !error; done++) {
+        while (next < batches && next - done < runner->program->window && !error) {
+            for (int64_t i = 0; i < batch; i++) sample[i] = from + next * batch + i;
+            error = sgrad__runner_submit(runner, &step, sample);
+            next++;
+        }
+        if (!error) error = sgrad__runner_wait(runner, &step, statistics);
+        for (int i = 0; i < 3 && !error; i++) total[i] += statistics[i];
+    }
+    free(sample);
+    return error;
+}
+
+static int open_evaluation(struct sgrad__run *r, int64_t batch, int64_t micro, struct sgrad__evaluation *e) {
+    if (e->runner || batch == 0) return 0;
+    struct sgrad__program_options p = sgrad__run_program_options(r, false, batch, micro);
+    SGRAD_TRY(sgrad__program_build(r->graph, &p, &e->program));
+    SGRAD_TRY(sgrad__program_allocate(e->program));
+    e->runner = sgrad__runner_create(e->program);
+    return 0;
+}
+
+/* Every sample once: some micro-batches at a time, then one, then what is left. */
+int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
+    enum { AT_ONCE = 8 };
+    int64_t count = r->test->count, micro = r->micro < count ? r->micro : count, from = 0;
+    int64_t batch[3] = { AT_ONCE * micro, micro, count % micro };
+    double total[3] = { 0 };
+    for (int i = 0; i < 3; i++) {
+        int64_t here = batch[i] ? (count - from) / batch[i] * batch[i] : 0;
+        if (!here) continue;
+        SGRAD_TRY(open_evaluation(r, batch[i], i < 2 ? micro : batch[i], &r->evaluation[i]));
+        SGRAD_TRY(evaluate_range(r, r->evaluation[i].runner, from, here, total));
+        from += here;
+    }
+    *loss = total[0] / total[2];
+    *top1 = total[1] / total[2];
+    return 0;
+}
+
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+    struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    r->options = *options;
+    int error = sgrad__run_open_evaluation(r);
+    if (!error) error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
+    if (!error) *result = r->result;
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}

@@ -1,0 +1,138 @@
+/* graphs.h: networks, and training them.
+ *
+ * A *graph* says what is computed: layers, each an operation (codelets.h) on values. A *program* says in which order, on
+ * which memory, for a whole step: every task of every micro-batch, forward, backward, sums, updates. Running a step is
+ * submitting the program's tasks; StarPU decides when and where each runs. A small network, trained:
+ *
+ *     static int build(struct sgrad_graph *g, int x, int classes) {
+ *         x = sgrad_layer(g, conv2d,    "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
+ *         x = sgrad_layer(g, batchnorm, "bn1",   (x), .relu = true);
+ *         x = sgrad_layer(g, global_average_pool, "pool", (x));
+ *         return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+ *     }
+ *     static const struct sgrad_model model = { .name = "mine", .summary = "one convolution", .build = build };
+ *
+ *     struct sgrad_train_options options = sgrad_train_defaults();
+ *     options.custom_model = &model;
+ *     options.data = "digits";
+ *     struct sgrad_train_result result;
+ *     SGRAD_TRY(sgrad_train(&options, &result));
+ *
+ * The program, the graph and a step can be printed before anything runs (sgrad_train with options.print). */
+#ifndef SGRAD_GRAPHS_H
+#define SGRAD_GRAPHS_H
+
+#include "codelets/codelets.h"
+#include "runtime/runtime.h"
+
+/* ---- networks ------------------------------------------------------------------------------------------------- */
+
+struct sgrad_graph;
+
+/* An empty network whose activations are of type DTYPE (F32 or BF16). */
+struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype);
+void sgrad_graph_destroy(struct sgrad_graph *graph);
+
+/* The network's input: images (N,H,W,C), or (N,C) when height and width are 0. Returns a value. */
+int sgrad_graph_input(struct sgrad_graph *graph, int height, int width, int channels);
+
+/* Applies OP to COUNT values; returns the output value. The shape rule runs here: on an error it is logged, with the layer's
+ * name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size bytes) is copied. */
+int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count,
+                      const void *attrs);
+int sgrad_graph_error(const struct sgrad_graph *graph);
+
+/* sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3): apply, with the attributes by name. */
+#define SGRAD__LIST(...) { __VA_ARGS__ }
+#define sgrad_layer(graph, op, name, inputs, ...)                                             \
+    sgrad_graph_apply(graph, &sgrad_##op##_op, name, (const int[])SGRAD__LIST inputs,         \
+                      (int)(sizeof(int[])SGRAD__LIST inputs / sizeof(int)), &(const struct sgrad_##op){ __VA_ARGS__ })
+
+/* The shape of a value for one sample (dim[0] is 1). */
+struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);
+
+/* Ends the network with its loss: LOGITS (N,classes) against the labels. */
+int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothing);
+
+struct sgrad_model {
+    const char *name, *summary, *source;
+    int (*build)(struct sgrad_graph *graph, int x, int classes);   /* returns the logits (N,classes) */
+};
+extern const struct sgrad_model *const sgrad_models[];     /* all of models.def; ends with NULL */
+
+/* A layer composed of operations, for use by models. */
+struct sgrad_composite {
+    const char *name, *summary;
+};
+extern const struct sgrad_composite *const sgrad_composites[];     /* all of layers.def; ends with NULL */
+
+/* ---- optimizers and schedules --------------------------------------------------------------------------------- */
+
+struct sgrad_optimizer {
+    const char *name, *summary, *source;
+    const struct sgrad_kernel *update;
+    const char *states[3];              /* names in checkpoints; NULL ends */
+};
+extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
+
+enum sgrad_schedule_kind { SGRAD_CONSTANT, SGRAD_STEPS, SGRAD_COSINE, SGRAD_POLY, SGRAD_ONECYCLE };
+struct sgrad_schedule {
+    enum sgrad_schedule_kind kind;
+    double milestone[16], factor, power, warmup;    /* milestones and warm-up in epochs */
+    int milestones;
+};
+/* Parses "constant", "step:E1,E2:F", "cosine", "poly:P", "onecycle". */
+int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule);
+/* The learning rate of a step that begins EPOCH epochs (a fraction) into a run of EPOCHS, PEAK being --lr. */
+double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, double epoch, double epochs);
+
+/* ---- training ------------------------------------------------------------------------------------------------- */
+
+enum { SGRAD_GROUP_RANK = 0, SGRAD_GROUP_MICRO = -1, SGRAD_GROUP_GLOBAL = -2 };     /* or a number of samples */
+
+struct sgrad_train_options {
+    const char *model, *data;                   /* "resnet20", "cifar10:DIR" */
+    const struct sgrad_model *custom_model;     /* instead of a name */
+    double epochs;
+    long steps;                                 /* 0: as epochs say */
+    long batch, micro_batch;                    /* micro_batch 0: chosen */
+    long bn_group;                              /* samples, or SGRAD_GROUP_… */
+    const char *optimizer;
+    double lr, momentum, weight_decay, beta1, beta2, eps;
+    bool nesterov, no_decay_1d;
+    const char *schedule;
+    double warmup, label_smoothing, clip_norm;
+    bool no_shuffle, no_augment;
+    uint64_t seed;
+    bool deterministic, bf16;
+    const char *init;                           /* a safetensors file, or NULL */
+    const char *out;                            /* the run's folder; NULL: runs/NAME-TIME */
+    bool resume;
+    long checkpoint_every;                      /* epochs, or steps when checkpoint_in_steps; 0: never */
+    bool checkpoint_in_steps;
+    int keep;
+    bool print, nan_ok, json;
+    const char *trace;                          /* "" or "FIRST-LAST" steps to record; NULL: none */
+    int window;                                 /* steps in flight */
+    int cpus, gpus;                             /* workers: 0 all, -1 none */
+    const char *scheduler;                      /* StarPU's name; NULL: chosen */
+    int image_size;                             /* folder data: 0 as the images are */
+};
+struct sgrad_train_options sgrad_train_defaults(void);  /* CONTRACT's defaults */
+
+struct sgrad_train_result {
+    char *folder;                   /* free it */
+    long steps;
+    double epochs, train_loss, test_loss, test_top1, seconds, samples_per_second;
+};
+
+/* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
+ * output. SGRAD_EINTR after SIGINT or SIGTERM (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
+int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+/* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights), batch,
+ * micro_batch, bf16, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
+ * says, if it is there, else by the training part's statistics. */
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+#endif

@@ -1,0 +1,151 @@
+/* internal.h: the records that the files of graphs/ share.
+ *
+ *     graph    values, nodes, parameters: what is computed, for one sample
+ *     program  buffers, calls, instructions: the same for a whole step, in the order of submission
+ *     run      a program, the data set and the step's numbers: what the training loop turns */
+#ifndef SGRAD_GRAPHS_INTERNAL_H
+#define SGRAD_GRAPHS_INTERNAL_H
+
+#include "config.h"
+#include "datasets/datasets.h"
+#include "graphs/graphs.h"
+
+#include <stdatomic.h>
+
+/* ---- graph ---- */
+
+struct sgrad__value {
+    char *name;                 /* of the layer that makes it */
+    struct sgrad_view view;     /* dim[0] is 1 */
+    int root;                   /* the value whose memory this one shows; itself unless its node is a view */
+    bool needs_gradient;
+};
+
+/* A tensor that outlives the step: a parameter, or a state of an operation. */
+struct sgrad__parameter {
+    char *name;                         /* "layer1.0.conv1.weight" */
+    struct sgrad_parameter is;
+    bool state;                         /* not trained */
+    struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
+    struct sgrad_tensor *moment[2];     /* the optimizer's states, trained parameters only */
+    struct sgrad_hyper hyper;           /* with this parameter's weight decay */
+};
+
+struct sgrad__node {
+    char *name;
+    const struct sgrad_op *op;
+    void *attrs;
+    struct sgrad_signature is;
+    int input[SGRAD_MAX_INPUTS];
+    int output;                         /* -1: none */
+    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters; -1: none */
+};
+
+struct sgrad_graph {
+    enum sgrad_dtype dtype;
+    int error;
+    int value_count, node_count, parameter_count;
+    struct sgrad__value *value;
+    struct sgrad__node *node;
+    struct sgrad__parameter *parameter;
+    int images, labels;     /* input values */
+    int loss;               /* node, or -1 */
+};
+
+/* ---- parameters.c ---- */
+
+/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element); the optimizer may be NULL. */
+int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, uint64_t seed);
+void sgrad__parameters_free(struct sgrad_graph *graph);
+/* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
+ * an error that names the first that disagrees and both shapes. Nothing is changed on error. Entries that begin with
+ * "optimizer." are the optimizer's; WITH_OPTIMIZER asks for them. */
+int sgrad__parameters_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const struct sgrad_safetensors *file,
+                           bool with_optimizer);
+/* Writes them (waits for the tasks that change them). */
+int sgrad__parameters_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, bool with_optimizer,
+                           const char *const *metadata, int metadata_count);
+int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
+
+/* ---- program ---- */
+
+#define SGRAD__MAX_WINDOW 8
+
+/* Memory of a program, before it is memory. Parameters are lent by the graph. */
+struct sgrad__buffer {
+    char *name;
+    struct sgrad_view view;
+    enum sgrad_lifetime lifetime;
+    int copies;                                         /* of the window: the step's inputs, so that the next ones can be read */
+    bool lent;
+    struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
+};
+
+struct sgrad__instruction {
+    const struct sgrad_call *call;
+    int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
+    int64_t first;                                      /* sample, within this rank's part of the batch */
+    int priority;
+    char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
+    uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
+};
+
+struct sgrad__program {
+    struct sgrad_graph *graph;
+    int64_t batch, micro, group;                        /* samples */
+    bool training;
+    int window;
+    int buffer_count, call_count, instruction_count;
+    struct sgrad__buffer *buffer;
+    struct sgrad_call **call;
+    struct sgrad__instruction *instruction;
+    int *pixels, *labels;                               /* buffers of each micro-batch */
+    int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step */
+    struct sgrad_tensor *workspace;
+    struct sgrad_image image;                           /* attributes of the augmentation task */
+    struct sgrad_dataset *dataset;                      /* attributes of the read task */
+    const struct sgrad_call *input_call[2];
+};
+
+struct sgrad__program_options {
+    int64_t batch, micro, group;        /* group: samples of a batch-norm group */
+    bool training, deterministic;
+    const struct sgrad_optimizer *optimizer;
+    float clip_norm;
+    int window;
+    struct sgrad_image image;
+    struct sgrad_dataset *dataset;      /* what its first tasks read */
+};
+int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
+int sgrad__program_allocate(struct sgrad__program *program);
+void sgrad__program_destroy(struct sgrad__program *program);
+void sgrad__program_print(const struct sgrad__program *program, FILE *to);
+extern const struct sgrad_kernel sgrad__read_kernel;    /* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples */
+void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
+
+/* ---- step ---- */
+
+/* One step in flight. */
+struct sgrad__slot {
+    struct sgrad_step step;
+    int64_t *sample;
+    double statistics[3];
+    atomic_int pending;         /* tasks, and the fetch of the statistics */
+    bool finished;
+    struct sgrad__runner *runner;
+};
+/* The window of steps in flight, in order: submit fills the next slot, wait empties the oldest. */
+struct sgrad__runner {
+    struct sgrad__program *program;
+    struct sgrad__slot slot[SGRAD__MAX_WINDOW];
+    long submitted, finished;
+    struct sgrad__sync *sync;
+};
+struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
+void sgrad__runner_destroy(struct sgrad__runner *runner);
+/* Submits one step; SAMPLE holds program->batch indices and is copied. The caller keeps submitted - finished < window. */
+int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
+/* Waits for the oldest step in flight; gives its [Σ loss, correct, samples]. */
+int sgrad__runner_wait(struct sgrad__runner *runner, struct sgrad_step *step, double statistics[3]);
+
+#endif

@@ -1,0 +1,27 @@
+/* layers.h: layers composed of operations, for the networks in graphs/models/. Private to graphs/. Each takes the network,
+ * names and values, and returns a value, as sgrad_graph_apply does. */
+#ifndef SGRAD_GRAPHS_LAYERS_H
+#define SGRAD_GRAPHS_LAYERS_H
+
+#include "graphs/graphs.h"
+
+#include <stdarg.h>
+
+/* Convolution CONV, batch norm BN, ReLU. x (N,H,W,C) */
+int sgrad__conv_bn_relu(struct sgrad_graph *graph, const char *conv, const char *bn, int x, struct sgrad_conv2d attrs);
+
+/* ResNet's block NAME of two 3×3 convolutions. x (N,H,W,C), returns (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
+int sgrad__basic_block(struct sgrad_graph *graph, const char *name, int x, int channels, int stride);
+
+/* SGRAD__NAME("conv%d", i): a layer's name, printed; it lives until the block that it is written in ends. */
+#define SGRAD__NAME(...) sgrad__name((char[SGRAD__NAME_SIZE]){ 0 }, __VA_ARGS__)
+enum { SGRAD__NAME_SIZE = 96 };
+__attribute__((format(printf, 2, 3))) static inline const char *sgrad__name(char name[SGRAD__NAME_SIZE], const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(name, SGRAD__NAME_SIZE, format, list);
+    va_end(list);
+    return name;
+}
+
+#endif

@@ -1,0 +1,437 @@
+/* program.c: from a graph to the tasks of one step, in the order of submission.
+ *
+ * The batch of this rank is cut into micro-batches; batch norm's sums join those of a group. Without such sums every
+ * micro-batch is a group of its own. Two groups of two micro-batches, a network of layers 1 and 2:
+ *
+ *     group 0   read 0 1   1f 0 1   2f 0 1   loss 0 1   2b 0 1   1b 0 1
+ *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
+ *
+ * Backward is the forward walk reversed: each node's own backward tasks, its output's gradient having been completed by
+ * the nodes after it. The first task that writes a value's gradient overwrites, later ones add. Parameter gradients and
+ * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
+ * on who ran when. */
+#include "graphs/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum phase { FORWARD, BACKWARD, FINISH, PHASES };
+
+struct builder {
+    struct sgrad__program *p;
+    struct sgrad_graph *g;
+    const struct sgrad__program_options *o;
+    int micros, group_micros;
+    /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
+    int *activation, *gradient;                 /* by value */
+    int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
+    int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
+    const struct sgrad_call **call;             /* by node, phase and task: the last one made */
+    int norm;                                   /* Σ g² over all parameters; -1: no clipping */
+};
+
+/* What is submitted first when several tasks could run: what the most others wait for. */
+enum { PRIORITY_INPUT, PRIORITY_WEIGHT, PRIORITY_CHAIN, PRIORITY_UPDATE };
+
+static void *grow(void *array, int count, size_t size) {
+    if (count & (count - 1)) return array;
+    array = realloc(array, (size_t)(count ? 2 * count : 1) * size);
+    if (!array) abort();
+    return array;
+}
+
+static int add_buffer(struct builder *b, char *name, struct sgrad_view view) {
+    struct sgrad__program *p = b->p;
+    p->buffer = grow(p->buffer, p->buffer_count, sizeof *p->buffer);
+    p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1 };
+    return p->buffer_count++;
+}
+
+static int lend_buffer(struct builder *b, struct sgrad_tensor *tensor) {
+    int i = add_buffer(b, sgrad_format("%s", tensor->name), tensor->view);
+    b->p->buffer[i].lent = true;
+    b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
+    b->p->buffer[i].tensor[0] = tensor;
+    return i;
+}
+
+static const struct sgrad_call *add_call(struct builder *b, struct sgrad_call call) {
+    struct sgrad__program *p = b->p;
+    struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
+    call.group = p->group;
+    call.batch = p->batch;
+    call.deterministic = b->o->deterministic;
+    sgrad_call_prepare(&call);
+    *kept = call;
+    p->call = grow(p->call, p->call_count, sizeof *p->call);
+    p->call[p->call_count++] = kept;
+    return kept;
+}
+
+static void add_instruction(struct builder *b, const struct sgrad_call *call, const int *operand, int64_t first, int priority, char *name) {
+    struct sgrad__program *p = b->p;
+    p->instruction = grow(p->instruction, p->instruction_count, sizeof *p->instruction);
+    struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
+    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
+    for (int j = 0; j < SGRAD_MAX_OPERANDS; j++) i->operand[j] = j < call->operands ? operand[j] : -1;
+}
+
+/* ---- sums in a fixed tree ---- */
+
+static const struct sgrad_call *sum_call(struct builder *b, struct sgrad_view view, int count) {
+    struct sgrad_call call = { .kernel = &sgrad_sum_kernel, .operands = SGRAD_SUM_INPUTS + 1 };
+    for (int i = 0; i <= SGRAD_SUM_INPUTS; i++) {
+        call.view[i] = view;
+        call.access[i] = i < SGRAD_SUM_INPUTS ? SGRAD_R : SGRAD_W;
+        if (i >= count && i < SGRAD_SUM_INPUTS) call.view[i].shape.rank = -1;
+    }
+    for (int i = 0; i < b->p->call_count; i++)
+        if (b->p->call[i]->kernel == call.kernel && memcmp(b->p->call[i]->view, call.view, sizeof call.view) == 0) return b->p->call[i];
+    return add_call(b, call);
+}
+
+/* Adds the COUNT buffers of LIST, eight at a time, until one is left: the tree made by halving, whatever the count.
+ * LIST is overwritten. */
+static int add_sum(struct builder *b, int *list, int count, const char *name) {
+    struct sgrad_view view = b->p->buffer[list[0]].view;
+    while (count > 1) {
+        int sums = 0;
+        for (int from = 0; from < count; from += SGRAD_SUM_INPUTS) {
+            int n = count - from < SGRAD_SUM_INPUTS ? count - from : SGRAD_SUM_INPUTS;
+            int operand[SGRAD_SUM_INPUTS + 1];
+            for (int i = 0; i < SGRAD_SUM_INPUTS; i++) operand[i] = i < n ? list[from + i] : -1;
+            if (n == 1) {
+                list[sums++] = list[from];
+                continue;
+            }
+            operand[SGRAD_SUM_INPUTS] = add_buffer(b, sgrad_format("%s sum", name), view);
+            add_instruction(b, sum_call(b, view, n), operand, 0, PRIORITY_UPDATE, sgrad_format("%s sum", name));
+            list[sums++] = operand[SGRAD_SUM_INPUTS];
+        }
+        count = sums;
+    }
+    return list[0];
+}
+
+/* The sum of those of BUFFER[0…count-1] that were made. */
+static int sum_made(struct builder *b, const int *buffer, int count, const char *name) {
+    int *list = sgrad_alloc((size_t)count, sizeof *list), n = 0;
+    for (int i = 0; i < count; i++)
+        if (buffer[i] >= 0) list[n++] = buffer[i];
+    int result = n ? add_sum(b, list, n, name) : -1;
+    free(list);
+    return result;
+}
+
+/* ---- operands ---- */
+
+static struct sgrad_view per_micro(const struct builder *b, struct sgrad_view view) {
+    view.shape.dim[0] = b->p->micro;
+    return view;
+}
+
+static struct sgrad_view doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
+
+/* The buffer at *SLOT, made when it is first asked for. */
+static int on_demand(struct builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index, int micro) {
+    if (*slot < 0) *slot = add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro) : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
+    return *slot;
+}
+
+/* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
+static int resolve(struct builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+    struct sgrad_graph *g = b->g;
+    const struct sgrad__node *node = &g->node[n];
+    const struct sgrad_signature *is = &node->is;
+    int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros, start = m - m % b->group_micros;
+    int value = use.role == SGRAD_Y || use.role == SGRAD_DY ? node->output : node->input[i];
+    struct sgrad__value *v = NULL;
+    *view = (struct sgrad_view){ .shape.rank = -1 };
+
+    switch (use.role) {
+    case SGRAD_NONE: return -1;
+    case SGRAD_X: case SGRAD_Y: case SGRAD_DX: case SGRAD_DY:
+        if ((use.role == SGRAD_X || use.role == SGRAD_DX) && i >= is->inputs) return -1;
+        v = &g->value[value];
+        if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
+        *view = per_micro(b, v->view);
+        if (use.role == SGRAD_X || use.role == SGRAD_Y)
+            return on_demand(b, &b->activation[v->root * b->micros + m], *view, v->name, "", -1, m);
+        return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
+    case SGRAD_P: case SGRAD_S: {
+        int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
+        if (parameter < 0) return -1;
+        *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
+        return b->parameter[parameter];
+    }
+    case SGRAD_DP:
+        if (node->p[i] < 0) return -1;
+        *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
+        return on_demand(b, &b->dparameter[node->p[i] * b->micros + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
+    case SGRAD_KEEP:
+        if (!is->keep[i].shape.rank) return -1;
+        *view = per_micro(b, is->keep[i]);
+        return on_demand(b, &b->keep[at + m], *view, node->name, "keep", i, m);
+    case SGRAD_PART:
+        *view = doubles(is->part[i]);
+        return on_demand(b, &b->part[at + m], *view, node->name, "part", i, m);
+    case SGRAD_SUM:
+        *view = doubles(is->part[i]);
+        if (b->sum[at + start] < 0) b->sum[at + start] = sum_made(b, &b->part[at + start], b->group_micros, node->name);
+        return b->sum[at + start];
+    case SGRAD_STAT:
+        *view = doubles(is->stat[i]);
+        if (use.access != SGRAD_R) return on_demand(b, &b->leaf[at + m], *view, node->name, "statistic", i, m);
+        if (b->total[at] < 0) b->total[at] = sum_made(b, &b->leaf[at], b->micros, node->name);
+        return b->total[at];
+    }
+    return -1;
+}
+
+/* ---- tasks of nodes ---- */
+
+static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
+        if (task->use[j].access != SGRAD_R && task->use[j].role != role) return false;
+    return true;
+}
+
+/* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
+static void add_task(struct builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
+    int operand[SGRAD_MAX_OPERANDS];
+    bool wanted = false;
+
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
+        struct sgrad_use use = task->use[j];
+        if (use.role == SGRAD_DX && use.index < b->g->node[n].is.inputs) {
+            int root = b->g->value[b->g->node[n].input[use.index]].root;
+            if (b->gradient[root * b->micros + m] >= 0) {
+                call.accumulate |= 1u << j;
+                use.access = SGRAD_RW;
+            }
+        }
+        operand[j] = resolve(b, n, use, m, &call.view[j]);
+        call.access[j] = use.access;
+        call.operands = j + 1;
+        wanted |= use.access != SGRAD_R && operand[j] >= 0;
+    }
+    if (!wanted) return;
+    const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
+    if (!*known || (*known)->accumulate != call.accumulate) *known = add_call(b, call);
+    int priority = phase == BACKWARD && writes_only(task, SGRAD_DP) ? PRIORITY_WEIGHT : PRIORITY_CHAIN;
+    const char *what = strrchr(task->kernel.name, ' ');
+    add_instruction(b, *known, operand, m * b->p->micro, priority, sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
+}
+
+/* The tasks of a node for the group that begins at micro-batch START (phase FINISH: for the step). */
+static void add_node(struct builder *b, int n, enum phase phase, int start) {
+    const struct sgrad_op *op = b->g->node[n].op;
+    const struct sgrad_task *tasks = phase == FINISH ? op->finish : phase == BACKWARD ? op->backward : op->forward;
+    if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
+    if (b->g->node[n].is.view_of_input) return;
+    if (phase == BACKWARD && b->g->node[n].output >= 0 &&
+        b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0) return;    /* the loss does not depend on it */
+    for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
+        int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
+        for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
+    }
+}
+
+/* ---- updates ---- */
+
+static void add_squared_norm(struct builder *b, int parameter, int gradient, int *norm) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    struct sgrad_call call = { .kernel = &sgrad_squared_norm_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
+                               .view = { { SGRAD_F32, w->is.shape }, doubles(sgrad_shape(1, 1)) } };
+    *norm = add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
+    add_instruction(b, add_call(b, call), (int[]){ gradient, *norm }, 0, PRIORITY_UPDATE, sgrad_format("%s norm", w->name));
+}
+
+static void add_update(struct builder *b, int parameter, int gradient) {
+    struct sgrad__parameter *w = &b->g->parameter[parameter];
+    struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
+    int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
+    call.access[0] = SGRAD_RW;
+    call.access[1] = call.access[2] = SGRAD_R;
+    call.view[0] = call.view[1] = (struct sgrad_view){ SGRAD_F32, w->is.shape };
+    call.view[2] = doubles(sgrad_shape(1, 1));
+    if (b->norm < 0) call.view[2].shape.rank = -1;
+    for (int i = 0; b->o->optimizer->states[i]; i++) {
+        operand[call.operands] = lend_buffer(b, w->moment[i]);
+        call.view[call.operands] = call.view[0];
+        call.access[call.operands++] = SGRAD_RW;
+    }
+    add_instruction(b, add_call(b, call), operand, 0, PRIORITY_UPDATE, sgrad_format("%s update", w->name));
+}
+
+/* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
+static void add_node_updates(struct builder *b, int n, int *summed) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+        int parameter = b->g->node[n].p[i];
+        if (parameter < 0) continue;
+        summed[parameter] = sum_made(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
+        if (summed[parameter] >= 0 && b->o->clip_norm <= 0) add_update(b, parameter, summed[parameter]);
+    }
+}
+
+static void add_clipped_updates(struct builder *b, const int *summed) {
+    int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        norm[i] = -1;
+        if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
+    }
+    b->norm = sum_made(b, norm, b->g->parameter_count, "gradient norm");
+    for (int i = 0; i < b->g->parameter_count; i++)
+        if (summed[i] >= 0) add_update(b, i, summed[i]);
+    free(norm);
+}
+
+/* ---- the step ---- */
+
+static void add_input(struct builder *b, int m) {
+    struct sgrad__program *p = b->p;
+    struct sgrad_graph *g = b->g;
+    struct sgrad_view pixels = per_micro(b, g->value[g->images].view), labels = per_micro(b, g->value[g->labels].view), x = pixels;
+    pixels.dtype = SGRAD_U8;
+    p->pixels[m] = add_buffer(b, sgrad_format("pixels#%d", m), pixels);
+    p->labels[m] = b->activation[g->labels * b->micros + m] = add_buffer(b, sgrad_format("labels#%d", m), labels);
+    int images = b->activation[g->images * b->micros + m] = add_buffer(b, sgrad_format("images#%d", m), x);
+    p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
+
+    static const struct sgrad_kernel *const kernels[] = { &sgrad__read_kernel, &sgrad_image_kernel };
+    for (int k = 0; k < 2; k++) {
+        struct sgrad_call call = { .kernel = kernels[k], .attrs = k ? (const void *)&p->image : p->dataset, .operands = 2,
+                                   .view = { pixels, k ? x : labels }, .access = { k ? SGRAD_R : SGRAD_W, SGRAD_W } };
+        if (!p->input_call[k]) p->input_call[k] = add_call(b, call);
+        add_instruction(b, p->input_call[k], (int[]){ p->pixels[m], k ? images : p->labels[m] }, m * p->micro, PRIORITY_INPUT,
+                        sgrad_format("%s #%d", k ? "augment" : "read", m));
+    }
+}
+
+static void add_step(struct builder *b) {
+    struct sgrad_graph *g = b->g;
+    int *summed = sgrad_alloc((size_t)g->parameter_count, sizeof *summed);
+    for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
+
+    for (int start = 0; start < b->micros; start += b->group_micros) {
+        for (int m = start; m < start + b->group_micros; m++) add_input(b, m);
+        for (int n = 0; n < g->node_count; n++) add_node(b, n, FORWARD, start);
+        if (!b->p->training) continue;
+        for (int n = g->node_count - 1; n >= 0; n--) {
+            add_node(b, n, BACKWARD, start);
+            if (start + b->group_micros == b->micros) add_node_updates(b, n, summed);
+        }
+    }
+    if (b->p->training) {
+        if (b->o->clip_norm > 0) add_clipped_updates(b, summed);
+        for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
+    }
+    struct sgrad_view view;
+    b->p->statistics = resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view);
+    b->p->buffer[b->p->statistics].lifetime = SGRAD_PERSISTENT;
+    free(summed);
+}
+
+/* Memory ends with its last user: activations are given back as backward goes. */
+static void mark_last_uses(struct sgrad__program *p) {
+    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    for (int i = p->instruction_count - 1; i >= 0; i--)
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            int buffer = p->instruction[i].operand[j];
+            if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
+            seen[buffer] = true;
+            p->instruction[i].last |= 1u << j;
+        }
+    free(seen);
+}
+
+/* Does some operation add over more samples than a micro-batch? */
+static bool has_groups(const struct sgrad_graph *g) {
+    for (int n = 0; n < g->node_count; n++)
+        if (g->node[n].is.part[0].rank) return true;
+    return false;
+}
+
+static int *minus_ones(size_t count) {
+    int *array = sgrad_alloc(count, sizeof *array);
+    memset(array, 0xff, count * sizeof *array);
+    return array;
+}
+
+static void open_builder(struct builder *b) {
+    size_t micros = (size_t)b->micros, per_node = (size_t)b->g->node_count * SGRAD_MAX_PARAMETERS * micros;
+    b->activation = minus_ones((size_t)b->g->value_count * micros);
+    b->gradient = minus_ones((size_t)b->g->value_count * micros);
+    b->keep = minus_ones(per_node);
+    b->part = minus_ones(per_node);
+    b->sum = minus_ones(per_node);
+    b->leaf = minus_ones(per_node);
+    b->total = minus_ones(per_node);
+    b->parameter = minus_ones((size_t)b->g->parameter_count);
+    b->dparameter = minus_ones((size_t)b->g->parameter_count * micros);
+    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
+    b->norm = -1;
+    for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = lend_buffer(b, b->g->parameter[i].tensor);
+}
+
+static void close_builder(struct builder *b) {
+    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(b->call);
+}
+
+int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
+    assert(o->batch % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    int64_t group = o->training && has_groups(g) ? o->group : o->micro;
+    assert(o->batch % group == 0 && group % o->micro == 0);
+
+    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
+    *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .micro = o->micro, .group = group, .training = o->training,
+                                  .window = o->window, .image = o->image, .dataset = o->dataset };
+    struct builder b = { .p = p, .g = g, .o = o, .micros = (int)(o->batch / o->micro), .group_micros = (int)(group / o->micro) };
+    p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
+    p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
+    open_builder(&b);
+    add_step(&b);
+    close_builder(&b);
+    mark_last_uses(p);
+    *program = p;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+int sgrad__program_allocate(struct sgrad__program *p) {
+    size_t workspace = 0;
+    for (int i = 0; i < p->call_count; i++)
+        if (p->call[i]->workspace > workspace) workspace = p->call[i]->workspace;
+    if (workspace) {
+        struct sgrad_shape shape = { 1, { (int64_t)workspace } };
+        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, shape, SGRAD_SCRATCH, &p->workspace));
+    }
+    for (int i = 0; i < p->buffer_count; i++) {
+        struct sgrad__buffer *buffer = &p->buffer[i];
+        for (int c = 0; c < buffer->copies && !buffer->lent; c++)
+            SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
+    }
+    return 0;
+}
+
+void sgrad__program_destroy(struct sgrad__program *p) {
+    if (!p) return;
+    for (int i = 0; i < p->buffer_count; i++) {
+        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
+        free(p->buffer[i].name);
+    }
+    for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
+    for (int i = 0; i < p->call_count; i++) free(p->call[i]);
+    sgrad_tensor_destroy(p->workspace);
+    free(p->buffer);
+    free(p->call);
+    free(p->instruction);
+    free(p->pixels);
+    free(p->labels);
+    free(p);
+}

@@ -1,0 +1,293 @@
+/* setup.c: opening a run: its data, network, parameters, program and folder; and closing it. */
+#include "graphs/train.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct sgrad_train_options sgrad_train_defaults(void) {
+    return (struct sgrad_train_options){
+        .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
+        .beta2 = 0.999, .eps = 1e-8, .schedule = "constant", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
+    };
+}
+
+/* ---- sizes ---- */
+
+static int64_t largest_divisor(int64_t n, int64_t limit) {
+    for (int64_t d = limit < n ? limit : n; d > 1; d--)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+static int64_t nearest_divisor(int64_t n, int64_t wanted) {
+    int64_t best = 1;
+    for (int64_t d = 1; d <= n; d++)
+        if (n % d == 0 && llabs(d - wanted) < llabs(best - wanted)) best = d;
+    return best;
+}
+
+/* The samples whose sums batch norm joins, and the unit of tasks. 32 samples keep a core's caches warm and its task overhead
+ * low (measured); every worker should find one; --deterministic must not look at the machine. */
+static int choose_sizes(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    int64_t group = o->bn_group > 0 ? o->bn_group : o->batch, micro = o->micro_batch;
+    if (o->batch > r->train->count)
+        return sgrad_fail(SGRAD_EINVAL, "--batch %ld is more than the %lld samples of the training set", o->batch, (long long)r->train->count);
+    if (o->batch % group)
+        return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the batch of %ld: %lld does", (long long)group, o->batch,
+                          (long long)nearest_divisor(o->batch, group));
+    if (micro && group % micro)
+        return sgrad_fail(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
+                          o->bn_group > 0 ? "the group" : "this rank's share", (long long)group, (long long)nearest_divisor(group, micro));
+    if (!micro) {
+        micro = largest_divisor(group, r->context->cudas && !o->deterministic ? 256 : 32);
+        while (!o->deterministic && o->batch / micro < r->context->cpus && micro > 1) micro = largest_divisor(group, micro - 1);
+    }
+    r->micro = micro;
+    r->group = o->bn_group == SGRAD_GROUP_MICRO ? micro : group;
+    r->steps_per_epoch = r->train->count / o->batch;
+    r->steps = o->steps ? o->steps : (long)(o->epochs * (double)r->steps_per_epoch + 0.5);
+    if (r->steps < 1) r->steps = 1;
+    return 0;
+}
+
+/* ---- data, network, parameters ---- */
+
+static int open_context(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    char *trace = o->trace && !o->print && r->folder ? sgrad_format("%s/trace", r->folder) : NULL;
+    int error = sgrad_context_open(&(struct sgrad_context_options){ .cpus = o->cpus, .cudas = o->gpus, .scheduler = o->scheduler, .trace = trace },
+                                   &r->context);
+    free(trace);
+    return error;
+}
+
+static void set_input(struct sgrad__run *r) {
+    r->image = (struct sgrad_image){ .full_scale = r->train->full_scale };
+    for (int c = 0; c < r->train->channels; c++) {
+        r->image.mean[c] = (float)r->mean[c];
+        r->image.deviation[c] = (float)r->deviation[c];
+    }
+}
+
+static int open_data(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test));
+    SGRAD_TRY(sgrad_dataset_statistics(r->train, r->mean, r->deviation));
+    set_input(r);
+    return 0;
+}
+
+/* The standard recipe for small colour images. */
+static void add_augmentation(struct sgrad__run *r) {
+    if (r->options.no_augment || r->train->channels != 3 || r->train->height > 64) return;
+    r->image.pad = 4;
+    r->image.flip = true;
+}
+
+/* Images are normalised as the run that made the weights did it, where its config.json lies beside them. */
+static int input_of_weights(struct sgrad__run *r) {
+    char *folder = sgrad_format("%s", r->options.init), *slash = strrchr(folder, '/');
+    bool found;
+    if (slash) *slash = 0;
+    int error = sgrad__config_input(slash ? folder : ".", r->train->channels, r->mean, r->deviation, &found);
+    free(folder);
+    set_input(r);
+    return error;
+}
+
+static int open_graph(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    r->graph = sgrad_graph_create(o->bf16 ? SGRAD_BF16 : SGRAD_F32);
+    int x = sgrad_graph_input(r->graph, r->train->height, r->train->width, r->train->channels);
+    int logits = r->model->build(r->graph, x, r->train->classes);
+    return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
+}
+
+static void set_hyper(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        struct sgrad__parameter *p = &r->graph->parameter[i];
+        p->hyper = (struct sgrad_hyper){
+            .momentum = (float)o->momentum, .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1 ? 0 : (float)o->weight_decay,
+            .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
+            .nesterov = o->nesterov,
+        };
+    }
+}
+
+static int open_parameters(struct sgrad__run *r) {
+    struct sgrad_safetensors file;
+    SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer, r->options.seed));
+    set_hyper(r);
+    if (!r->options.init) return 0;
+    SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
+    int error = sgrad__parameters_load(r->graph, r->optimizer, &file, false);
+    sgrad_safetensors_close(&file);
+    return error;
+}
+
+struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, bool training, int64_t batch, int64_t micro) {
+    struct sgrad__program_options p = {
+        .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
+        .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
+        .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
+    };
+    return p;
+}
+
+/* ---- the run's folder ---- */
+
+static bool is_empty(const char *folder) {
+    DIR *d = opendir(folder);
+    bool empty = true;
+    for (struct dirent *e; d && (e = readdir(d));) empty &= e->d_name[0] == '.';
+    if (d) closedir(d);
+    return empty;
+}
+
+/* mkdir -p */
+static int make_folder(const char *path) {
+    char *part = sgrad_format("%s", path);
+    int error = 0;
+    for (char *s = part + 1; !error; s++) {
+        if (*s && *s != '/') continue;
+        char end = *s;
+        *s = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", part, strerror(errno));
+        *s = end;
+        if (!end) break;
+    }
+    free(part);
+    return error;
+}
+
+static char *default_folder(const char *model) {
+    char when[32];
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime(&now));
+    return sgrad_format("runs/%s-%s", model, when);
+}
+
+/* Names the folder, and refuses one that holds something else, before any work is done. */
+static int claim_folder(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
+    if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
+    if (!o->resume && !is_empty(r->folder))
+        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume", r->folder);
+    return make_folder(r->folder);
+}
+
+static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
+    *config = (struct sgrad__config){
+        .options = &r->options, .model = r->model->name, .parameters = sgrad__parameters_count(r->graph),
+        .fingerprint = sgrad_dataset_fingerprint(r->train), .channels = r->train->channels, .ranks = r->context->ranks,
+        .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
+    };
+    memcpy(config->mean, r->mean, sizeof r->mean);
+    memcpy(config->deviation, r->deviation, sizeof r->deviation);
+}
+
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
+int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
+    struct sgrad__config config;
+    char devices[256], *path = NULL;
+    describe_run(r, &config, devices, sizeof devices);
+    r->identity = sgrad__config_identity(&config);
+    if (r->options.resume) {
+        struct sgrad__position position;
+        SGRAD_TRY(sgrad__config_check(r->folder, &config));
+        SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
+        if (path) {
+            int error = sgrad__checkpoint_load(r->graph, r->optimizer, path, r->identity, &position);
+            free(path);
+            if (error) return error;
+            *done = r->last_checkpoint = position.step;
+        } else {
+            sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
+        }
+    }
+    return sgrad__config_write(r->folder, &config);
+}
+
+/* ---- the whole of it ---- */
+
+/* "": steps 10 to 12, warm but early. "N": N steps from there. "A-B": those. */
+static int parse_trace(struct sgrad__run *r) {
+    const char *text = r->options.trace;
+    char *end = NULL;
+    if (!text) return 0;
+    r->trace_first = 10;
+    r->trace_last = 12;
+    if (!*text) return 0;
+    long a = strtol(text, &end, 10), b = a;
+    if (*end == '-') {
+        b = strtol(end + 1, &end, 10);
+        r->trace_first = a;
+        r->trace_last = b;
+    } else {
+        r->trace_last = r->trace_first + a - 1;
+    }
+    if (*end || a < 1 || b < a) return sgrad_fail(SGRAD_EINVAL, "--trace '%s': takes a number of steps, or FIRST-LAST", text);
+    return 0;
+}
+
+static int find_records(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    r->model = o->custom_model ? o->custom_model : sgrad_record_find("model", o->model, sgrad_models);
+    r->optimizer = sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
+    return r->model && r->optimizer ? 0 : SGRAD_ENAME;
+}
+
+int sgrad__run_open_training(struct sgrad__run *r) {
+    SGRAD_TRY(parse_trace(r));
+    SGRAD_TRY(sgrad_schedule_parse(r->options.schedule, &r->schedule));
+    r->schedule.warmup = r->options.warmup;
+    SGRAD_TRY(find_records(r));
+    SGRAD_TRY(open_data(r));
+    add_augmentation(r);
+    SGRAD_TRY(open_graph(r));
+    if (!r->options.print) SGRAD_TRY(claim_folder(r));
+    SGRAD_TRY(open_context(r));
+    SGRAD_TRY(choose_sizes(r));
+    SGRAD_TRY(open_parameters(r));
+    struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    return sgrad__program_build(r->graph, &p, &r->program);
+}
+
+int sgrad__run_open_evaluation(struct sgrad__run *r) {
+    SGRAD_TRY(find_records(r));
+    SGRAD_TRY(open_data(r));
+    SGRAD_TRY(input_of_weights(r));
+    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(open_context(r));
+    SGRAD_TRY(open_parameters(r));
+    r->micro = r->options.micro_batch ? r->options.micro_batch : 32;
+    return 0;
+}
+
+void sgrad__run_close(struct sgrad__run *r) {
+    sgrad_wait_all();
+    sgrad__metrics_close(r->metrics);
+    sgrad__runner_destroy(r->runner);
+    sgrad__program_destroy(r->program);
+    for (int i = 0; i < 3; i++) {
+        sgrad__runner_destroy(r->evaluation[i].runner);
+        sgrad__program_destroy(r->evaluation[i].program);
+    }
+    sgrad_graph_destroy(r->graph);
+    sgrad_context_close(r->context);
+    sgrad_dataset_close(r->train);
+    sgrad_dataset_close(r->test);
+    sgrad__order_close(&r->order);
+    free(r->identity);
+    free(r->folder);
+}
+

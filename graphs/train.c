@@ -1,0 +1,178 @@
+/* train.c: the training loop.
+ *
+ *     turn: submit steps until the window is full; wait for the oldest; write down its loss
+ *     at the end of an epoch: evaluate, write a checkpoint
+ *     at the end: the final weights */
+#include "graphs/train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- signals: finish the step, write a checkpoint, say so ---- */
+
+static volatile sig_atomic_t caught;
+static void catch_signal(int number) { caught = number; }
+
+static void watch_signals(struct sigaction before[2]) {
+    struct sigaction action = { .sa_handler = catch_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+    caught = 0;
+    sigaction(SIGINT, &action, &before[0]);
+    sigaction(SIGTERM, &action, &before[1]);
+}
+
+static void unwatch_signals(const struct sigaction before[2]) {
+    sigaction(SIGINT, &before[0], NULL);
+    sigaction(SIGTERM, &before[1], NULL);
+}
+
+/* ---- training ---- */
+
+static int submit_step(struct sgrad__run *r, long step) {
+    const struct sgrad_train_options *o = &r->options;
+    double epoch = (double)step / (double)r->steps_per_epoch;
+    struct sgrad_step s = {
+        .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
+        .rate = (float)sgrad_schedule_rate(&r->schedule, o->lr, epoch, (double)r->steps / (double)r->steps_per_epoch),
+    };
+    int64_t *sample = sgrad_alloc((size_t)o->batch, sizeof *sample);
+    for (long i = 0; i < o->batch; i++)
+        sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + i);
+    int error = sgrad__runner_submit(r->runner, &s, sample);
+    free(sample);
+    return error;
+}
+
+static int save_checkpoint(struct sgrad__run *r, long done) {
+    if (r->last_checkpoint == done) return 0;
+    struct sgrad__position position = { .step = done, .epoch = (int)(done / r->steps_per_epoch),
+                                        .step_in_epoch = done % r->steps_per_epoch, .seed = r->options.seed };
+    SGRAD_TRY(sgrad__checkpoint_save(r->graph, r->optimizer, r->folder, &position, r->identity, r->options.keep));
+    r->last_checkpoint = done;
+    return 0;
+}
+
+static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
+    if (r->last_checkpoint > 0)
+        return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %f; the last good checkpoint is %s/checkpoint-%ld.safetensors (a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on)",
+                          step, loss, r->folder, r->last_checkpoint);
+    return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %f, before the first checkpoint (a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on)", step, loss);
+}
+
+static int stop_for_signal(struct sgrad__run *r, long done) {
+    SGRAD_TRY(save_checkpoint(r, done));
+    return sgrad_fail(SGRAD_EINTR, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", strsignal(caught), done, r->folder);
+}
+
+static int end_epoch(struct sgrad__run *r, long done) {
+    struct sgrad__epoch e = { .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
+    SGRAD_TRY(sgrad__run_evaluate(r, &e.test_loss, &e.test_top1));
+    SGRAD_TRY(sgrad__metrics_epoch(r->metrics, &e));
+    r->result.train_loss = e.train_loss;
+    r->result.test_loss = e.test_loss;
+    r->result.test_top1 = e.test_top1;
+    r->result.seconds += e.seconds;
+    r->result.samples_per_second = e.samples_per_second;
+    return 0;
+}
+
+static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
+    long every = r->options.checkpoint_every * (r->options.checkpoint_in_steps ? 1 : r->steps_per_epoch);
+    return every > 0 && done % every == 0;
+}
+
+/* Up to where steps may be in flight together: evaluations and checkpoints look at whole steps. */
+static long next_stop(const struct sgrad__run *r, long done) {
+    long stop = (done / r->steps_per_epoch + 1) * r->steps_per_epoch;
+    if (r->options.checkpoint_in_steps && r->options.checkpoint_every > 0) {
+        long checkpoint = (done / r->options.checkpoint_every + 1) * r->options.checkpoint_every;
+        if (checkpoint < stop) stop = checkpoint;
+    }
+    return stop < r->steps ? stop : r->steps;
+}
+
+/* Turns steps until the next stop. *DONE counts the steps that have ended. */
+static int turn(struct sgrad__run *r, long *done) {
+    long stop = next_stop(r, *done), next = *done;
+    while (*done < stop) {
+        while (next < stop && next - *done < r->options.window && !caught) {
+            sgrad__metrics_submitted(r->metrics);
+            if (next + 1 == r->trace_first) sgrad_trace_begin();
+            SGRAD_TRY(submit_step(r, next++));
+        }
+        if (next == *done) return 0;
+        struct sgrad_step step;
+        double statistics[3];
+        SGRAD_TRY(sgrad__runner_wait(r->runner, &step, statistics));
+        double loss = statistics[0] / statistics[2];
+        ++*done;
+        if (*done == r->trace_last) sgrad_trace_end();
+        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)step.epoch, loss, step.rate }));
+        if (!isfinite(loss) && !r->options.nan_ok) return stop_for_nan(r, *done, loss);
+    }
+    return 0;
+}
+
+static int train(struct sgrad__run *r, long done) {
+    int error = 0;
+    while (done < r->steps && !error) {
+        error = turn(r, &done);
+        int failed = sgrad_wait_all();
+        if (!error) error = failed;
+        if (error) break;
+        if (caught) return stop_for_signal(r, done);
+        if (done % r->steps_per_epoch == 0 || done == r->steps) error = end_epoch(r, done);
+        if (!error && checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
+    }
+    r->result.steps = done;
+    return error;
+}
+
+static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
+    struct sgrad__position position = { .step = done, .epoch = (int)(done / r->steps_per_epoch), .step_in_epoch = done % r->steps_per_epoch };
+    return sgrad__metrics_open(&(struct sgrad__metrics_options){
+        .folder = r->folder, .terminal = terminal, .batch = r->options.batch, .steps = r->steps,
+        .epochs = (double)r->steps / (double)r->steps_per_epoch, .resumed = r->options.resume ? &position : NULL }, &r->metrics);
+}
+
+static int train_run(struct sgrad__run *r) {
+    FILE *terminal = r->options.json ? stderr : stdout;
+    long done = 0;
+    SGRAD_TRY(sgrad__run_open_training(r));
+    sgrad__run_print(r, terminal);
+    if (r->options.print) {
+        sgrad__graph_print(r->graph, stdout);
+        sgrad__program_print(r->program, stdout);
+        return 0;
+    }
+    SGRAD_TRY(sgrad__run_open_folder(r, &done));
+    if (done >= r->steps) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
+    SGRAD_TRY(sgrad__program_allocate(r->program));
+    r->runner = sgrad__runner_create(r->program);
+    r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
+    SGRAD_TRY(open_metrics(r, done, terminal));
+    SGRAD_TRY(train(r, done));
+    char *path = sgrad_format("%s/model.safetensors", r->folder);
+    int error = sgrad__parameters_save(r->graph, NULL, path, false, NULL, 0);
+    free(path);
+    return error;
+}
+
+int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+    struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    struct sigaction before[2];
+    r->options = *options;
+    watch_signals(before);
+    int error = train_run(r);
+    unwatch_signals(before);
+    if (!error) {
+        *result = r->result;
+        result->folder = r->folder;
+        r->folder = NULL;
+    }
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}
+

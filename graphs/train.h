@@ -1,0 +1,50 @@
+/* train.h: a run: everything the training loop turns. Private to graphs/. */
+#ifndef SGRAD_GRAPHS_TRAIN_H
+#define SGRAD_GRAPHS_TRAIN_H
+
+#include "graphs/internal.h"
+#include "graphs/run.h"
+
+struct sgrad__evaluation {
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+};
+
+struct sgrad__run {
+    struct sgrad_train_options options;
+    struct sgrad_context *context;
+    struct sgrad_dataset *train, *test;
+    struct sgrad_image image;                   /* normalisation and augmentation of training images */
+    const struct sgrad_model *model;
+    const struct sgrad_optimizer *optimizer;
+    struct sgrad_schedule schedule;
+    struct sgrad_graph *graph;
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+    struct sgrad__evaluation evaluation[3];
+    int64_t micro, group;                       /* samples */
+    long steps, steps_per_epoch;
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    struct sgrad__order order;
+    struct sgrad__metrics *metrics;
+    char *folder, *identity;
+    long last_checkpoint;
+    long trace_first, trace_last;               /* steps; 0: none */
+    struct sgrad_train_result result;
+};
+
+/* setup.c */
+int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
+int sgrad__run_open_evaluation(struct sgrad__run *run);
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
+int sgrad__run_open_folder(struct sgrad__run *run, long *done);
+struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *run, bool training, int64_t batch, int64_t micro);
+void sgrad__run_close(struct sgrad__run *run);
+
+/* evaluate.c: mean loss and accuracy over the whole test part. */
+int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+
+/* print.c: what the run really is, before it begins. */
+void sgrad__run_print(const struct sgrad__run *run, FILE *to);
+
+#endif
