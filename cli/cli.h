@@ -1,0 +1,89 @@
+/* cli.h: what the files of the command share. A subcommand is a record at the end of its own file and a line of cli.def; an
+ * option is a row of the record's table, from which parsing, messages, help and completion grow. */
+#ifndef SGRAD_CLI_CLI_H
+#define SGRAD_CLI_CLI_H
+
+#include "config.h"
+#include "graphs/graphs.h"
+
+#include <jansson.h>
+
+enum { SGRAD__DONE = 0, SGRAD__FAILED = 1, SGRAD__USAGE = 2 };     /* exit status */
+
+/* A command line, understood. */
+struct sgrad__request {
+    const struct sgrad__command *command;
+    const char *argument;                   /* the word that is no option, or NULL */
+    struct sgrad_train_options train;
+};
+
+struct sgrad__command {
+    const char *name, *summary;
+    const char *argument;                   /* the one word it takes besides options: "RUN-DIR"; NULL: none */
+    const char *notes;                      /* end of the help, or NULL */
+    const struct sgrad__option *options;    /* ends with a row of zeros */
+    int (*run)(const struct sgrad__request *request);   /* returns the exit status */
+};
+#define CLI_COMMAND(name) extern const struct sgrad__command sgrad__##name##_command;
+#include "cli/cli.def"
+#undef CLI_COMMAND
+
+/* ---- options.c ---- */
+
+/* A row without name is a heading. */
+struct sgrad__option {
+    const char *name;                   /* without the dashes */
+    const char *value;                  /* what it takes, for the help: "N"; "[STEPS]" may be left out; NULL: a flag */
+    const char *help;
+    const struct sgrad__type *type;
+    size_t field, size;                 /* in struct sgrad__request: where the value goes */
+    double low, high;                   /* of numbers */
+    bool required;
+};
+#define SGRAD__FIELD(name) .field = offsetof(struct sgrad__request, train.name), .size = sizeof ((struct sgrad__request *)0)->train.name
+
+/* How a word becomes a value. */
+struct sgrad__type {
+    bool (*read)(const struct sgrad__option *option, const char *text, struct sgrad__request *request);   /* false: refused */
+    char *(*takes)(const struct sgrad__option *option);         /* "a whole number from 1 to 8"; free it */
+    char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
+};
+extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__precision, sgrad__schedule,
+    sgrad__group, sgrad__period, sgrad__workers, sgrad__range, sgrad__allreduce;
+
+/* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
+ * printed, or one line on standard error says what is wrong. */
+bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status);
+
+/* One line on standard error: what is wrong with the command line. Returns SGRAD__USAGE. */
+int sgrad__wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* "; did you mean NEAREST?", or INSTEAD when no name is near; free it. */
+char *sgrad__suggestion(const char *word, const char *const *names, const char *instead);
+
+/* The exit status of a library function that returned ERROR. */
+int sgrad__status(int error);
+
+/* Prints and frees RESULT, as one line on standard output. */
+void sgrad__print_json(json_t *result);
+json_t *sgrad__json_real(double x);     /* null where X is no number, for JSON has none for that */
+
+/* ---- history.c: a run's folder, read ---- */
+
+struct sgrad__history {
+    json_t *config;
+    int steps, epochs;                  /* how many of each */
+    struct sgrad__history_step { double step, loss, rate; } *step;      /* rate: samples per second */
+    struct sgrad__history_epoch { double epoch, train_loss, test_loss, top1, seconds; } *epoch;
+};
+int sgrad__history_read(const char *folder, struct sgrad__history *history);    /* at least one step is there */
+void sgrad__history_free(struct sgrad__history *history);
+const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *history);   /* NULL: none was evaluated */
+double sgrad__history_median_rate(const struct sgrad__history *history);
+
+/* ---- curve.c ---- */
+
+/* Draws FOLDER/curve.svg and curve.png; when that cannot be, warns in one line, says why, and returns false. */
+bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history);
+
+#endif

@@ -1,0 +1,116 @@
+/* curve.c: the picture of a learning curve, drawn by gnuplot: loss by step on the left, test accuracy by epoch on the right. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct { const char *file, *terminal; } pictures[] = {
+    { "curve.svg", "svg size 1000,400 font 'sans,13' background 'white'" },
+    { "curve.png", "@png size 1000,400 font 'sans,11'" },
+};
+enum { PICTURES = sizeof pictures / sizeof *pictures, POINTS = 2000 };
+
+static double mean(const struct sgrad__history *h, int from, int to) {
+    double sum = 0;
+    int count = 0;
+    for (int i = from < 0 ? 0 : from; i <= to && i < h->steps; i++) {
+        if (!isfinite(h->step[i].loss)) continue;
+        sum += h->step[i].loss;
+        count++;
+    }
+    return count ? sum / count : NAN;
+}
+
+/* Step, loss, loss smoothed over a fiftieth of the run; at most POINTS rows. Returns the largest smoothed loss. */
+static double write_losses(FILE *to, const struct sgrad__history *h) {
+    int stride = (h->steps + POINTS - 1) / POINTS, reach = h->steps / 100;
+    double top = 0;
+    fputs("$loss << END\n", to);
+    for (int i = 0; i < h->steps; i += stride) {
+        double smooth = mean(h, i - reach, i + reach);
+        if (smooth > top) top = smooth;
+        fprintf(to, "%.0f %g %g\n", h->step[i].step, h->step[i].loss, smooth);
+    }
+    fputs("END\n", to);
+    return top;
+}
+
+static void write_accuracies(FILE *to, const struct sgrad__history *h) {
+    fputs("$accuracy << END\n", to);
+    for (int i = 0; i < h->epochs; i++) fprintf(to, "%g %g\n", h->epoch[i].epoch, 100 * h->epoch[i].top1);
+    fputs("END\n", to);
+}
+
+/* In gnuplot's single quotes. */
+static void write_quoted(FILE *to, const char *text) {
+    putc('\'', to);
+    for (; *text; text++) fputs(*text == '\'' ? "''" : (char[]){ *text, 0 }, to);
+    putc('\'', to);
+}
+
+static void write_panels(FILE *to, const struct sgrad__history *h, double top) {
+    const struct sgrad__history_epoch *best = sgrad__history_best(h);
+    fprintf(to, "set multiplot layout 1,%d\n", best ? 2 : 1);
+    fprintf(to, "set xlabel 'step'\nset title 'training loss'\nset format y '%%g'\nset xrange [*:*]\nset xtics auto\n");
+    if (top > 0) fprintf(to, "set yrange [0:%g]\n", 1.15 * top);
+    fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' notitle\n", to);
+    if (best) {
+        fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %g)'\nset format y '%%g %%%%'\n", 100 * best->top1, best->epoch);
+        fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
+        if (h->epochs <= 15) fputs("set xtics 1\n", to);
+        fputs("plot $accuracy using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
+    }
+    fputs("unset multiplot\n", to);
+}
+
+static void write_script(FILE *to, const char *folder, const struct sgrad__history *h) {
+    double top = write_losses(to, h);
+    write_accuracies(to, h);
+    fputs("png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'\n"
+          "set encoding utf8\nset border 3 lc '#666666'\nset tics nomirror textcolor '#444444'\nset grid ytics lc '#e4e4e4' lt 1\n"
+          "unset key\n", to);
+    for (int i = 0; i < PICTURES; i++) {
+        fprintf(to, "set terminal %s\nset output ", pictures[i].terminal);
+        char *part = sgrad_format("%s/%s.part", folder, pictures[i].file);
+        write_quoted(to, part);
+        putc('\n', to);
+        write_panels(to, h, top);
+        fputs("unset output\n", to);
+        free(part);
+    }
+}
+
+/* Pictures that are whole get their name; others go. */
+static bool settle(const char *folder, bool whole) {
+    for (int i = 0; i < PICTURES; i++) {
+        char *path = sgrad_format("%s/%s", folder, pictures[i].file), *part = sgrad_format("%s.part", path);
+        if (whole && rename(part, path)) {
+            sgrad_warn("%s: no learning curve was drawn: %s", path, strerror(errno));
+            whole = false;
+        }
+        if (!whole) remove(part);
+        free(path);
+        free(part);
+    }
+    return whole;
+}
+
+bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history) {
+    if (system("command -v gnuplot >/dev/null 2>&1")) {
+        sgrad_warn("no learning curve was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)");
+        return false;
+    }
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);     /* gnuplot may end before it has read everything */
+    FILE *gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
+    int status = -1;
+    if (gnuplot) {
+        write_script(gnuplot, folder, history);
+        status = pclose(gnuplot);
+    }
+    signal(SIGPIPE, before);
+    if (status) sgrad_warn("%s: no learning curve was drawn: gnuplot failed", folder);
+    return settle(folder, status == 0);
+}

@@ -1,0 +1,335 @@
+/* doctor.c: stargrad doctor: what this machine offers, what is misconfigured, what to do about it.
+ *
+ * Whatever may hang or crash (StarPU, MPI, CUDA, hwloc's plugins) runs in a child process, a probe, with a time limit. */
+#include "cli/cli.h"
+
+#include <hwloc.h>
+#include <mpi.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <starpu.h>
+#ifdef SGRAD_HAVE_CUDA
+#include <cuda_runtime.h>
+#include <cudnn.h>
+#endif
+
+/* What the probes found. */
+struct machine {
+    struct { int cores, threads, numa, gpus, located_gpus; char cpu[128]; } hwloc;
+    struct { int cpus, cudas, models, error; } starpu;
+    struct { int level, error; } mpi;
+    struct { int count, error; struct { char name[256]; double memory; int major, minor; } gpu[16]; } cuda;
+    bool seen, started, joined, asked;          /* hwloc, starpu, mpi, cuda: whether the probe came to its end */
+};
+
+struct doctor {
+    struct machine *machine;
+    json_t *findings;
+    bool cannot_train;
+};
+
+enum level { OK, NOTE, WARNING, FATAL };
+static const char *const level_name[] = { "ok", "note", "warning", "error" };
+
+/* Adds a finding; ADVICE says what to do, NULL: nothing. */
+__attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum level level, const char *about, const char *advice,
+                                                       const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (level == FATAL) d->cannot_train = true;
+    json_array_append_new(d->findings, json_pack("{s:s, s:s, s:s, s:s?}", "status", level_name[level], "about", about, "text", text, "advice", advice));
+}
+
+/* ---- probes ---- */
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Runs FUNCTION in a silent child that shares MACHINE. Returns whether it came to its end within LIMIT seconds. */
+static bool probe(void (*function)(struct machine *machine), struct machine *machine, double limit) {
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
+        function(machine);
+        _exit(0);
+    }
+    int status;
+    for (double end = seconds() + limit; child > 0; usleep(5000)) {
+        if (waitpid(child, &status, WNOHANG) == child) return status == 0;
+        if (seconds() < end) continue;
+        kill(-child, SIGKILL);
+        waitpid(child, &status, 0);
+        break;
+    }
+    return false;
+}
+
+static void count_gpus(hwloc_topology_t topology, struct machine *m) {
+    const char *subtype;
+    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_pcidev(topology, o));)
+        m->hwloc.gpus += o->attr->pcidev.vendor_id == 0x10de && o->attr->pcidev.class_id >> 8 == 0x03;
+    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(topology, o));)
+        m->hwloc.located_gpus += o->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC && (subtype = o->subtype) && !strcmp(subtype, "CUDA");
+}
+
+static void see_hwloc(struct machine *m) {
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology)) _exit(1);
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(topology)) _exit(1);
+    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+    const char *cpu = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    snprintf(m->hwloc.cpu, sizeof m->hwloc.cpu, "%s", cpu ? cpu : "unknown kind");
+    m->hwloc.cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    m->hwloc.threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    m->hwloc.numa = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    count_gpus(topology, m);
+}
+
+static void start_starpu(struct machine *m) {
+    struct sgrad_context *context;
+    m->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
+    if (m->starpu.error) return;
+    m->starpu.cpus = context->cpus;
+    m->starpu.cudas = context->cudas;
+    FILE *list = tmpfile();
+    if (list) {
+        starpu_perfmodel_list(list);
+        rewind(list);
+        for (int c; (c = getc(list)) != EOF;) m->starpu.models += c == '\n';
+    }
+    sgrad_context_close(context);
+}
+
+static void join_mpi(struct machine *m) {
+    m->mpi.error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &m->mpi.level);
+    if (!m->mpi.error) MPI_Finalize();
+}
+
+static void ask_cuda(struct machine *m) {
+#ifdef SGRAD_HAVE_CUDA
+    m->cuda.error = cudaGetDeviceCount(&m->cuda.count);
+    if (m->cuda.error) m->cuda.count = 0;
+    for (int i = 0; i < m->cuda.count && i < 16; i++) {
+        struct cudaDeviceProp p;
+        if (cudaGetDeviceProperties(&p, i)) continue;
+        snprintf(m->cuda.gpu[i].name, sizeof m->cuda.gpu[i].name, "%s", p.name);
+        m->cuda.gpu[i].memory = (double)p.totalGlobalMem;
+        m->cuda.gpu[i].major = p.major;
+        m->cuda.gpu[i].minor = p.minor;
+    }
+#else
+    (void)m;
+#endif
+}
+
+/* ---- findings ---- */
+
+static void check_versions(struct doctor *d) {
+    int major, minor, release;
+    char text[MPI_MAX_LIBRARY_VERSION_STRING], cuda[64] = "without CUDA";
+    unsigned hwloc = hwloc_get_api_version();
+    const dnnl_version_t *dnnl = dnnl_version();
+    starpu_get_version(&major, &minor, &release);
+    MPI_Get_library_version(text, &(int){ 0 });
+    text[strcspn(text, ",\n")] = 0;
+#ifdef SGRAD_HAVE_CUDA
+    int runtime = 0;
+    cudaRuntimeGetVersion(&runtime);
+    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu", runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000, cudnnGetVersion() % 10000 / 100);
+#endif
+    find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s", major, minor, release,
+         dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
+}
+
+/* The instructions that oneDNN chooses its kernels from. */
+static void check_cpu(struct doctor *d) {
+    struct machine *m = d->machine;
+    static const struct { int isa; const char *name; bool bf16; } isas[] = {
+        { dnnl_cpu_isa_avx512_core_amx, "AMX", true }, { dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16", true },
+        { dnnl_cpu_isa_avx512_core, "AVX-512", false }, { dnnl_cpu_isa_avx2, "AVX2", false },
+        { dnnl_cpu_isa_avx, "AVX", false }, { dnnl_cpu_isa_sse41, "SSE4.1", false }, { 0, "no vector instructions it knows", false },
+    };
+    int isa = dnnl_get_effective_cpu_isa(), i = 0;
+    while ((isa & isas[i].isa) != isas[i].isa) i++;
+    find(d, isas[i].bf16 ? OK : NOTE, "CPU", isas[i].bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
+         "%d cores, %d threads of %s; oneDNN uses %s", m->hwloc.cores, m->hwloc.threads, m->hwloc.cpu, isas[i].name);
+    if (!m->seen)
+        find(d, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
+             "hwloc hangs or crashes: cores, NUMA nodes and the places of GPUs are unknown");
+}
+
+static void check_quota(struct doctor *d) {
+    long quota, period;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (!file) return;
+    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 && (double)quota / (double)period < d->machine->hwloc.cores - 0.5)
+        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit", "this container may use %.1f of %d cores",
+             (double)quota / (double)period, d->machine->hwloc.cores);
+    fclose(file);
+}
+
+static void check_memory(struct doctor *d) {
+    double page = (double)sysconf(_SC_PAGESIZE) / (1 << 30);
+    int numa = d->machine->hwloc.numa;
+    find(d, OK, "memory", NULL, "%.1f GiB, %.1f GiB of it unused, %d NUMA node%s", page * (double)sysconf(_SC_PHYS_PAGES),
+         page * (double)sysconf(_SC_AVPHYS_PAGES), numa, numa == 1 ? "" : "s");
+}
+
+static void check_starpu(struct doctor *d) {
+    const struct machine *m = d->machine;
+    const char *again = "build StarPU again: ./quickstart build does";
+    if (!m->started) find(d, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0", "StarPU hangs or crashes when it starts");
+    else if (m->starpu.error) find(d, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s", sgrad_strerror(m->starpu.error));
+    else find(d, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
+
+    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA devices, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS, STARPU_NMAXBUFS);
+    if (STARPU_NMAXBUFS <= SGRAD_MAX_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_MAX_OPERANDS + 1);
+    if (m->hwloc.cores > STARPU_MAXCPUS) find(d, WARNING, "StarPU", again, "%d cores stay idle", m->hwloc.cores - STARPU_MAXCPUS);
+    if (m->cuda.count > STARPU_MAXCUDADEVS) find(d, WARNING, "StarPU", again, "%d GPUs stay idle", m->cuda.count - STARPU_MAXCUDADEVS);
+#ifdef STARPU_USE_FXT
+    find(d, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
+#else
+    find(d, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace", "StarPU was built without FxT");
+#endif
+}
+
+static void check_gpus(struct doctor *d) {
+    const struct machine *m = d->machine;
+    int count = m->hwloc.gpus > m->cuda.count ? m->hwloc.gpus : m->cuda.count;
+    if (!m->asked) find(d, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without", "CUDA hangs or crashes when it starts");
+    if (!count) find(d, OK, "GPU", NULL, "none: CPUs train");
+    for (int i = 0; i < m->cuda.count && i < 16; i++)
+        find(d, OK, "GPU", NULL, "%s, %.0f GiB, compute capability %d.%d", m->cuda.gpu[i].name, m->cuda.gpu[i].memory / (1 << 30),
+             m->cuda.gpu[i].major, m->cuda.gpu[i].minor);
+#ifndef SGRAD_HAVE_CUDA
+    if (count) find(d, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build", "%d on the PCI bus, but this build knows no CUDA", count);
+#else
+    if (m->asked && count > m->cuda.count)
+        find(d, WARNING, "GPU", "see whether nvidia-smi shows them; install a driver as new as the toolkit; look at CUDA_VISIBLE_DEVICES",
+             "%d on the PCI bus, CUDA offers %d: %s", count, m->cuda.count, cudaGetErrorString((enum cudaError)m->cuda.error));
+#endif
+    if (m->cuda.count && m->seen && !m->hwloc.located_gpus)
+        find(d, WARNING, "GPU", "install hwloc's CUDA plugin (Debian, Ubuntu: libhwloc-plugins)",
+             "hwloc does not see where the GPUs are, so StarPU places data blindly: training can be 10 times slower");
+    if (m->cuda.count && m->started && !m->starpu.error && !m->starpu.cudas)
+        find(d, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc", "StarPU starts no CUDA worker: CPUs train");
+}
+
+static void check_mpi(struct doctor *d) {
+    static const struct { int level; const char *name; } levels[] = {
+        { MPI_THREAD_SINGLE, "single" }, { MPI_THREAD_FUNNELED, "funneled" }, { MPI_THREAD_SERIALIZED, "serialized" }, { MPI_THREAD_MULTIPLE, "multiple" },
+    };
+    const struct machine *m = d->machine;
+    const char *name = "unknown";
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (levels[i].level == m->mpi.level) name = levels[i].name;
+    if (!m->joined || m->mpi.error)
+        find(d, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
+    else
+        find(d, m->mpi.level < MPI_THREAD_SERIALIZED ? WARNING : OK, "MPI", m->mpi.level < MPI_THREAD_SERIALIZED ? "several ranks need an MPI built with thread support" : NULL,
+             "thread level %s", name);
+}
+
+static void check_calibration(struct doctor *d) {
+    const struct machine *m = d->machine;
+    if (m->starpu.models) find(d, OK, "calibration", NULL, "StarPU has measured %d kinds of tasks", m->starpu.models);
+    else if (m->starpu.cudas) find(d, NOTE, "calibration", "train once for some hundred steps: what is measured is kept", "StarPU has measured no task yet: GPU runs begin slowly");
+}
+
+static void check_environment(struct doctor *d) {
+    static const struct { const char *name; enum level level; const char *what; } known[] = {
+        { "OMP_NUM_THREADS", NOTE, "no effect: oneDNN gets one thread in each task" },
+        { "DNNL_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
+        { "ONEDNN_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
+        { "DNNL_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
+        { "ONEDNN_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
+        { "CUDA_VISIBLE_DEVICES", NOTE, "the GPUs that can be used" },
+        { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
+        { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus goes before it" },
+        { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus goes before it" },
+        { "STARPU_SCHED", NOTE, "the scheduler; --scheduler goes before it" },
+        { "STARPU_HOME", NOTE, "where calibration is kept" },
+        { "STARPU_PERF_MODEL_DIR", NOTE, "where calibration is kept" },
+        { "STARPU_CALIBRATE", WARNING, "2 forgets what was measured, at every start: unset it" },
+        { "STARPU_FXT_TRACE", WARNING, "every run is traced, and slower: unset it, and use --trace" },
+        { "STARPU_WORKERS_NOBIND", WARNING, "workers wander from core to core: unset it" },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *value = getenv(known[i].name);
+        if (value) find(d, known[i].level, "environment", known[i].what, "%s=%s", known[i].name, value);
+    }
+    for (char **variable = environ; *variable; variable++) {
+        bool explained = strncmp(*variable, "STARPU_", 7) != 0;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            size_t length = strlen(known[i].name);
+            explained |= !strncmp(*variable, known[i].name, length) && (*variable)[length] == '=';
+        }
+        if (!explained) find(d, NOTE, "environment", "see StarPU's handbook", "%s", *variable);
+    }
+}
+
+static void check_tools(struct doctor *d) {
+    if (system("command -v gnuplot >/dev/null 2>&1"))
+        find(d, NOTE, "gnuplot", "install it for pictures of learning curves (Debian, Ubuntu: gnuplot-nox)", "not installed");
+}
+
+static void (*const checks[])(struct doctor *doctor) = {
+    check_versions, check_cpu, check_quota, check_memory, check_gpus, check_starpu, check_mpi, check_calibration, check_environment, check_tools,
+};
+
+/* ---- the command ---- */
+
+static void print(const struct doctor *d) {
+    size_t i;
+    json_t *f;
+    json_array_foreach(d->findings, i, f) {
+        const char *advice = json_string_value(json_object_get(f, "advice"));
+        printf("%-8s %-12s %s\n", json_string_value(json_object_get(f, "status")), json_string_value(json_object_get(f, "about")),
+               json_string_value(json_object_get(f, "text")));
+        if (advice) printf("%-8s %-12s   -> %s\n", "", "", advice);
+    }
+    printf("\nTraining %s run here.\n", d->cannot_train ? "cannot" : "can");
+}
+
+static int run(const struct sgrad__request *request) {
+    struct machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) return sgrad_fail(SGRAD_ENOMEM, "doctor: no memory to share with probes"), SGRAD__FAILED;
+    m->asked = probe(ask_cuda, m, 20);
+    m->started = probe(start_starpu, m, 60);
+    m->joined = probe(join_mpi, m, 20);
+    m->seen = probe(see_hwloc, m, 20);
+
+    struct doctor d = { .machine = m, .findings = json_array() };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&d);
+    if (request->train.json) sgrad__print_json(json_pack("{s:b, s:O}", "can_train", !d.cannot_train, "findings", d.findings));
+    else print(&d);
+    json_decref(d.findings);
+    munmap(m, sizeof *m);
+    return d.cannot_train ? SGRAD__FAILED : SGRAD__DONE;
+}
+
+static const struct sgrad__option options[] = {
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+const struct sgrad__command sgrad__doctor_command = {
+    .name = "doctor",
+    .summary = "what this machine offers, what is misconfigured, what to do about it",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,42 @@
+/* eval.c: stargrad eval. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+
+static const struct sgrad__option options[] = {
+    { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
+    { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
+    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data), .required = true },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
+    { "batch", "N", "samples in flight at once", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
+    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "precision", "f32|bf16", "bf16: bfloat16 compute", &sgrad__precision, SGRAD__FIELD(bf16) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_train_result result = { 0 };
+    int error = sgrad_evaluate(&request->train, &result);
+    if (error) return sgrad__status(error);
+    if (request->train.json)
+        sgrad__print_json(json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "weights", request->train.init, "model", request->train.model,
+                                    "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
+                                    sgrad__json_real(result.test_top1), "seconds", sgrad__json_real(result.seconds),
+                                    "samples_per_second", sgrad__json_real(result.samples_per_second)));
+    else
+        printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
+    free(result.folder);
+    return SGRAD__DONE;
+}
+
+const struct sgrad__command sgrad__eval_command = {
+    .name = "eval",
+    .summary = "accuracy and loss of saved weights",
+    .options = options,
+    .run = run,
+    .notes = "Pixels are normalised as the config.json beside the weights says; without one, by the training part's statistics.",
+};

@@ -1,0 +1,133 @@
+/* history.c: reads what a run left in its folder: config.json, and metrics.jsonl, one object a line. */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_LINE = 65536 };
+static const size_t largest_file = (size_t)4 << 30;
+
+struct place { const char *path; long line; };
+
+static int malformed(const struct place *at, const char *reason) {
+    return sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: %s", at->path, at->line, reason);
+}
+
+/* The number that ROW has under KEY; null, which is how a loss that is none is written, is NaN. */
+static int number(const struct place *at, const json_t *row, const char *key, double *value) {
+    const json_t *is = json_object_get(row, key);
+    char reason[64];
+    snprintf(reason, sizeof reason, "no number called \"%s\"", key);
+    if (!json_is_number(is) && !json_is_null(is)) return malformed(at, reason);
+    *value = json_is_null(is) ? NAN : json_number_value(is);
+    return 0;
+}
+
+/* Room for one more element: arrays double when their count is a power of two. */
+static void *grow(void *array, int count, size_t size) {
+    if (count & (count - 1)) return array;
+    void *larger = sgrad_alloc((size_t)(count ? 2 * count : 1), size);
+    if (count) memcpy(larger, array, (size_t)count * size);
+    free(array);
+    return larger;
+}
+
+static int add_step(const struct place *at, const json_t *row, struct sgrad__history *h) {
+    struct sgrad__history_step s;
+    SGRAD_TRY(number(at, row, "step", &s.step));
+    SGRAD_TRY(number(at, row, "loss", &s.loss));
+    SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
+    h->step = grow(h->step, h->steps, sizeof s);
+    h->step[h->steps++] = s;
+    return 0;
+}
+
+static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *h) {
+    struct sgrad__history_epoch e;
+    SGRAD_TRY(number(at, row, "epoch", &e.epoch));
+    SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
+    SGRAD_TRY(number(at, row, "test_loss", &e.test_loss));
+    SGRAD_TRY(number(at, row, "test_top1", &e.top1));
+    SGRAD_TRY(number(at, row, "seconds", &e.seconds));
+    h->epoch = grow(h->epoch, h->epochs, sizeof e);
+    h->epoch[h->epochs++] = e;
+    return 0;
+}
+
+static int add_line(const struct place *at, const char *line, size_t length, struct sgrad__history *h) {
+    json_error_t error;
+    json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
+    if (!row) return malformed(at, error.text);
+    const char *event = json_string_value(json_object_get(row, "event"));
+    int result = !event ? malformed(at, "not an object with an \"event\"") : !strcmp(event, "step") ? add_step(at, row, h)
+               : !strcmp(event, "epoch") ? add_epoch(at, row, h) : 0;
+    json_decref(row);
+    return result;
+}
+
+/* A last line without end is left out: the run is being written, or was killed. */
+static int read_lines(const char *path, struct sgrad__history *h) {
+    struct sgrad_map map;
+    struct place at = { path, 0 };
+    int error = sgrad_map_open(path, largest_file, &map);
+    if (error) return error;
+    const char *line = (const char *)map.data, *end = line + map.size, *next;
+    for (; !error && (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1) {
+        at.line++;
+        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a metric") : add_line(&at, line, (size_t)(next - line), h);
+    }
+    if (!error && !h->steps) error = sgrad_fail(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
+    sgrad_map_close(&map);
+    return error;
+}
+
+static int read_config(const char *path, json_t **config) {
+    struct sgrad_map map;
+    json_error_t error;
+    SGRAD_TRY(sgrad_map_open(path, largest_file, &map));
+    *config = json_loadb((const char *)map.data, map.size, JSON_REJECT_DUPLICATES, &error);
+    sgrad_map_close(&map);
+    if (!*config) return sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", path, error.line, error.text);
+    if (!json_is_object(*config)) return sgrad_fail(SGRAD_EFORMAT, "%s: not a JSON object", path);
+    return 0;
+}
+
+int sgrad__history_read(const char *folder, struct sgrad__history *history) {
+    struct sgrad__history h = { 0 };
+    char *config = sgrad_format("%s/config.json", folder), *lines = sgrad_format("%s/metrics.jsonl", folder);
+    int error = read_config(config, &h.config);
+    if (!error) error = read_lines(lines, &h);
+    free(config);
+    free(lines);
+    if (error) sgrad__history_free(&h);
+    else *history = h;
+    return error;
+}
+
+void sgrad__history_free(struct sgrad__history *h) {
+    json_decref(h->config);
+    free(h->step);
+    free(h->epoch);
+}
+
+const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *h) {
+    const struct sgrad__history_epoch *best = NULL;
+    for (int i = 0; i < h->epochs; i++)
+        if (isfinite(h->epoch[i].top1) && (!best || h->epoch[i].top1 > best->top1)) best = &h->epoch[i];
+    return best;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double sgrad__history_median_rate(const struct sgrad__history *h) {
+    double *rate = sgrad_alloc((size_t)h->steps, sizeof *rate);
+    for (int i = 0; i < h->steps; i++) rate[i] = h->step[i].rate;
+    qsort(rate, (size_t)h->steps, sizeof *rate, ascending);
+    double median = (rate[(h->steps - 1) / 2] + rate[h->steps / 2]) / 2;
+    free(rate);
+    return median;
+}

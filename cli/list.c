@@ -1,0 +1,81 @@
+/* list.c: stargrad list: what this build knows. */
+#include "cli/cli.h"
+#include "datasets/datasets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad__option options[] = {
+    { "json", NULL, "print a JSON array of objects", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+static void add(json_t *list, const char *name, const char *summary) {
+    json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "summary", summary));
+}
+
+/* Each list is an array of records of its own type, that ends with NULL; all have a name and a summary. */
+#define EACH(array) for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
+static void models(json_t *list) { EACH(sgrad_models); }
+static void layers(json_t *list) { EACH(sgrad_composites); }
+static void ops(json_t *list) { EACH(sgrad_ops); }
+static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
+static void datasets(json_t *list) {
+    for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
+        char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument) : sgrad_format("%s", (*r)->summary);
+        add(list, (*r)->name, summary);
+        free(summary);
+    }
+}
+
+static const struct { const char *name; void (*fill)(json_t *list); const char *empty; } lists[] = {
+    { "models", models, "no network" },
+    { "layers", layers, "no layer composed of operations" },
+    { "ops", ops, "no operation" },
+    { "optimizers", optimizers, "no optimizer" },
+    { "datasets", datasets, "no data set" },
+    { "allreduce", NULL, "no allreduce algorithm: it trains on one rank" },
+};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+static int unknown(const char *word) {
+    const char *names[LISTS + 1] = { 0 };
+    for (int i = 0; i < LISTS; i++) names[i] = lists[i].name;
+    const char *nearest = sgrad_nearest(word, names);
+    return sgrad__wrong("list: no list '%s'%s%s%s", word, nearest ? "; did you mean " : "; see stargrad list --help",
+                        nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static void print(const json_t *list) {
+    size_t i;
+    json_t *row;
+    int width = 0;
+    json_array_foreach(list, i, row) {
+        int length = (int)json_string_length(json_object_get(row, "name"));
+        if (length > width) width = length;
+    }
+    json_array_foreach(list, i, row)
+        printf("%-*s  %s\n", width, json_string_value(json_object_get(row, "name")), json_string_value(json_object_get(row, "summary")));
+}
+
+static int run(const struct sgrad__request *request) {
+    int which = 0;
+    while (which < LISTS && strcmp(request->argument, lists[which].name)) which++;
+    if (which == LISTS) return unknown(request->argument);
+
+    json_t *list = json_array();
+    if (lists[which].fill) lists[which].fill(list);
+    if (!request->train.json && !json_array_size(list)) fprintf(stderr, "stargrad: list: this build has %s\n", lists[which].empty);
+    if (request->train.json) return sgrad__print_json(list), SGRAD__DONE;
+    print(list);
+    json_decref(list);
+    return SGRAD__DONE;
+}
+
+const struct sgrad__command sgrad__list_command = {
+    .name = "list",
+    .summary = "what this build knows, one a line",
+    .argument = "models|layers|ops|optimizers|datasets|allreduce",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,54 @@
+/* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad__command *const commands[] = {
+#define CLI_COMMAND(name) &sgrad__##name##_command,
+#include "cli/cli.def"
+#undef CLI_COMMAND
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(void) {
+    puts("Usage: stargrad COMMAND [OPTION...]\nTrains neural networks as graphs of asynchronous tasks.\n");
+    for (int i = 0; i < COMMANDS; i++) printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+    puts("\n  stargrad COMMAND --help   what a command takes\n"
+         "  stargrad --version        which version this is\n\n"
+         "For example:\n\n"
+         "  stargrad train --model convnet --data digits");
+}
+
+static int unknown(const char *word) {
+    const char *names[COMMANDS + 3] = { 0 };
+    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
+    names[COMMANDS] = "--help";
+    names[COMMANDS + 1] = "--version";
+    char *hint = sgrad__suggestion(word, names, "; see stargrad --help");
+    sgrad__wrong("no %s '%s'%s", *word == '-' ? "option" : "command", word, hint);
+    free(hint);
+    return SGRAD__USAGE;
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) return sgrad__wrong("which command? see stargrad --help");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(), SGRAD__DONE;
+    if (!strcmp(argv[1], "--version")) return puts("stargrad " PACKAGE_VERSION), SGRAD__DONE;
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i]->name)) continue;
+        struct sgrad__request request = { .command = commands[i], .train = sgrad_train_defaults() };
+        int status;
+        return sgrad__options_parse(commands[i], argc - 1, argv + 1, &request, &status) ? commands[i]->run(&request) : status;
+    }
+    return unknown(argv[1]);
+}
+
+int main(int argc, char **argv) {
+    int status = dispatch(argc, argv);
+    if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
+        sgrad_fail(SGRAD_EIO, "standard output: the result could not be written");
+        status = SGRAD__FAILED;
+    }
+    return status;
+}

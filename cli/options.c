@@ -1,0 +1,310 @@
+/* options.c: from the words of the command line to the fields of a request. */
+#include "cli/cli.h"
+
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sgrad__wrong(const char *format, ...) {
+    va_list list;
+    char text[1024];
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    sgrad_fail(SGRAD_EINVAL, "%s", text);
+    return SGRAD__USAGE;
+}
+
+char *sgrad__suggestion(const char *word, const char *const *names, const char *instead) {
+    const char *nearest = sgrad_nearest(word, names);
+    return nearest ? sgrad_format("; did you mean %s?", nearest) : sgrad_format("%s", instead);
+}
+
+int sgrad__status(int error) {
+    if (!error) return SGRAD__DONE;
+    return error == SGRAD_ENAME || error == SGRAD_EINVAL ? SGRAD__USAGE : SGRAD__FAILED;
+}
+
+void sgrad__print_json(json_t *result) {
+    json_dumpf(result, stdout, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    json_decref(result);
+}
+
+json_t *sgrad__json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+/* ---- types of values ---- */
+
+static void *field(const struct sgrad__option *o, struct sgrad__request *r) { return (char *)r + o->field; }
+static const void *field_of(const struct sgrad__option *o, const struct sgrad__request *r) { return (const char *)r + o->field; }
+
+static bool parse_whole(const char *text, double low, double high, long *value) {
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || isspace((unsigned char)*text) || (double)n < low || (double)n > high) return false;
+    *value = n;
+    return true;
+}
+
+static bool read_flag(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    (void)text;
+    *(bool *)field(o, r) = true;
+    return true;
+}
+const struct sgrad__type sgrad__flag = { .read = read_flag };
+
+static bool read_whole(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    long n;
+    if (!parse_whole(text, o->low, o->high, &n)) return false;
+    if (o->size == sizeof(int)) *(int *)field(o, r) = (int)n;
+    else *(long *)field(o, r) = n;
+    return true;
+}
+static char *takes_whole(const struct sgrad__option *o) { return sgrad_format("a whole number from %.0f to %.0f", o->low, o->high); }
+static char *show_whole(const struct sgrad__option *o, const struct sgrad__request *r) {
+    long n = o->size == sizeof(int) ? *(const int *)field_of(o, r) : *(const long *)field_of(o, r);
+    return (double)n < o->low ? NULL : sgrad_format("%ld", n);
+}
+const struct sgrad__type sgrad__whole = { read_whole, takes_whole, show_whole };
+
+static bool read_real(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text) || !(x >= o->low && x <= o->high)) return false;
+    *(double *)field(o, r) = x;
+    return true;
+}
+static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %g to %g", o->low, o->high); }
+static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
+    return sgrad_format("%g", *(const double *)field_of(o, r));
+}
+const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
+
+static bool read_text(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    *(const char **)field(o, r) = text;
+    return *text;
+}
+static char *takes_text(const struct sgrad__option *o) { return sgrad_format("a value for %s", o->value); }
+static char *show_text(const struct sgrad__option *o, const struct sgrad__request *r) {
+    const char *text = *(const char *const *)field_of(o, r);
+    return text ? sgrad_format("%s", text) : NULL;
+}
+const struct sgrad__type sgrad__text = { read_text, takes_text, show_text };
+
+static bool read_schedule(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_schedule schedule;
+    return sgrad_schedule_parse(text, &schedule) == 0 && read_text(o, text, r);
+}
+/* Takes NULL: whoever parses a schedule says what is wrong with it. */
+const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
+
+static bool read_precision(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    bool bf16 = !strcmp(text, "bf16");
+    *(bool *)field(o, r) = bf16;
+    return bf16 || !strcmp(text, "f32");
+}
+static char *takes_precision(const struct sgrad__option *o) { return (void)o, sgrad_format("f32 or bf16"); }
+static char *show_precision(const struct sgrad__option *o, const struct sgrad__request *r) {
+    return sgrad_format(*(const bool *)field_of(o, r) ? "bf16" : "f32");
+}
+const struct sgrad__type sgrad__precision = { read_precision, takes_precision, show_precision };
+
+static const struct { const char *name; long group; } groups[] = {
+    { "rank", SGRAD_GROUP_RANK }, { "micro", SGRAD_GROUP_MICRO }, { "global", SGRAD_GROUP_GLOBAL },
+};
+static bool read_group(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (!strcmp(text, groups[i].name)) return *(long *)field(o, r) = groups[i].group, true;
+    return parse_whole(text, o->low, o->high, field(o, r));
+}
+static char *takes_group(const struct sgrad__option *o) {
+    return sgrad_format("rank, micro, global or a whole number from %.0f to %.0f", o->low, o->high);
+}
+static char *show_group(const struct sgrad__option *o, const struct sgrad__request *r) {
+    long group = *(const long *)field_of(o, r);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (group == groups[i].group) return sgrad_format("%s", groups[i].name);
+    return sgrad_format("%ld", group);
+}
+const struct sgrad__type sgrad__group = { read_group, takes_group, show_group };
+
+/* "3" epochs, "300s" steps. */
+static bool read_period(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char number[32];
+    size_t length = strlen(text);
+    bool steps = length && text[length - 1] == 's';
+    if (length >= sizeof number) return false;
+    snprintf(number, sizeof number, "%.*s", (int)(length - steps), text);
+    r->train.checkpoint_in_steps = steps;
+    return parse_whole(number, o->low, o->high, field(o, r));
+}
+static char *takes_period(const struct sgrad__option *o) {
+    return sgrad_format("a whole number from %.0f to %.0f, of epochs, or of steps with an s", o->low, o->high);
+}
+const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
+
+/* The library says 0 for all and -1 for none; the command line says nothing for all and 0 for none. */
+static bool read_workers(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    if (!read_whole(o, text, r)) return false;
+    int *workers = field(o, r);
+    if (*workers == 0) *workers = -1;
+    return true;
+}
+static char *show_workers(const struct sgrad__option *o, const struct sgrad__request *r) {
+    return (void)o, (void)r, sgrad_format("all");
+}
+const struct sgrad__type sgrad__workers = { read_workers, takes_whole, show_workers };
+
+/* "", "7", or "5-10": steps. */
+static bool read_range(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char from[32];
+    const char *dash = strchr(text, '-');
+    long first, last;
+    *(const char **)field(o, r) = text;
+    if (!*text) return true;
+    if (!dash) return parse_whole(text, o->low, o->high, &first);
+    if (dash - text >= (long)sizeof from) return false;
+    snprintf(from, sizeof from, "%.*s", (int)(dash - text), text);
+    return parse_whole(from, o->low, o->high, &first) && parse_whole(dash + 1, (double)first, o->high, &last);
+}
+static char *takes_range(const struct sgrad__option *o) { return (void)o, sgrad_format("a step or a range of steps, like 5-10"); }
+const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_range };
+
+static bool read_allreduce(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)o, (void)text, (void)r, false;
+}
+static char *takes_allreduce(const struct sgrad__option *o) {
+    return (void)o, sgrad_format("in stargrad list allreduce: this build trains on one rank and knows none");
+}
+const struct sgrad__type sgrad__allreduce = { .read = read_allreduce, .takes = takes_allreduce };
+
+/* ---- the command line ---- */
+
+enum { HELP = 'h', FIRST_KEY = 0x100 };     /* keys that are no character have no short form */
+
+struct parsing {
+    const struct sgrad__command *command;
+    struct sgrad__request *request;
+    struct argp argp;
+    int rows, status;
+    bool given[64];
+};
+
+static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text) {
+    if (!o->type->takes) return SGRAD__USAGE;
+    char *takes = o->type->takes(o);
+    sgrad__wrong("%s: --%s: '%s' is not %s", p->command->name, o->name, text, takes);
+    free(takes);
+    return SGRAD__USAGE;
+}
+
+/* getopt refused WORD: why? */
+static int wrong_option(const struct parsing *p, const char *word) {
+    const char *command = p->command->name, *names[64] = { "help" }, *match = NULL;
+    size_t length = strcspn(word, "="), count = 1;
+    int matches = 0;
+    for (const struct sgrad__option *o = p->command->options; o->help; o++) {
+        if (!o->name) continue;
+        names[count++] = o->name;
+        if (length > 2 && !strncmp(word + 2, o->name, length - 2)) {
+            matches++;
+            match = o->name;
+            if (strlen(o->name) != length - 2) continue;
+            if (word[length]) return sgrad__wrong("%s: --%s takes no value", command, o->name);
+            return sgrad__wrong("%s: --%s takes a value: %s", command, o->name, o->value);
+        }
+    }
+    if (matches > 1) return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
+    char *name = sgrad_format("%.*s", (int)length, word);
+    char *instead = sgrad_format("; see stargrad %s --help", command);
+    const char *nearest = sgrad_nearest(name + strspn(name, "-"), names);
+    sgrad__wrong("%s: no option %s%s%s%s", command, name, nearest ? "; did you mean --" : instead, nearest ? nearest : "", nearest ? "?" : "");
+    free(instead);
+    free(name);
+    return SGRAD__USAGE;
+}
+
+/* A value that may be left out is the next word when that begins with a digit: --trace 5-10, --trace --json. */
+static const char *optional_value(struct argp_state *state) {
+    const char *next = state->next < state->argc ? state->argv[state->next] : "";
+    if (!isdigit((unsigned char)*next)) return "";
+    state->next++;
+    return next;
+}
+
+static int wrong_end(const struct parsing *p) {
+    const struct sgrad__command *c = p->command;
+    for (int i = 0; i < p->rows; i++)
+        if (c->options[i].required && !p->given[i])
+            return sgrad__wrong("%s: --%s %s is missing; see stargrad %s --help", c->name, c->options[i].name, c->options[i].value, c->name);
+    if (c->argument && !p->request->argument) return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
+    return SGRAD__DONE;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    struct parsing *p = state->input;
+    const char *name = p->command->name;
+    switch (key) {
+    case HELP:
+        p->status = SGRAD__DONE;
+        char *title = sgrad_format("stargrad %s", name);
+        argp_help(&p->argp, stdout, ARGP_HELP_STD_HELP, title);
+        free(title);
+        return ECANCELED;
+    case ARGP_KEY_ARG:
+        if (!p->command->argument) p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
+        else if (p->request->argument) p->status = sgrad__wrong("%s: one %s only: '%s' is too much", name, p->command->argument, text);
+        else return p->request->argument = text, 0;
+        return ECANCELED;
+    case ARGP_KEY_END: p->status = wrong_end(p); return p->status ? ECANCELED : 0;
+    case ARGP_KEY_ERROR:
+        if (p->status < 0) p->status = wrong_option(p, state->argv[state->next - 1]);
+        return 0;
+    }
+    if (key < FIRST_KEY || key >= FIRST_KEY + p->rows) return ARGP_ERR_UNKNOWN;
+    const struct sgrad__option *o = &p->command->options[key - FIRST_KEY];
+    p->given[key - FIRST_KEY] = true;
+    if (!text && o->value) text = (char *)optional_value(state);
+    if (o->type->read(o, text, p->request)) return 0;
+    p->status = wrong_value(p, o, text);
+    return ECANCELED;
+}
+
+/* The rows as argp wants them, with their defaults; free each doc, then the table. */
+static struct argp_option *table(const struct sgrad__command *command, const struct sgrad__request *defaults, int *rows) {
+    int count = 0, group = 0;
+    while (command->options[count].help) count++;
+    struct argp_option *table = sgrad_alloc((size_t)count + 2, sizeof *table);
+    for (int i = 0; i < count; i++) {
+        const struct sgrad__option *o = &command->options[i];
+        group += !o->name;
+        char *shown = o->name && o->type->show ? o->type->show(o, defaults) : NULL;
+        table[i] = (struct argp_option){ .name = o->name, .key = o->name ? FIRST_KEY + i : 0, .group = group,
+                                         .doc = shown ? sgrad_format("%s [%s]", o->help, shown) : sgrad_format("%s", o->help) };
+        free(shown);
+        if (!o->value) continue;
+        table[i].arg = o->value;
+        if (o->value[0] == '[') table[i].flags = OPTION_ARG_OPTIONAL;
+    }
+    table[count] = (struct argp_option){ .name = "help", .key = HELP, .doc = sgrad_format("print this help"), .group = -1 };
+    *rows = count;
+    return table;
+}
+
+bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status) {
+    struct parsing p = { .command = command, .request = request, .status = -1 };
+    struct argp_option *options = table(command, request, &p.rows);
+    char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
+    p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
+    error_t error = argp_parse(&p.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | ARGP_IN_ORDER, NULL, &p);
+    for (int i = 0; i <= p.rows; i++) free((char *)options[i].doc);
+    free(options);
+    free(doc);
+    *status = p.status;
+    return !error;
+}

@@ -1,0 +1,95 @@
+/* train.c: stargrad train. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+
+static const struct sgrad__option options[] = {
+    { .help = "What is trained, on what" },
+    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
+    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data), .required = true },
+    { "init", "FILE", "start from these weights (safetensors)", &sgrad__text, SGRAD__FIELD(init) },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
+    { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
+    { "no-augment", NULL, "images only normalised", &sgrad__flag, SGRAD__FIELD(no_augment) },
+
+    { .help = "How long, how much at once" },
+    { "epochs", "N", "passes over the data", &sgrad__real, SGRAD__FIELD(epochs), 1e-3, 1e6 },
+    { "steps", "N", "end after so many optimizer steps", &sgrad__whole, SGRAD__FIELD(steps), 1, 4294967295.0 },
+    { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
+    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group, SGRAD__FIELD(bn_group), 1, 2147483647 },
+
+    { .help = "How the weights change" },
+    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
+    { "lr", "X", "learning rate", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
+    { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule, SGRAD__FIELD(schedule) },
+    { "warmup", "E", "epochs of linear warm-up", &sgrad__real, SGRAD__FIELD(warmup), 0, 1e6 },
+    { "momentum", "X", "of sgd", &sgrad__real, SGRAD__FIELD(momentum), 0, 1 },
+    { "nesterov", NULL, "Nesterov's momentum", &sgrad__flag, SGRAD__FIELD(nesterov) },
+    { "weight-decay", "X", "as PyTorch applies it", &sgrad__real, SGRAD__FIELD(weight_decay), 0, 1e6 },
+    { "no-decay-1d", NULL, "no weight decay on biases and batch norm", &sgrad__flag, SGRAD__FIELD(no_decay_1d) },
+    { "beta1", "X", "of adam and adamw", &sgrad__real, SGRAD__FIELD(beta1), 0, 0.999999 },
+    { "beta2", "X", "of adam and adamw", &sgrad__real, SGRAD__FIELD(beta2), 0, 0.999999 },
+    { "eps", "X", "of adam and adamw", &sgrad__real, SGRAD__FIELD(eps), 1e-30, 1 },
+    { "label-smoothing", "X", "share of the target spread over all classes", &sgrad__real, SGRAD__FIELD(label_smoothing), 0, 1 },
+    { "clip-norm", "X", "largest norm of all gradients together; 0: off", &sgrad__real, SGRAD__FIELD(clip_norm), 0, 1e30 },
+
+    { .help = "How it is computed" },
+    { "seed", "N", "of weights, shuffling, augmentation, dropout", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
+    { "deterministic", NULL, "same command, same bits", &sgrad__flag, SGRAD__FIELD(deterministic) },
+    { "precision", "f32|bf16", "bf16: bfloat16 compute, f32 weights", &sgrad__precision, SGRAD__FIELD(bf16) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
+    { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", .type = &sgrad__allreduce },
+    { "nan-ok", NULL, "go on when the loss is not a number", &sgrad__flag, SGRAD__FIELD(nan_ok) },
+
+    { .help = "What is kept, what is shown" },
+    { "out", "DIR", "the run's folder; runs/NAME-TIME if not given", &sgrad__text, SGRAD__FIELD(out) },
+    { "resume", NULL, "continue the run in --out from its newest checkpoint", &sgrad__flag, SGRAD__FIELD(resume) },
+    { "checkpoint-every", "N|Ns", "epochs, or steps with an s; 0: never", &sgrad__period, SGRAD__FIELD(checkpoint_every), 0, 2147483647 },
+    { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep), 1, 1000000 },
+    { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1, 4294967295.0 },
+    { "print", NULL, "print network and program, run nothing", &sgrad__flag, SGRAD__FIELD(print) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
+                     sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss), "test_loss", sgrad__json_real(r->test_loss),
+                     "test_top1", sgrad__json_real(r->test_top1), "seconds", sgrad__json_real(r->seconds), "samples_per_second",
+                     sgrad__json_real(r->samples_per_second), "curve", curve);
+}
+
+/* The path of the picture of the learning curve, or NULL; free it. */
+static char *draw(const char *folder) {
+    struct sgrad__history history;
+    if (sgrad__history_read(folder, &history)) return NULL;
+    bool drawn = sgrad__curve_draw(folder, &history);
+    sgrad__history_free(&history);
+    return drawn ? sgrad_format("%s/curve.png", folder) : NULL;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_train_result result = { 0 };
+    int error = sgrad_train(&request->train, &result);
+    if (error) return sgrad__status(error);
+    if (!result.folder) return SGRAD__DONE;     /* --print, or another rank tells */
+    char *curve = draw(result.folder);
+    if (request->train.json) sgrad__print_json(as_json(&result, curve));
+    else printf("%s: test accuracy %.2f %%%s%s\n", result.folder, 100 * result.test_top1, curve ? "\nlearning curve: " : "", curve ? curve : "");
+    free(curve);
+    free(result.folder);
+    return SGRAD__DONE;
+}
+
+const struct sgrad__command sgrad__train_command = {
+    .name = "train",
+    .summary = "train a network",
+    .options = options,
+    .run = run,
+    .notes = "In [brackets] is what holds where an option is not given. For example:\n\n"
+             "  stargrad train --model resnet20 --data cifar10:DIR --schedule step:82,123:0.1",
+};
