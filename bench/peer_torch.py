@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Measure one PyTorch training run on CPUs and print one JSON object. `bench/peers` calls this.
+
+No data loader, no reading of the loss: a few batches made beforehand, so nothing but the training step is timed.
+"""
+import argparse
+import contextlib
+import json
+import resource
+import time
+
+import torch
+import torch_models
+from torch.nn import functional as F
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--model", default="resnet20")
+parser.add_argument("--shape", default="32x32x3", help="height x width x channels")
+parser.add_argument("--classes", type=int, default=10)
+parser.add_argument("--batch", type=int, default=128)
+parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--warmup", type=int, default=5)
+parser.add_argument("--compile", choices=("default", "max-autotune"), help="torch.compile in this mode")
+parser.add_argument("--nchw", action="store_true", help="not channels-last")
+options = parser.parse_args()
+
+torch.manual_seed(1)
+torch.set_num_threads(options.threads)
+height, width, channels = map(int, options.shape.split("x"))
+layout = torch.contiguous_format if options.nchw else torch.channels_last
+model = torch_models.build(options.model, (channels, height, width), options.classes).to(memory_format=layout)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
+batches = [(torch.randn(options.batch, channels, height, width).to(memory_format=layout),
+            torch.randint(options.classes, (options.batch,))) for _ in range(4)]
+
+
+def loss_of(x, y):
+    bf16 = options.precision == "bf16"
+    with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+        return F.cross_entropy(model(x), y)
+
+
+if options.compile:
+    loss_of = torch.compile(loss_of, mode=options.compile)
+
+
+def train(steps):
+    started = time.perf_counter()
+    for step in range(steps):
+        loss_of(*batches[step % len(batches)]).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return time.perf_counter() - started
+
+
+train(options.warmup)
+seconds = train(options.steps)
+print(json.dumps({"images_per_second": options.steps * options.batch / seconds, "version": torch.__version__,
+                  "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))

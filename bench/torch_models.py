@@ -1,0 +1,151 @@
+"""The networks that `stargrad list models` knows for small images, in PyTorch, with the same weight names.
+
+    model = torch_models.build("resnet20", shape=(3, 32, 32), classes=10)
+"""
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class LeNet(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        channels, height, width = shape
+        pad = 2 if height == 28 else 0
+        rows, columns = (((size + 2 * pad - 4) // 2 - 4) // 2 for size in (height, width))
+        self.conv1 = nn.Conv2d(channels, 6, 5, padding=pad)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * rows * columns, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = F.relu(self.fc1(x.flatten(1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class Mlp(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.fc1 = nn.Linear(torch.Size(shape).numel(), 512)
+        self.fc2 = nn.Linear(512, 256)
+        self.fc3 = nn.Linear(256, classes)
+
+    def forward(self, x):
+        x = F.relu(self.fc1(x.flatten(1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class ConvNet(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        widths = [shape[0], 32, 32, 64, 64]
+        for i in range(1, 5):
+            setattr(self, f"conv{i}", nn.Conv2d(widths[i - 1], widths[i], 3, padding=1, bias=False))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(widths[i]))
+        self.fc = nn.Linear(64, classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)))
+        x = F.max_pool2d(x, 2)
+        x = F.relu(self.bn3(self.conv3(x)))
+        x = F.relu(self.bn4(self.conv4(x)))
+        return self.fc(x.mean((2, 3)))
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.stride, self.outputs = stride, outputs
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + shortcut(x, self.stride, self.outputs))
+
+
+def shortcut(x, stride, outputs):
+    """He et al. 2015, option A: every stride-th pixel; zero channels, half before and half after."""
+    if stride == 1 and x.shape[1] == outputs:
+        return x
+    zeros = outputs - x.shape[1]
+    return F.pad(x[:, :, ::stride, ::stride], (0, 0, 0, 0, zeros // 2, zeros - zeros // 2))
+
+
+class ResNet(nn.Module):
+    """He et al. 2015, section 4.2: 6n+2 layers."""
+
+    def __init__(self, depth, shape, classes):
+        super().__init__()
+        blocks = (depth - 2) // 6
+        self.conv1 = nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = nn.Sequential(*(Block(16, 16, 1) for _ in range(blocks)))
+        self.layer2 = nn.Sequential(*(Block(32 if i else 16, 32, 1 if i else 2) for i in range(blocks)))
+        self.layer3 = nn.Sequential(*(Block(64 if i else 32, 64, 1 if i else 2) for i in range(blocks)))
+        self.fc = nn.Linear(64, classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(x.mean((2, 3)))
+
+
+class Nin(nn.Module):
+    """Lin et al. 2013, "Network in network", its CIFAR-10 form."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        widths = [shape[0], 192, 160, 96, 192, 192, 192, 192, 192, classes]
+        kernels = [None, 5, 1, 1, 5, 1, 1, 3, 1, 1]
+        for i in range(1, 10):
+            setattr(self, f"conv{i}", nn.Conv2d(widths[i - 1], widths[i], kernels[i], padding=kernels[i] // 2))
+
+    def forward(self, x):
+        for i in range(1, 10):
+            x = F.relu(getattr(self, f"conv{i}")(x))
+            if i == 3:
+                x = F.dropout(F.max_pool2d(x, 3, 2, 1), 0.5, self.training)
+            if i == 6:
+                x = F.dropout(F.avg_pool2d(x, 3, 2, 1), 0.5, self.training)
+        return x.mean((2, 3))
+
+
+class Vgg(nn.Module):
+    """torchvision's vggN_bn, with one linear layer as its classifier."""
+
+    PLANS = {11: "64 M 128 M 256 256 M 512 512 M 512 512 M",
+             13: "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
+             16: "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M"}
+
+    def __init__(self, depth, shape, classes):
+        super().__init__()
+        layers, inputs = [], shape[0]
+        for item in self.PLANS[depth].split():
+            if item == "M":
+                layers.append(nn.MaxPool2d(2))
+            else:
+                outputs = int(item)
+                layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+                inputs = outputs
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Linear(512 * (shape[1] // 32) * (shape[2] // 32), classes)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
+
+
+MODELS = {"lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
+MODELS |= {f"resnet{n}": lambda *a, n=n: ResNet(n, *a) for n in (20, 32, 44, 56, 110)}
+MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
+
+
+def build(name, shape=(3, 32, 32), classes=10):
+    """shape is (channels, height, width)."""
+    return MODELS[name](shape, classes)

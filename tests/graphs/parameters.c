@@ -1,0 +1,266 @@
+/* Parameters of every network: how many, how they start, and their way to files and back. */
+#include "config.h"
+#include "graphs/run.h"
+#include "tests/graphs/asserts.h"
+
+static struct sgrad_graph *make(const char *model, int size, int channels) {
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    for (const struct sgrad_model *const *m = sgrad_models; *m; m++)
+        if (strcmp((*m)->name, model) == 0) sgrad_graph_loss(g, (*m)->build(g, sgrad_graph_input(g, size, size, channels), 10), 0);
+    assert_int_equal(sgrad_graph_error(g), 0);
+    assert_true(g->loss >= 0);
+    return g;
+}
+
+static struct sgrad__parameter *find(const struct sgrad_graph *g, const char *name) {
+    for (int i = 0; i < g->parameter_count; i++)
+        if (strcmp(g->parameter[i].name, name) == 0) return &g->parameter[i];
+    fail_msg("no parameter is called %s", name);
+    return NULL;
+}
+
+/* A copy of the tensor's values; free it. */
+static float *values(struct sgrad_tensor *t) {
+    float *v = sgrad_alloc(1, sgrad_view_bytes(&t->view));
+    assert_int_equal(sgrad_tensor_read(t, v), 0);
+    return v;
+}
+
+/* sum(p.numel() for p in model.parameters()) and len(model.state_dict()) of bench/torch_models.py */
+static void counts(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        int size, channels;
+        int64_t numbers;
+        int tensors;
+    } is[] = {
+        { "lenet", 32, 3, 62006, 10 },     { "lenet", 28, 1, 61706, 10 },   { "mlp", 32, 3, 1707274, 6 },    { "mlp", 8, 1, 167178, 6 },
+        { "convnet", 32, 3, 66410, 26 },   { "convnet", 8, 1, 65834, 26 },  { "nin", 32, 3, 966986, 18 },    { "resnet20", 32, 3, 269722, 116 },
+        { "resnet32", 32, 3, 464154, 188 }, { "resnet44", 32, 3, 658586, 260 }, { "resnet56", 32, 3, 853018, 332 },
+        { "resnet110", 32, 3, 1727962, 656 }, { "vgg11", 32, 3, 9231114, 58 }, { "vgg13", 32, 3, 9416010, 72 }, { "vgg16", 32, 3, 14728266, 93 },
+    };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels);
+        if (sgrad__parameters_count(g) != is[i].numbers) print_message("%s\n", is[i].model);
+        assert_int_equal(sgrad__parameters_count(g), is[i].numbers);
+        assert_int_equal(g->parameter_count, is[i].tensors);
+        sgrad_graph_destroy(g);
+    }
+}
+
+/* Weights that PyTorch wrote. */
+static void loads_pytorch(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        int size, channels;
+    } is[] = { { "lenet", 28, 1 }, { "resnet20", 32, 3 } };
+    const char *source = getenv("srcdir");
+    for (size_t i = 0; i < 2; i++) {
+        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels);
+        struct sgrad_safetensors file;
+        char *path = sgrad_format("%s/tests/reference/%s.safetensors", source ? source : ".", is[i].model);
+        assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
+        assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+        assert_int_equal(sgrad__parameters_load(g, NULL, &file, false), 0);
+        sgrad_safetensors_close(&file);
+        sgrad_graph_destroy(g);
+        free(path);
+    }
+}
+
+/* ---- how they start ---- */
+
+static void moments(const struct sgrad__parameter *p, double *mean, double *deviation) {
+    float *v = values(p->tensor);
+    double sum = 0, squares = 0, count = (double)sgrad_shape_count(&p->is.shape);
+    for (int64_t i = 0; i < count; i++) sum += v[i], squares += (double)v[i] * v[i];
+    *mean = sum / count;
+    *deviation = sqrt(squares / count - *mean * *mean);
+    free(v);
+}
+
+static bool equal(struct sgrad__parameter *a, struct sgrad__parameter *b) {
+    float *x = values(a->tensor), *y = values(b->tensor);
+    bool same = memcmp(x, y, sgrad_view_bytes(&a->tensor->view)) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+static void starts(void **state) {
+    (void)state;
+    struct sgrad_graph *g = make("resnet20", 32, 3), *again = make("resnet20", 32, 3), *other = make("resnet20", 32, 3);
+    assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
+    assert_int_equal(sgrad__parameters_allocate(again, NULL, 7), 0);
+    assert_int_equal(sgrad__parameters_allocate(other, NULL, 8), 0);
+
+    double mean, deviation;
+    moments(find(g, "layer3.1.conv1.weight"), &mean, &deviation);   /* 36,864 numbers; fan 9·64 */
+    assert_near(mean, 0, 4 * sqrt(2.0 / 576 / 36864));
+    assert_near(deviation, sqrt(2.0 / 576), 0.02 * sqrt(2.0 / 576));
+    moments(find(g, "fc.weight"), &mean, &deviation);               /* U(-1/8, 1/8) */
+    assert_near(mean, 0, 0.015);
+    assert_near(deviation, 0.125 / sqrt(3), 0.005);
+    moments(find(g, "bn1.weight"), &mean, &deviation);
+    assert_near(mean, 1, 0);
+    assert_near(deviation, 0, 0);
+
+    assert_true(equal(find(g, "layer1.0.conv1.weight"), find(again, "layer1.0.conv1.weight")));
+    assert_false(equal(find(g, "layer1.0.conv1.weight"), find(other, "layer1.0.conv1.weight")));
+    assert_false(equal(find(g, "layer1.0.conv1.weight"), find(g, "layer1.0.conv2.weight")));
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(again);
+    sgrad_graph_destroy(other);
+}
+
+/* ---- files ---- */
+
+#define FOLDER "parameters.test"
+#define PATH FOLDER "/weights.safetensors"
+
+/* A convolution (2,3,3,5) in memory, batch norm, linear. */
+static struct sgrad_graph *small(const struct sgrad_optimizer *optimizer, uint64_t seed) {
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, 4, 4, 5);
+    x = sgrad_layer(g, conv2d, "conv", (x), .channels = 2, .kernel = 3);
+    x = sgrad_layer(g, batchnorm, "bn", (x));
+    x = sgrad_layer(g, global_average_pool, "pool", (x));
+    x = sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true);
+    assert_int_equal(sgrad_graph_loss(g, x, 0), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, optimizer, seed), 0);
+    return g;
+}
+
+static int load(struct sgrad_graph *g, const struct sgrad_optimizer *optimizer, const char *path, bool with_optimizer) {
+    struct sgrad_safetensors file;
+    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+    int error = sgrad__parameters_load(g, optimizer, &file, with_optimizer);
+    sgrad_safetensors_close(&file);
+    return error;
+}
+
+static void round_trip(void **state) {
+    (void)state;
+    const struct sgrad_optimizer *adam = sgrad_optimizers[1];
+    struct sgrad_graph *g = small(adam, 1), *h = small(adam, 2), *plain = small(NULL, 3);
+    struct sgrad__parameter *p = find(g, "conv.weight");
+    float numbers[90], moment[90];
+    for (int i = 0; i < 90; i++) numbers[i] = (float)i, moment[i] = (float)(1000 + i);
+    int64_t batches = 12345678901;
+    assert_int_equal(sgrad_tensor_write(p->tensor, numbers), 0);
+    assert_int_equal(sgrad_tensor_write(p->moment[1], moment), 0);
+    assert_int_equal(sgrad_tensor_write(find(g, "bn.num_batches_tracked")->tensor, &batches), 0);
+    const char *metadata[] = { "step", "17" };
+    assert_int_equal(sgrad__parameters_save(g, adam, PATH, true, metadata, 1), 0);
+
+    struct sgrad_safetensors file;
+    assert_int_equal(sgrad_safetensors_open(PATH, &file), 0);
+    assert_string_equal(sgrad_safetensors_metadata(&file, "step"), "17");
+    assert_int_equal(file.count, 5 + 3 + 2 * 5);
+    const struct sgrad_entry *weight = sgrad_safetensors_find(&file, "conv.weight");
+    const struct sgrad_entry *second = sgrad_safetensors_find(&file, "optimizer.exp_avg_sq.conv.weight");
+    assert_true(sgrad_shape_equal(&weight->view.shape, &(struct sgrad_shape){ 4, { 2, 5, 3, 3 } }));
+    assert_int_equal(sgrad_safetensors_find(&file, "bn.num_batches_tracked")->view.shape.rank, 0);
+    for (int k = 0; k < 2; k++)
+        for (int c = 0; c < 5; c++)
+            for (int rs = 0; rs < 9; rs++) {
+                assert_near(((const float *)weight->data)[(k * 5 + c) * 9 + rs], (k * 9 + rs) * 5 + c, 0);
+                assert_near(((const float *)second->data)[(k * 5 + c) * 9 + rs], 1000 + (k * 9 + rs) * 5 + c, 0);
+            }
+    sgrad_safetensors_close(&file);
+
+    assert_int_equal(load(h, adam, PATH, true), 0);
+    for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &h->parameter[i]));
+    float *again = values(find(h, "conv.weight")->moment[1]);
+    assert_memory_equal(again, moment, sizeof moment);
+    free(again);
+
+    assert_int_equal(load(plain, NULL, PATH, false), 0);    /* a checkpoint is weights, too */
+    assert_true(equal(find(g, "fc.bias"), find(plain, "fc.bias")));
+    assert_int_equal(sgrad__parameters_save(g, adam, PATH, false, NULL, 0), 0);
+    assert_fails(load(h, adam, PATH, true), SGRAD_ENAME, "has no tensor optimizer.exp_avg.conv.weight");
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(h);
+    sgrad_graph_destroy(plain);
+}
+
+/* Weights for small() of which the last entry, and the type of all, are the test's. */
+static float zeros[90];
+static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
+    struct sgrad_entry entry[] = {
+        { "bn.bias", { SGRAD_F32, { 1, { 2 } } }, zeros },         { "bn.weight", { SGRAD_F32, { 1, { 2 } } }, zeros },
+        { "bn.running_mean", { SGRAD_F32, { 1, { 2 } } }, zeros }, { "bn.running_var", { SGRAD_F32, { 1, { 2 } } }, zeros },
+        { "fc.bias", { SGRAD_F32, { 1, { 3 } } }, zeros },         { "fc.weight", { SGRAD_F32, { 2, { 3, 2 } } }, zeros },
+        { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros }, last,
+    };
+    int count = sizeof entry / sizeof *entry - 1;
+    for (int i = 0; i < count; i++)
+        if (last.name && strcmp(entry[i].name, last.name) == 0) entry[i] = last, last.name = NULL;
+    assert_int_equal(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0), 0);
+    return load(g, NULL, PATH, false);
+}
+
+static void types(void **state) {
+    (void)state;
+    struct sgrad_graph *g = small(NULL, 1);
+    const uint16_t bf16[] = { 0x3f80, 0xc000, 0x3e80 };
+    const double f64[] = { 0.1, -7, 1e-3 };
+    const int64_t batches = 9;
+    float *v;
+    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_BF16, { 1, { 3 } } }, bf16 }), 0);
+    v = values(find(g, "fc.bias")->tensor);
+    assert_memory_equal(v, ((float[]){ 1, -2, 0.25 }), 12);
+    free(v);
+    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F64, { 1, { 3 } } }, f64 }), 0);
+    v = values(find(g, "fc.bias")->tensor);
+    assert_memory_equal(v, ((float[]){ 0.1f, -7, 1e-3f }), 12);
+    free(v);
+    assert_int_equal(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_I64, { 0 } }, &batches }), 0);
+    assert_int_equal(load_entry(g, (struct sgrad_entry){ 0 }), 0);      /* without num_batches_tracked: it stays */
+    float *kept = values(find(g, "bn.num_batches_tracked")->tensor);
+    assert_memory_equal(kept, &batches, 8);
+    free(kept);
+    sgrad_graph_destroy(g);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    struct sgrad_graph *g = small(NULL, 1), *untouched = small(NULL, 1);
+    assert_fails(load_entry(g, (struct sgrad_entry){ "conv.weight", { SGRAD_F32, { 4, { 2, 3, 3, 5 } } }, zeros }), SGRAD_ESHAPE,
+                 "conv.weight has shape (2,3,3,5), the network's has (2,5,3,3)");
+    assert_fails(load_entry(g, (struct sgrad_entry){ "fc.weight", { SGRAD_F32, { 1, { 6 } } }, zeros }), SGRAD_ESHAPE,
+                 "fc.weight has shape (6), the network's has (3,2)");
+    assert_fails(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_I32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
+                 "fc.bias is of type I32, the network takes F32, BF16 or F64");
+    assert_fails(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_F32, { 0 } }, zeros }), SGRAD_EFORMAT,
+                 "bn.num_batches_tracked is of type F32, the network takes I64");
+    assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_ENAME,
+                 "has a tensor fc2.bias, which the network has not");
+    const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
+    assert_int_equal(sgrad_safetensors_write(PATH, &one, 1, NULL, 0), 0);
+    assert_fails(load(g, NULL, PATH, false), SGRAD_ENAME, "has no tensor bn.weight, which the network has");
+    for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(untouched);
+}
+
+static struct sgrad_context *context;
+static int begin(void **state) {
+    (void)state;
+    return system("rm -rf " FOLDER " && mkdir " FOLDER) || sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
+}
+static int end(void **state) {
+    (void)state;
+    sgrad_context_close(context);
+    return system("rm -r " FOLDER);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts),
+        cmocka_unit_test(round_trip), cmocka_unit_test(types),         cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

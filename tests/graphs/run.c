@@ -1,0 +1,362 @@
+/* What surrounds a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
+#include "config.h"
+#include "graphs/run.h"
+#include "tests/graphs/asserts.h"
+
+#include <unistd.h>
+
+#define FOLDER "run.test"
+
+/* ---- order ---- */
+
+static void order(void **state) {
+    (void)state;
+    enum { COUNT = 1001 };
+    struct sgrad__order a = { .seed = 1, .count = COUNT, .shuffle = true }, b = a, other = a, files = a;
+    other.seed = 2;
+    files.shuffle = false;
+    int same_epoch = 0, same_seed = 0, fixed = 0;
+    bool seen[COUNT] = { 0 };
+    for (int i = 0; i < COUNT; i++) {
+        int64_t sample = sgrad__order_sample(&a, 0, i);
+        assert_in_range(sample, 0, COUNT - 1);
+        assert_false(seen[sample]);
+        seen[sample] = true;
+        fixed += sample == i;
+        same_seed += sample == sgrad__order_sample(&other, 0, i);
+        assert_int_equal(sgrad__order_sample(&files, 5, i), i);
+    }
+    int64_t first[COUNT];
+    for (int i = 0; i < COUNT; i++) first[i] = sgrad__order_sample(&a, 0, i);
+    for (int i = 0; i < COUNT; i++) same_epoch += first[i] == sgrad__order_sample(&a, 1, i);
+    for (int i = COUNT - 1; i >= 0; i--) assert_int_equal(sgrad__order_sample(&b, 0, i), first[i]);   /* whatever was asked before */
+    assert_in_range(same_epoch, 0, 9);      /* 1 on average */
+    assert_in_range(same_seed, 0, 9);
+    assert_in_range(fixed, 0, 9);
+    sgrad__order_close(&a);
+    sgrad__order_close(&b);
+    sgrad__order_close(&other);
+    sgrad__order_close(&files);
+}
+
+/* Every one of the 24 orders of four samples comes, about as often as the others. */
+static void order_is_fair(void **state) {
+    (void)state;
+    struct sgrad__order o = { .seed = 3, .count = 4, .shuffle = true };
+    int times[256] = { 0 };
+    for (uint32_t epoch = 0; epoch < 24000; epoch++) {
+        int code = 0;
+        for (int i = 0; i < 4; i++) code = 4 * code + (int)sgrad__order_sample(&o, epoch, i);
+        times[code]++;
+    }
+    int orders = 0;
+    for (int i = 0; i < 256; i++)
+        if (times[i]) orders++, assert_in_range(times[i], 850, 1150);
+    assert_int_equal(orders, 24);
+    struct sgrad__order one = { .count = 1, .shuffle = true };
+    assert_int_equal(sgrad__order_sample(&one, 0, 0), 0);
+    sgrad__order_close(&o);
+    sgrad__order_close(&one);
+}
+
+/* ---- config ---- */
+
+static struct sgrad_train_options options(void) {
+    return (struct sgrad_train_options){ .model = "convnet", .data = "digits", .batch = 32, .seed = 18446744073709551615u, .lr = 0.1,
+                                         .optimizer = "sgd", .schedule = "cosine" };
+}
+
+static struct sgrad__config config(const struct sgrad_train_options *o) {
+    return (struct sgrad__config){ .options = o, .model = o->model, .parameters = 65834, .fingerprint = 0xfeedface12345678, .channels = 3,
+                                   .mean = { .4914f, .4822f, .4465f }, .deviation = { .2470f, .2435f, .2616f }, .ranks = 1,
+                                   .micro_batch = 16, .devices = "2 CPU cores" };
+}
+
+static void write_file(const char *name, const char *content) {
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs(content, file);
+    fclose(file);
+}
+
+static void config_file(void **state) {
+    (void)state;
+    struct sgrad_train_options o = options(), other = o;
+    struct sgrad__config c = config(&o);
+    double mean[3] = { -1, -1, -1 }, deviation[3] = { -1, -1, -1 };
+    bool found = true;
+    assert_int_equal(sgrad__config_input(FOLDER, 3, mean, deviation, &found), 0);
+    assert_false(found);
+    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+
+    assert_int_equal(sgrad__config_write(FOLDER, &c), 0);
+    assert_int_equal(sgrad__config_input(FOLDER, 3, mean, deviation, &found), 0);
+    assert_true(found);
+    for (int i = 0; i < 3; i++) {
+        assert_true((float)mean[i] == (float)c.mean[i]);
+        assert_true((float)deviation[i] == (float)c.deviation[i]);
+    }
+    assert_fails(sgrad__config_input(FOLDER, 1, mean, deviation, &found), SGRAD_EFORMAT, "not 1 numbers");
+
+    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+    c.options = &other;
+    other.lr = 0.5;         /* may change */
+    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+    other.batch = 64;
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
+    other = o, other.bf16 = true;
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "precision f32");
+    other = o, other.seed = 1;
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "seed 18446744073709551615");
+    other = o, other.bn_group = SGRAD_GROUP_MICRO;
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "bn-group rank");
+    other = o, other.optimizer = "adam";
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "optimizer sgd");
+    other = o, c.model = "lenet";
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "model convnet");
+    c.model = "convnet", c.fingerprint = 1;
+    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "data feedface12345678");
+}
+
+static void bad_config_file(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "", "{", "[]", "nonsense", "{\"mean\": [1,2,3]}", "{\"mean\": 1, \"deviation\": 2}", "{\"mean\": [1,2,\"3\"], \"deviation\": [1,1,1]}",
+        "{\"mean\": [1,2,3], \"deviation\": [1,0,1]}", "{\"mean\": [1,2,3], \"deviation\": [1,-1,1]}",
+        "{\"mean\": [1,2,1e999], \"deviation\": [1,1,1]}", "{\"mean\": [1,2,3,4], \"deviation\": [1,1,1,1]}",
+    };
+    double mean[3], deviation[3];
+    bool found;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_file(FOLDER "/config.json", bad[i]);
+        assert_fails(sgrad__config_input(FOLDER, 3, mean, deviation, &found), SGRAD_EFORMAT, "config.json");
+        struct sgrad_train_options o = options();
+        struct sgrad__config c = config(&o);
+        assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EFORMAT, "config.json");
+    }
+}
+
+/* ---- checkpoints ---- */
+
+static struct sgrad_graph *network(uint64_t seed) {
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, 0, 0, 5);
+    sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0], seed), 0);
+    return g;
+}
+
+static bool equal(struct sgrad_tensor *a, struct sgrad_tensor *b) {
+    char x[64], y[64];
+    assert_true(sgrad_view_bytes(&a->view) <= sizeof x);
+    assert_int_equal(sgrad_tensor_read(a, x), 0);
+    assert_int_equal(sgrad_tensor_read(b, y), 0);
+    return memcmp(x, y, sgrad_view_bytes(&a->view)) == 0;
+}
+
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+static void assert_newest(const char *expected) {
+    char *path;
+    assert_int_equal(sgrad__checkpoint_newest(FOLDER, &path), 0);
+    if (expected) assert_string_equal(path, expected);
+    else assert_null(path);
+    free(path);
+}
+
+static void checkpoint(void **state) {
+    (void)state;
+    struct sgrad_graph *g = network(1), *h = network(2);
+    const struct sgrad_optimizer *sgd = sgrad_optimizers[0];
+    struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
+    const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
+    assert_newest(NULL);
+    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, sgd, FOLDER, &p, id, 2), 0);
+    assert_false(exists(FOLDER "/checkpoint-9.safetensors"));
+    assert_true(exists(FOLDER "/checkpoint-10.safetensors"));
+    write_file(FOLDER "/checkpoint-12.safetensors.part.77", "");
+    write_file(FOLDER "/checkpoint-013.safetensors", "");
+    write_file(FOLDER "/checkpoint-x.safetensors", "");
+    assert_newest(FOLDER "/checkpoint-11.safetensors");
+    assert_false(exists(FOLDER "/checkpoint-12.safetensors.part.77"));
+
+    assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    const char *path = FOLDER "/checkpoint-11.safetensors";
+    assert_fails(sgrad__checkpoint_load(h, sgd, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
+                 "the run has batch 32, so it cannot be continued with 64");
+    assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    assert_int_equal(sgrad__checkpoint_load(h, sgd, path, id, &q), 0);
+    assert_true(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    assert_int_equal(q.step, 11);
+    assert_int_equal(q.epoch, 3);
+    assert_int_equal(q.step_in_epoch, 1);
+    assert_int_equal(q.seed, 5);
+
+    assert_int_equal(sgrad__parameters_save(g, sgd, FOLDER "/model.safetensors", false, NULL, 0), 0);
+    assert_fails(sgrad__checkpoint_load(h, sgd, FOLDER "/model.safetensors", id, &q), SGRAD_EFORMAT, "is no checkpoint");
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(h);
+}
+
+/* Turns one bit, or cuts off the last bytes. */
+static void spoil(const char *path, long from_end, bool cut) {
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, -from_end, SEEK_END);
+    long place = ftell(file);
+    int byte = fgetc(file);
+    fseek(file, place, SEEK_SET);
+    fputc(byte ^ 4, file);
+    fclose(file);
+    if (cut) assert_int_equal(truncate(path, place), 0);
+}
+
+static int newest(char **path) { return sgrad__checkpoint_newest(FOLDER, path); }
+
+static void spoiled_checkpoints(void **state) {
+    (void)state;
+    struct sgrad_graph *g = network(1);
+    char *path = NULL;
+    struct sgrad__position p = { .step = 0 };
+    for (p.step = 100; p.step <= 103; p.step++)
+        assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], FOLDER, &p, "{}", 4), 0);
+    spoil(FOLDER "/checkpoint-103.safetensors", 1, true);
+    spoil(FOLDER "/checkpoint-102.safetensors", 3, false);
+    assert_fails(newest(&path), 0, "checkpoint-102.safetensors is not whole");
+    assert_string_equal(path, FOLDER "/checkpoint-101.safetensors");
+    free(path);
+
+    p.step = 102;       /* the run goes on: what could not be read does not count */
+    assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], FOLDER, &p, "{}", 1), 0);
+    assert_true(exists(FOLDER "/checkpoint-102.safetensors"));
+    assert_false(exists(FOLDER "/checkpoint-101.safetensors"));
+    assert_fails(newest(&path), 0, "checkpoint-103.safetensors is not whole");
+    free(path);
+    spoil(FOLDER "/checkpoint-102.safetensors", 1, true);
+    path = NULL;
+    assert_fails(newest(&path), SGRAD_EFORMAT, "holds no whole checkpoint");
+    assert_null(path);
+    sgrad_graph_destroy(g);
+}
+
+/* ---- metrics ---- */
+
+static char *content(const char *path) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = sgrad_alloc(1 << 16, 1);
+    assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void run_steps(struct sgrad__metrics *m, int from, int to) {
+    for (int step = from; step <= to; step++) {
+        sgrad__metrics_submitted(m);
+        struct sgrad__step_event e = { .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1 };
+        assert_int_equal(sgrad__metrics_step(m, &e), 0);
+    }
+}
+
+static int count_lines(const char *text) {
+    int lines = 0;
+    for (; *text; text++) lines += *text == '\n';
+    return lines;
+}
+
+static void metrics(void **state) {
+    (void)state;
+    struct sgrad__metrics *m;
+    struct sgrad__metrics_options o = { .folder = FOLDER, .batch = 32, .steps = 8, .epochs = 2, .terminal = fopen(FOLDER "/said", "w") };
+    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    run_steps(m, 1, 4);
+    struct sgrad__epoch first = { .step = 4, .epoch = 1, .test_loss = 0.5, .test_top1 = 0.912 }, second = first;
+    assert_int_equal(sgrad__metrics_epoch(m, &first), 0);
+    assert_near(first.train_loss, (1 + 1 / 2. + 1 / 3. + 1 / 4.) / 4, 1e-7);
+    assert_true(first.seconds > 0 && first.samples_per_second > 0);
+    run_steps(m, 5, 8);
+    second = (struct sgrad__epoch){ .step = 8, .epoch = 2, .test_loss = NAN, .test_top1 = NAN };
+    assert_int_equal(sgrad__metrics_epoch(m, &second), 0);
+    sgrad__metrics_close(m);
+
+    char *text = content(FOLDER "/metrics.jsonl"), *said = content(FOLDER "/said");
+    assert_int_equal(count_lines(text), 10);
+    assert_non_null(strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":"));
+    assert_non_null(strstr(text, "{\"event\":\"epoch\",\"epoch\":1,\"step\":4,\"train_loss\":0.52"));
+    assert_non_null(strstr(text, "\"test_loss\":0.5,\"test_top1\":0.912,\"seconds\":"));
+    assert_non_null(strstr(text, "\"test_loss\":null"));
+    assert_int_equal(count_lines(said), 2);
+    assert_non_null(strstr(said, "epoch 1/2  loss 0.5208  test loss 0.5000  top-1 91.20 %"));
+    free(text);
+    free(said);
+
+    /* Continued after step 6, in the second epoch; the killed run left half a line. */
+    FILE *file = fopen(FOLDER "/metrics.jsonl", "a");
+    fputs("{\"event\":\"step\",\"step\":2", file);
+    fclose(file);
+    o.resumed = &(struct sgrad__position){ .step = 6, .epoch = 1, .step_in_epoch = 2 };
+    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    text = content(FOLDER "/metrics.jsonl");
+    assert_int_equal(count_lines(text), 7);
+    assert_non_null(strstr(text, "\"step\":6,"));
+    assert_null(strstr(text, "\"step\":7,"));
+    free(text);
+    run_steps(m, 7, 8);
+    struct sgrad__epoch again = { .step = 8, .epoch = 2, .test_loss = 0.5, .test_top1 = 0.9 };
+    assert_int_equal(sgrad__metrics_epoch(m, &again), 0);
+    assert_true(again.train_loss == second.train_loss);     /* as if it had never stopped */
+    sgrad__metrics_close(m);
+    text = content(FOLDER "/metrics.jsonl");
+    assert_int_equal(count_lines(text), 10);
+    free(text);
+    fclose(o.terminal);
+
+    sgrad__metrics_submitted(NULL);
+    assert_int_equal(sgrad__metrics_step(NULL, NULL), 0);
+    assert_int_equal(sgrad__metrics_epoch(NULL, NULL), 0);
+    sgrad__metrics_close(NULL);
+}
+
+static void metrics_of_nothing(void **state) {
+    (void)state;
+    struct sgrad__metrics *m;
+    struct sgrad__metrics_options o = { .folder = FOLDER "/nowhere", .batch = 32, .steps = 8, .epochs = 2 };
+    assert_fails(sgrad__metrics_open(&o, &m), SGRAD_EIO, FOLDER "/nowhere/metrics.jsonl");
+    o.folder = FOLDER;
+    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    sgrad__metrics_submitted(m);
+    assert_int_equal(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1 }), 0);
+    sgrad__metrics_close(m);
+    char *text = content(FOLDER "/metrics.jsonl");
+    assert_non_null(strstr(text, "\"loss\":null,"));
+    free(text);
+}
+
+static struct sgrad_context *context;
+static int begin(void **state) {
+    (void)state;
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
+}
+static int end(void **state) {
+    (void)state;
+    sgrad_context_close(context);
+    return system("rm -rf " FOLDER);
+}
+static int empty_folder(void **state) {
+    (void)state;
+    return system("rm -rf " FOLDER " && mkdir " FOLDER);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order),
+        cmocka_unit_test(order_is_fair),
+        cmocka_unit_test_setup(config_file, empty_folder),
+        cmocka_unit_test_setup(bad_config_file, empty_folder),
+        cmocka_unit_test_setup(checkpoint, empty_folder),
+        cmocka_unit_test_setup(spoiled_checkpoints, empty_folder),
+        cmocka_unit_test_setup(metrics, empty_folder),
+        cmocka_unit_test_setup(metrics_of_nothing, empty_folder),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

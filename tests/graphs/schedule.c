@@ -1,0 +1,90 @@
+/* Learning rates, against torch.optim.lr_scheduler (2.x), stepped once a step. */
+#include "config.h"
+#include "graphs/graphs.h"
+#include "tests/graphs/asserts.h"
+
+static double rate(const char *text, double warmup, double peak, double epoch, double epochs) {
+    struct sgrad_schedule s;
+    assert_int_equal(sgrad_schedule_parse(text, &s), 0);
+    s.warmup = warmup;
+    return sgrad_schedule_rate(&s, peak, epoch, epochs);
+}
+
+static void constant(void **state) {
+    (void)state;
+    assert_near(rate("constant", 0, 0.4, 0, 10), 0.4, 0);
+    assert_near(rate("constant", 0, 0.4, 9.9, 10), 0.4, 0);
+}
+
+/* MultiStepLR([80, 120], gamma=0.1) */
+static void steps(void **state) {
+    (void)state;
+    static const double at[][2] = { { 0, 0.4 }, { 79, 0.4 }, { 79.99, 0.4 }, { 80, 0.04 }, { 119, 0.04 }, { 120, 0.004 }, { 199, 0.004 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        assert_near(rate("step:80,120:0.1", 0, 0.4, at[i][0], 200), at[i][1], 1e-15);
+    assert_near(rate("step:0.5:2", 0, 1, 0.5, 1), 2, 0);
+}
+
+/* CosineAnnealingLR(T_max=200) */
+static void cosine(void **state) {
+    (void)state;
+    static const double at[][2] = { { 0, 0.4 }, { 1, 0.39997532649633216 }, { 50, 0.3414213562373096 }, { 133, 0.10090826631351853 },
+                                    { 199, 2.4673503667882475e-05 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(rate("cosine", 0, 0.4, at[i][0], 200), at[i][1], 1e-12);
+}
+
+/* PolynomialLR(200, power=2) */
+static void poly(void **state) {
+    (void)state;
+    static const double at[][2] = { { 0, 0.4 }, { 1, 0.39601 }, { 50, 0.225 }, { 133, 0.04489 }, { 199, 1e-05 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(rate("poly:2", 0, 0.4, at[i][0], 200), at[i][1], 1e-12);
+}
+
+/* OneCycleLR(max_lr=0.4, total_steps=1000): its first part has 299 intervals, its second 700, and begins at step 299. */
+static void onecycle(void **state) {
+    (void)state;
+    static const double up[][2] = { { 0, 0.016 }, { 100, 0.11258294457947593 }, { 150, 0.20900866724901876 }, { 299, 0.4 } };
+    static const double down[][2] = { { 300, 0.3999979858064579 }, { 649, 0.2000008 }, { 998, 3.6141935421479836e-06 }, { 999, 1.6e-06 } };
+    for (size_t i = 0; i < 4; i++) {
+        assert_near(rate("onecycle", 0, 0.4, 300 * up[i][0] / 299, 1000), up[i][1], 1e-12);
+        assert_near(rate("onecycle", 0, 0.4, down[i][0] + 1, 1000), down[i][1], 1e-12);
+    }
+}
+
+/* SequentialLR([LinearLR(start_factor=0, total_iters=10), CosineAnnealingLR(190)], milestones=[10]) */
+static void warmup(void **state) {
+    (void)state;
+    static const double at[][2] = { { 0, 0 }, { 1, 0.04 }, { 9, 0.36 }, { 10, 0.4 }, { 11, 0.3999726609984938 }, { 105, 0.2 },
+                                    { 199, 2.733900150619918e-05 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(rate("cosine", 10, 0.4, at[i][0], 200), at[i][1], 1e-12);
+    assert_near(rate("step:80:0.1", 5, 0.4, 79.9, 200), 0.4, 0);    /* milestones count from the run's beginning */
+    assert_near(rate("step:80:0.1", 5, 0.4, 80, 200), 0.04, 1e-15);
+    assert_near(rate("constant", 10, 1, 4, 5), 0.4, 1e-15);         /* a run shorter than its warm-up */
+    assert_near(rate("cosine", 5, 1, 5, 5), 0, 1e-15);
+}
+
+static void malformed(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "", "Cosine", "cosine:", "constant ", "steps:1:0.1", "step", "step:", "step:30", "step:30:", "step::0.1", "step:30:0", "step:30:-1",
+        "step:30:nan", "step:30:inf", "step:30:0.1x", "step:30,:0.1", "step:,30:0.1", "step:60,30:0.1", "step:30,30:0.1", "step:-3:0.1",
+        "step: 3:0.1", "step:0:0.1", "step:30:0.1:2", "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:0.1", "poly", "poly:", "poly:0",
+        "poly:-1", "poly:2,3", "poly:1e999", "poly:.", "onecycle:1",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sgrad_schedule s = { .factor = 7 };
+        assert_fails(sgrad_schedule_parse(bad[i], &s), SGRAD_EINVAL, "step:E1,E2:F");
+        assert_near(s.factor, 7, 0);
+    }
+    struct sgrad_schedule s;
+    assert_int_equal(sgrad_schedule_parse("step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16.5:0.1", &s), 0);
+    assert_int_equal(s.milestones, 16);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constant), cmocka_unit_test(steps),  cmocka_unit_test(cosine),    cmocka_unit_test(poly),
+        cmocka_unit_test(onecycle), cmocka_unit_test(warmup), cmocka_unit_test(malformed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
