@@ -51,18 +51,24 @@ static void write_quoted(FILE *to, const char *text) {
     putc('\'', to);
 }
 
+static void write_loss_panel(FILE *to, double top) {
+    fprintf(to, "set xlabel 'step'\nset title 'training loss'\nset format y '%%g'\nset xrange [*:*]\nset xtics auto\nset yrange [0:%g]\n", 1.15 * top);
+    fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' notitle\n", to);
+}
+
+static void write_accuracy_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
+    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %.4g)'\nset format y '%%g %%%%'\n", 100 * best->top1, best->epoch);
+    fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
+    if (h->epochs <= 15) fputs("set xtics 1\n", to);
+    fputs("plot $accuracy using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
+}
+
+/* A run whose loss was never a number has no left panel, one without evaluation no right one. */
 static void write_panels(FILE *to, const struct sgrad__history *h, double top) {
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
-    fprintf(to, "set multiplot layout 1,%d\n", best ? 2 : 1);
-    fprintf(to, "set xlabel 'step'\nset title 'training loss'\nset format y '%%g'\nset xrange [*:*]\nset xtics auto\n");
-    if (top > 0) fprintf(to, "set yrange [0:%g]\n", 1.15 * top);
-    fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' notitle\n", to);
-    if (best) {
-        fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %g)'\nset format y '%%g %%%%'\n", 100 * best->top1, best->epoch);
-        fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
-        if (h->epochs <= 15) fputs("set xtics 1\n", to);
-        fputs("plot $accuracy using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
-    }
+    fprintf(to, "set multiplot layout 1,%d\n", (top > 0) + (best != NULL) > 1 ? 2 : 1);
+    if (top > 0) write_loss_panel(to, top);
+    if (best) write_accuracy_panel(to, h, best);
     fputs("unset multiplot\n", to);
 }
 

@@ -6,8 +6,8 @@ static const struct sgrad__option options[] = {
     { 0 },
 };
 
-static const char *setting(const struct sgrad__history *h, const char *key) {
-    const char *text = json_string_value(json_object_get(h->config, key));
+static const char *setting(const struct sgrad__history *h, const char *part, const char *key) {
+    const char *text = json_string_value(json_object_get(json_object_get(h->config, part), key));
     return text ? text : "?";
 }
 
@@ -34,14 +34,14 @@ static json_t *as_json(const char *folder, const struct sgrad__history *h, bool 
 static void print(const struct sgrad__history *h) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
-    printf("%s on %s\n\n", setting(h, "model"), setting(h, "data"));
-    if (h->epochs) printf("%6s %11s %11s %14s %9s\n", "epoch", "train loss", "test loss", "test accuracy", "seconds");
+    printf("%s on %s\n", setting(h, "identity", "model"), setting(h, "options", "data"));
+    if (h->epochs) printf("\n%6s %11s %11s %14s %9s\n", "epoch", "train loss", "test loss", "test accuracy", "seconds");
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        printf("%6g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
+        printf("%6.4g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
     }
     printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss, sgrad__history_median_rate(h));
-    if (best) printf("best test accuracy %.2f %%, after epoch %g\n", 100 * best->top1, best->epoch);
+    if (best) printf("best test accuracy %.2f %%, after epoch %.4g\n", 100 * best->top1, best->epoch);
 }
 
 static int run(const struct sgrad__request *request) {

@@ -38,13 +38,19 @@ static void adamw(const struct sgrad_args *a) {
     update(a, 0, a->step->rate * h->weight_decay);
 }
 
-static double flops(const struct sgrad_args *a) {
-    return 16.0 * (double)sgrad_shape_count(&a->view[0].shape);
-}
+static double flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
 const struct sgrad_kernel sgrad_adam_kernel = {
-    .name = "adam", .kind = SGRAD_UPDATE, .cpu = adam, .cuda = SGRAD_ON_CUDA(sgrad__adam_cuda), .flops = flops,
+    .name = "adam",
+    .kind = SGRAD_UPDATE,
+    .cpu = adam,
+    .cuda = SGRAD_ON_CUDA(sgrad__adam_cuda),
+    .flops = flops,
 };
 const struct sgrad_kernel sgrad_adamw_kernel = {
-    .name = "adamw", .kind = SGRAD_UPDATE, .cpu = adamw, .cuda = SGRAD_ON_CUDA(sgrad__adamw_cuda), .flops = flops,
+    .name = "adamw",
+    .kind = SGRAD_UPDATE,
+    .cpu = adamw,
+    .cuda = SGRAD_ON_CUDA(sgrad__adamw_cuda),
+    .flops = flops,
 };

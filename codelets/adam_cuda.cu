@@ -5,9 +5,9 @@
 
 /* What does not differ from element to element: see adam.c. */
 struct scales {
-    float coupled, decoupled;   /* weight decay added to the gradient, taken from the weight */
+    float coupled, decoupled; /* weight decay added to the gradient, taken from the weight */
     float beta1, beta2, eps, clip_norm;
-    float size, root;           /* rate/(1-beta1^t), 1/sqrt(1-beta2^t) */
+    float size, root; /* rate/(1-beta1^t), 1/sqrt(1-beta2^t) */
 };
 
 template <typename P>
@@ -35,12 +35,11 @@ static void submit(const struct sgrad_args *a, float coupled, float decoupled) {
     const struct sgrad_hyper *h = (const struct sgrad_hyper *)a->attrs;
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     const double t = a->step->number;
-    const struct scales s = { coupled, decoupled, h->beta1, h->beta2, h->eps, h->clip_norm,
-                              (float)(a->step->rate / (1 - pow(h->beta1, t))), (float)(1 / sqrt(1 - pow(h->beta2, t))) };
+    const float size = (float)(a->step->rate / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
+    const struct scales s = { coupled, decoupled, h->beta1, h->beta2, h->eps, h->clip_norm, size, root };
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(update<P>, n / P::size, s, (const double *)a->data[2], (P *)a->data[0], (const P *)a->data[1],
-                      (P *)a->data[3], (P *)a->data[4]);
+        sgrad__launch(update<P>, n / P::size, s, a->data[2], a->data[0], a->data[1], a->data[3], a->data[4]);
     });
 }
 

@@ -69,7 +69,8 @@ const struct sgrad_op sgrad_add_op = {
     .fill = fill,
     .tests = {
         { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } }, { 4, { 1, 5, 3, 3 } } } },
-        { "relu, one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } }, { 4, { 1, 5, 3, 17 } } }, &(struct sgrad_add){ .relu = true } },
+        { "relu, one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } }, { 4, { 1, 5, 3, 17 } } },
+          &(struct sgrad_add){ .relu = true } },
         { "relu, longer than a row", .x = { { 2, { 3, 577 } }, { 2, { 3, 577 } } }, &(struct sgrad_add){ .relu = true } },
     },
 };

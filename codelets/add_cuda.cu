@@ -15,8 +15,7 @@ template <typename P> static __global__ void forward(uint32_t n, const P *x0, co
 }
 
 /* y is NULL without relu; dx0 or dx1 is NULL where nobody wants it */
-template <typename P>
-static __global__ void backward(uint32_t n, const P *y, const P *dy, P *dx0, P *dx1, bool add0, bool add1) {
+template <typename P> static __global__ void backward(uint32_t n, const P *y, const P *dy, P *dx0, P *dx1, bool add0, bool add1) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     float v[P::size], d[P::size];
@@ -35,7 +34,7 @@ extern "C" void sgrad__add_forward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, (const P *)a->data[0], (const P *)a->data[1], (P *)a->data[2], relu);
+        sgrad__launch(forward<P>, n / P::size, a->data[0], a->data[1], a->data[2], relu);
     });
 }
 
@@ -45,7 +44,7 @@ extern "C" void sgrad__add_backward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[1].shape);
     sgrad__with_pack(a->view[1].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, relu ? (const P *)a->data[0] : NULL, (const P *)a->data[1],
-                      (P *)a->data[2], (P *)a->data[3], sgrad__adds(a, 2), sgrad__adds(a, 3));
+        sgrad__launch(backward<P>, n / P::size, relu ? a->data[0] : nullptr, a->data[1], a->data[2], a->data[3],
+                      sgrad__adds(a, 2), sgrad__adds(a, 3));
     });
 }

@@ -27,7 +27,8 @@ static inline float divisor(const struct sgrad_args *a, struct sgrad__window w, 
 SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3], P = out[1], Q = out[2];
+    const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
+    const int64_t P = out[1], Q = out[2];
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t pixel = 0; pixel < out[0] * P * Q; pixel++) {
         const int64_t i = pixel / (P * Q), h = pixel / Q % P * w.stride - w.padding, v = pixel % Q * w.stride - w.padding;
@@ -50,7 +51,8 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *out = a->view[0].shape.dim, *in = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3], P = out[1], Q = out[2];
+    const int64_t *out = a->view[0].shape.dim, *in = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
+    const int64_t P = out[1], Q = out[2];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t pixel = 0; pixel < in[0] * H * W; pixel++) {
         const int64_t i = pixel / (H * W), h = pixel / W % H + w.padding, v = pixel % W + w.padding;
@@ -71,7 +73,7 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
 static double flops(const struct sgrad_args *a) {
     const struct sgrad_average_pool *m = a->attrs;
     const double x = (double)sgrad_shape_count(&a->view[0].shape), y = (double)sgrad_shape_count(&a->view[1].shape);
-    return (double)m->kernel * m->kernel * (x < y ? x : y);     /* forward: x, y; backward: dy, dx; the smaller is y's */
+    return (double)m->kernel * m->kernel * (x < y ? x : y); /* forward: x, y; backward: dy, dx; the smaller is y's */
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

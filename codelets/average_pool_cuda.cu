@@ -9,7 +9,8 @@ static __device__ inline float weight(const struct sgrad__windows &s, bool exclu
 }
 
 /* One thread for each pack of y. */
-template <typename P> static __global__ void forward(uint32_t n, struct sgrad__windows s, bool exclude_padding, const P *x, P *y) {
+template <typename P>
+static __global__ void forward(uint32_t n, struct sgrad__windows s, bool exclude_padding, const P *x, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const struct sgrad__place to = sgrad__place_of(i, s.P, s.Q, s.C);
@@ -46,7 +47,7 @@ extern "C" void sgrad__average_pool_forward_cuda(const struct sgrad_args *a) {
     sgrad__with_pack(a->view[0].dtype, x->dim[3], [=](auto pack) {
         using P = decltype(pack);
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
-        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, s, attrs->exclude_padding, (const P *)a->data[0], (P *)a->data[1]);
+        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, s, attrs->exclude_padding, a->data[0], a->data[1]);
     });
 }
 
@@ -57,7 +58,7 @@ extern "C" void sgrad__average_pool_backward_cuda(const struct sgrad_args *a) {
     sgrad__with_pack(a->view[1].dtype, x->dim[3], [=](auto pack) {
         using P = decltype(pack);
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
-        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, s, attrs->exclude_padding, (const P *)a->data[0],
-                      (P *)a->data[1], sgrad__adds(a, 1));
+        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, s, attrs->exclude_padding, a->data[0], a->data[1],
+                      sgrad__adds(a, 1));
     });
 }

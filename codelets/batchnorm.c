@@ -142,7 +142,7 @@ SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, int n
 /* Operands of stats, or of sums: the mean is then SUM0 / COUNT, rounded to F32. */
 SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0,
                                 double *part) {
-    const void *x = a->data[0], *dy = a->data[1], *y = a->data[2];
+    const void *x = a->data[0], *dy = mode == OF_X ? NULL : a->data[1], *y = mode == OF_X ? NULL : a->data[2];
     const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
     const double count = group_count(a);
     memset(part, 0, 2 * channels * sizeof *part);
@@ -243,8 +243,8 @@ static void apply(const struct sgrad_args *a) { normalise(a, false, a->data[5]);
 static void inference(const struct sgrad_args *a) { normalise(a, true, a->data[6]); }
 
 /* dr = dz, or dr += dz */
-SGRAD_ALWAYS_INLINE void masked_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const void *dy,
-                                     const void *y, void *restrict dr) {
+SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const void *dy,
+                                 const void *y, void *restrict dr) {
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, relu, dy, y, from + j);
         sgrad__put(dtype, dr, from + j, add ? sgrad__get(dtype, dr, from + j) + dz : dz);
@@ -252,8 +252,8 @@ SGRAD_ALWAYS_INLINE void masked_line(enum sgrad_dtype dtype, bool relu, bool add
 }
 
 /* dx = dz · dz_scale + (x - mean) · x_scale + constant, or added to dx */
-SGRAD_ALWAYS_INLINE void data_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const struct lanes *l,
-                                   const void *x, const void *dy, const void *y, void *restrict dx) {
+SGRAD_ALWAYS_INLINE void dx_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const struct lanes *l,
+                                 const void *x, const void *dy, const void *y, void *restrict dx) {
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, relu, dy, y, from + j);
         const float v = dz * l->dz_scale[j] + ((sgrad__get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j]);
@@ -269,8 +269,10 @@ SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, bool relu, const str
     for (; t.lines; tile_next(&t))
         for (int line = 0; line < t.lines; line++) {
             const int64_t from = t.from + line * t.stride;
-            if (dr) masked_line(dtype, relu, add_r, from, t.width, dy, y, dr);
-            if (dx) data_line(dtype, relu, add_x, from, t.width, l, x, dy, y, dx);
+            if (dr && add_r) dr_line(dtype, relu, true, from, t.width, dy, y, dr);
+            if (dr && !add_r) dr_line(dtype, relu, false, from, t.width, dy, y, dr);
+            if (dx && add_x) dx_line(dtype, relu, true, from, t.width, l, x, dy, y, dx);
+            if (dx && !add_x) dx_line(dtype, relu, false, from, t.width, l, x, dy, y, dx);
         }
 }
 
@@ -291,10 +293,14 @@ SGRAD_VECTOR static void data(const struct sgrad_args *a) {
         }
         repeat_lanes(&l, channels);
         const struct tile t = tile_first(first, channels, rows);
-        if (a->view[0].dtype == SGRAD_F32)
-            data_tiles(SGRAD_F32, attrs->relu, a, t, &l);
+        if (a->view[0].dtype == SGRAD_F32 && attrs->relu)
+            data_tiles(SGRAD_F32, true, a, t, &l);
+        else if (a->view[0].dtype == SGRAD_F32)
+            data_tiles(SGRAD_F32, false, a, t, &l);
+        else if (attrs->relu)
+            data_tiles(SGRAD_BF16, true, a, t, &l);
         else
-            data_tiles(SGRAD_BF16, attrs->relu, a, t, &l);
+            data_tiles(SGRAD_BF16, false, a, t, &l);
     }
 }
 

@@ -11,14 +11,12 @@ static __device__ inline struct channel channel_of(double mean, double variance,
     const double inverse = 1 / sqrt(fmax(variance, 0.0) + eps);
     return { rounded, (float)inverse, (float)((rounded - mean) * inverse) };
 }
-static __device__ inline float normalized(const struct channel &s, float x) {
-    return (x - s.mean) * s.inverse + s.rest;
-}
+static __device__ inline float normalized(const struct channel &s, float x) { return (x - s.mean) * s.inverse + s.rest; }
 
 /* What every pass of one batch norm is told. */
 struct shape {
-    int rows, columns;      /* of packs */
-    double count, eps;      /* elements of a channel in the group */
+    int rows, columns; /* of packs */
+    double count, eps; /* elements of a channel in the group */
     bool relu;
 };
 /* From [Σx, Σx²] (2C). */
@@ -45,7 +43,8 @@ template <typename P> struct stats_term {
 };
 
 /* dz = dy behind the mask y > 0 */
-template <typename P> static __device__ inline void load_dz(const struct shape &s, const P *dy, const P *y, int64_t i, float *dz) {
+template <typename P>
+static __device__ inline void load_dz(const struct shape &s, const P *dy, const P *y, int64_t i, float *dz) {
     float v[P::size];
     sgrad__load(dy + i, dz);
     if (!s.relu) return;
@@ -162,17 +161,14 @@ static __global__ void finish(uint32_t C, double groups, double momentum, const 
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static const struct sgrad_batchnorm *attrs_of(const struct sgrad_args *a) {
-    return (const struct sgrad_batchnorm *)a->attrs;
-}
+static const struct sgrad_batchnorm *attrs_of(const struct sgrad_args *a) { return (const struct sgrad_batchnorm *)a->attrs; }
 static struct shape shape_of(const struct sgrad_args *a, int pack) {
     const struct sgrad_shape *x = &a->view[0].shape;
     const int64_t C = x->dim[x->rank - 1];
-    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)a->group * attrs_of(a)->area, attrs_of(a)->eps, attrs_of(a)->relu };
+    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)a->group * attrs_of(a)->area, attrs_of(a)->eps,
+             attrs_of(a)->relu };
 }
-static int64_t channels(const struct sgrad_args *a) {
-    return a->view[0].shape.dim[a->view[0].shape.rank - 1];
-}
+static int64_t channels(const struct sgrad_args *a) { return a->view[0].shape.dim[a->view[0].shape.rank - 1]; }
 
 /* x (…,C), part (2C) = [Σx, Σx²] */
 extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
@@ -185,8 +181,7 @@ extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
 
 /* sum (2C), stat (2C) */
 extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *a) {
-    sgrad__launch(moments, a->view[0].shape.dim[0] / 2, (double)a->group * attrs_of(a)->area, (const double *)a->data[0],
-                  (double *)a->data[1]);
+    sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->group * attrs_of(a)->area, a->data[0], a->data[1]);
 }
 
 /* x, r?, weight (C), bias (C), sum (2C), y */
@@ -195,9 +190,8 @@ extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
         const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, (const double *)a->data[4], (const float *)NULL, (const float *)NULL,
-                           (const P *)a->data[0], (const P *)a->data[1], (const float *)a->data[2], (const float *)a->data[3],
-                           (P *)a->data[5]);
+        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, a->data[4], nullptr, nullptr, a->data[0], a->data[1], a->data[2],
+                           a->data[3], a->data[5]);
     });
 }
 
@@ -207,9 +201,8 @@ extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
         const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, (const double *)NULL, (const float *)a->data[4],
-                           (const float *)a->data[5], (const P *)a->data[0], (const P *)a->data[1], (const float *)a->data[2],
-                           (const float *)a->data[3], (P *)a->data[6]);
+        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, nullptr, a->data[4], a->data[5], a->data[0], a->data[1],
+                           a->data[2], a->data[3], a->data[6]);
     });
 }
 
@@ -218,15 +211,16 @@ extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a) {
     sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
-        const gradient_term<P> term = { s, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2],
-                                        (const double *)a->data[3], {} };
+        const gradient_term<P> term = {
+            s, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2], (const double *)a->data[3], {}
+        };
         sgrad__sum_rows(term, s.rows, s.columns, (double *)a->data[4]);
     });
 }
 
 /* sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
 extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *a) {
-    sgrad__launch(parameters, a->view[1].shape.dim[0], (const double *)a->data[0], (float *)a->data[1], (float *)a->data[2]);
+    sgrad__launch(parameters, a->view[1].shape.dim[0], a->data[0], a->data[1], a->data[2]);
 }
 
 /* x, dy, y (read with relu only), weight (C), sum 0 (2C), sum 1 (2C), dx, dr? */
@@ -235,14 +229,13 @@ extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
         const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2],
-                           (const float *)a->data[3], (const double *)a->data[4], (const double *)a->data[5], (P *)a->data[6],
-                           (P *)a->data[7], sgrad__adds(a, 6), sgrad__adds(a, 7));
+        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4],
+                           a->data[5], a->data[6], a->data[7], sgrad__adds(a, 6), sgrad__adds(a, 7));
     });
 }
 
 /* stat (2C), running mean (C), running variance (C), batches (1) I64 */
 extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
-    sgrad__launch(finish, a->view[1].shape.dim[0], (double)(a->batch / a->group), (double)attrs_of(a)->momentum,
-                  (const double *)a->data[0], (float *)a->data[1], (float *)a->data[2], (int64_t *)a->data[3]);
+    sgrad__launch(finish, a->view[1].shape.dim[0], (double)a->batch / (double)a->group, attrs_of(a)->momentum, a->data[0],
+                  a->data[1], a->data[2], a->data[3]);
 }

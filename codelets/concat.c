@@ -17,8 +17,8 @@ static int infer(struct sgrad_signature *s, void *attrs) {
         char first[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
         like.dim[last] = x->dim[last];
         if (x->rank < 2 || !sgrad_shape_equal(x, &like))
-            return sgrad_fail(SGRAD_ESHAPE, "%s: concat takes inputs that differ in the last dimension alone, not %s and %s", s->layer,
-                              sgrad_shape_text(&s->x[0].shape, first), sgrad_shape_text(x, other));
+            return sgrad_fail(SGRAD_ESHAPE, "%s: concat takes inputs that differ in the last dimension alone, not %s and %s",
+                              s->layer, sgrad_shape_text(&s->x[0].shape, first), sgrad_shape_text(x, other));
         concat->channels[i] = (int)x->dim[last];
         y.dim[last] += x->dim[last];
     }
@@ -34,7 +34,8 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     int64_t to = 0;
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; to += concat->channels[i++])
-            sgrad__row_move(y->dtype, a->data[i], row * concat->channels[i], a->data[SGRAD_MAX_INPUTS], to, concat->channels[i], false);
+            sgrad__row_move(y->dtype, a->data[i], row * concat->channels[i], a->data[SGRAD_MAX_INPUTS], to, concat->channels[i],
+                            false);
 }
 
 /* dy (…,C), dx0 … dx7, absent where nobody wants it */
@@ -47,7 +48,8 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; from += concat->channels[i++])
             if (dx[i])
-                sgrad__row_move(dy->dtype, a->data[0], from, dx[i], row * concat->channels[i], concat->channels[i], sgrad__adds(a, 1 + i));
+                sgrad__row_move(dy->dtype, a->data[0], from, dx[i], row * concat->channels[i], concat->channels[i],
+                                sgrad__adds(a, 1 + i));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {
@@ -76,7 +78,8 @@ const struct sgrad_op sgrad_concat_op = {
     .tests = {
         { "3 and 17 channels, one image of 5x3", .x = { { 4, { 1, 5, 3, 3 } }, { 4, { 1, 5, 3, 17 } } } },
         { "1, 3 and 515, 2 samples", .x = { { 2, { 2, 1 } }, { 2, { 2, 3 } }, { 2, { 2, 515 } } } },
-        { "eight inputs, 3 images of 1x2", .x = { { 4, { 3, 1, 2, 1 } }, { 4, { 3, 1, 2, 2 } }, { 4, { 3, 1, 2, 3 } }, { 4, { 3, 1, 2, 4 } },
-                                                  { 4, { 3, 1, 2, 5 } }, { 4, { 3, 1, 2, 6 } }, { 4, { 3, 1, 2, 7 } }, { 4, { 3, 1, 2, 8 } } } },
+        { "eight inputs of 3 samples",
+          .x = { { 2, { 3, 1 } }, { 2, { 3, 2 } }, { 2, { 3, 3 } }, { 2, { 3, 4 } },
+                 { 2, { 3, 5 } }, { 2, { 3, 6 } }, { 2, { 3, 7 } }, { 2, { 3, 8 } } } },
     },
 };

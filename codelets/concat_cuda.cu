@@ -19,20 +19,21 @@ static __global__ void move(uint32_t n, int columns, int from_step, int to_step,
 }
 
 /* Input X of COLUMNS channels, of rows that Y has, and begins in them at OFFSET: from x to y, or, BACKWARD, from dy to dx. */
-static void submit(const struct sgrad_view *y, void *y_data, void *x_data, int64_t columns, int64_t offset, bool backward, bool add) {
+static void submit(const struct sgrad_view *y, void *y_data, void *x_data, int64_t columns, int64_t offset, bool backward,
+                   bool add) {
     const int64_t all = y->shape.dim[y->shape.rank - 1], rows = sgrad_shape_count(&y->shape) / all;
     sgrad__with_pack(y->dtype, std::gcd(std::gcd(columns, all), offset), [=](auto pack) {
         using P = decltype(pack);
         P *own = (P *)x_data, *joint = (P *)y_data + offset / P::size;
         const int narrow = (int)(columns / P::size), wide = (int)(all / P::size);
-        if (backward) sgrad__launch(move<P>, rows * narrow, narrow, wide, narrow, joint, own, add);
-        else sgrad__launch(move<P>, rows * narrow, narrow, narrow, wide, own, joint, false);
+        if (backward)
+            sgrad__launch(move<P>, rows * narrow, narrow, wide, narrow, joint, own, add);
+        else
+            sgrad__launch(move<P>, rows * narrow, narrow, narrow, wide, own, joint, false);
     });
 }
 
-static const int *channels(const struct sgrad_args *a) {
-    return ((const struct sgrad_concat *)a->attrs)->channels;
-}
+static const int *channels(const struct sgrad_args *a) { return ((const struct sgrad_concat *)a->attrs)->channels; }
 
 /* x0 … x7, those after the last absent, y (…,C) */
 extern "C" void sgrad__concat_forward_cuda(const struct sgrad_args *a) {

@@ -1,16 +1,15 @@
-/* Two-dimensional convolution (cross-correlation, as the field means it), channels-last:
+/* conv2d.c: two-dimensional convolution (cross-correlation, as the field means it), channels-last:
  *
- *     y[n,p,q,k] = bias[k] + Σ_{r,s,c} x[n, p·stride + r·dilation - padding, q·stride + s·dilation - padding, c] · weight[k,r,s,c]
+ *     y[n,p,q,k] = bias[k] + Σ_{r,s,c} weight[k,r,s,c] · x[n,h,w,c],   h = p·stride + r·dilation - padding,
+ *                                                                      w = q·stride + s·dilation - padding
  *
  * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. */
 #include "codelets/onednn.h"
 
-#ifdef SGRAD_HAVE_CUDA
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
 size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
-#endif
 
 /* ---- kernels --------------------------------------------------------------------------------------------------- */
 
@@ -64,26 +63,33 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     sgrad_shape_text(x, text);
     if (x->rank != 4) return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: input %s is not images (N,H,W,C)", s->layer, text);
     if (c->channels < 1 || c->kernel < 1 || c->stride < 1 || c->dilation < 1 || c->groups < 1 || c->padding < 0)
-        return sgrad_fail(SGRAD_EINVAL, "conv2d: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range",
+        return sgrad_fail(SGRAD_EINVAL,
+                          "conv2d: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range",
                           s->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
     const int64_t inputs = x->dim[3], extent = (int64_t)(c->kernel - 1) * c->dilation + 1;
     if (inputs % c->groups || c->channels % c->groups)
-        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: %d groups do not divide the channels of input %s and of output %d",
-                          s->layer, c->groups, text, c->channels);
+        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: %d groups do not divide the channels of input %s and of output %d", s->layer,
+                          c->groups, text, c->channels);
     const int64_t height = x->dim[1] + 2 * c->padding - extent, width = x->dim[2] + 2 * c->padding - extent;
     if (height < 0 || width < 0)
-        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: a filter of %dx%d pixels is larger than input %s with padding %d",
-                          s->layer, (int)extent, (int)extent, text, c->padding);
+        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: a filter of %dx%d pixels is larger than input %s with padding %d", s->layer,
+                          (int)extent, (int)extent, text, c->padding);
 
     s->y.shape = (struct sgrad_shape){ 4, { x->dim[0], height / c->stride + 1, width / c->stride + 1, c->channels } };
     const double area = (double)c->kernel * c->kernel;
     s->p[0] = (struct sgrad_parameter){
-        .name = "weight", .init = SGRAD_HE, .fan = area * c->channels / c->groups, .layout = SGRAD_OIHW,
+        .name = "weight",
+        .init = SGRAD_HE,
+        .fan = area * c->channels / c->groups,
+        .layout = SGRAD_OIHW,
         .shape = { 4, { c->channels, c->kernel, c->kernel, inputs / c->groups } },
     };
     if (c->bias)
         s->p[1] = (struct sgrad_parameter){
-            .name = "bias", .init = SGRAD_UNIFORM, .fan = area * (double)inputs / c->groups, .shape = { 1, { c->channels } },
+            .name = "bias",
+            .init = SGRAD_UNIFORM,
+            .fan = area * (double)inputs / c->groups,
+            .shape = { 1, { c->channels } },
         };
     return 0;
 }
@@ -93,15 +99,15 @@ static void describe(const void *attributes, char *text, size_t size) {
     const struct {
         const char *name;
         int value, otherwise;
-    } part[] = { { "stride", c->stride, 1 }, { "pad", c->padding, 0 }, { "dilation", c->dilation, 1 }, { "groups", c->groups, 1 } };
+    } part[] = {
+        { "stride", c->stride, 1 }, { "pad", c->padding, 0 }, { "dilation", c->dilation, 1 }, { "groups", c->groups, 1 }
+    };
     int used = snprintf(text, size, "%dx%d", c->kernel, c->kernel);
     for (size_t i = 0; i < sizeof part / sizeof *part && used < (int)size; i++)
         if (part[i].value != part[i].otherwise) used += snprintf(text + used, size - used, " %s %d", part[i].name, part[i].value);
 }
 
 /* ---- the record ------------------------------------------------------------------------------------------------ */
-
-#define ATTRS(...) &(const struct sgrad_conv2d){ __VA_ARGS__ }
 
 const struct sgrad_op sgrad_conv2d_op = {
     .name = "conv2d",
@@ -123,15 +129,24 @@ const struct sgrad_op sgrad_conv2d_op = {
                       .workspace = backward_weight_workspace, .flops = backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
-        { "3x3 of 3 channels to 16", { { 4, { 2, 7, 6, 3 } } }, ATTRS(.channels = 16, .kernel = 3, .padding = 1) },
-        { "3x3 of 16 channels, bias", { { 4, { 2, 6, 6, 16 } } }, ATTRS(.channels = 16, .kernel = 3, .padding = 1, .bias = true) },
-        { "3x3 stride 2, odd image, odd channels", { { 4, { 3, 7, 5, 5 } } }, ATTRS(.channels = 17, .kernel = 3, .stride = 2, .padding = 1) },
-        { "1x1, odd channels, bias", { { 4, { 2, 3, 5, 17 } } }, ATTRS(.channels = 3, .kernel = 1, .bias = true) },
-        { "1x1 stride 2", { { 4, { 2, 6, 5, 16 } } }, ATTRS(.channels = 32, .kernel = 1, .stride = 2) },
-        { "5x5 dilation 2, one sample", { { 4, { 1, 10, 11, 2 } } }, ATTRS(.channels = 3, .kernel = 5, .dilation = 2, .padding = 1) },
-        { "3x3 in 2 groups, bias", { { 4, { 2, 5, 6, 6 } } }, ATTRS(.channels = 4, .kernel = 3, .padding = 1, .groups = 2, .bias = true) },
-        { "3x3 depthwise, stride 2", { { 4, { 2, 7, 7, 5 } } }, ATTRS(.channels = 5, .kernel = 3, .stride = 2, .padding = 1, .groups = 5) },
-        { "filter as large as the padded image", { { 4, { 2, 3, 3, 4 } } }, ATTRS(.channels = 6, .kernel = 5, .padding = 1, .bias = true) },
-        { "7x7 stride 2 pad 3", { { 4, { 1, 9, 11, 3 } } }, ATTRS(.channels = 8, .kernel = 7, .stride = 2, .padding = 3) },
+        { "3x3 of 3 channels", { { 4, { 2, 7, 6, 3 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 } },
+        { "3x3 of 16 channels, bias", { { 4, { 2, 6, 6, 16 } } },
+          &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3 of 32 channels, many tiles", { { 4, { 4, 16, 16, 32 } } },
+          &(struct sgrad_conv2d){ .channels = 32, .kernel = 3, .padding = 1 } },
+        { "3x3 stride 2, odd image and channels", { { 4, { 3, 7, 5, 5 } } },
+          &(struct sgrad_conv2d){ .channels = 17, .kernel = 3, .stride = 2, .padding = 1 } },
+        { "1x1, odd channels, bias", { { 4, { 2, 3, 5, 17 } } }, &(struct sgrad_conv2d){ .channels = 3, .kernel = 1, .bias = true } },
+        { "1x1 stride 2", { { 4, { 2, 6, 5, 16 } } }, &(struct sgrad_conv2d){ .channels = 32, .kernel = 1, .stride = 2 } },
+        { "5x5 dilation 2, one sample", { { 4, { 1, 10, 11, 2 } } },
+          &(struct sgrad_conv2d){ .channels = 3, .kernel = 5, .dilation = 2, .padding = 1 } },
+        { "3x3 in 2 groups, bias", { { 4, { 2, 5, 6, 6 } } },
+          &(struct sgrad_conv2d){ .channels = 4, .kernel = 3, .padding = 1, .groups = 2, .bias = true } },
+        { "3x3 depthwise, stride 2", { { 4, { 2, 7, 7, 5 } } },
+          &(struct sgrad_conv2d){ .channels = 5, .kernel = 3, .stride = 2, .padding = 1, .groups = 5 } },
+        { "filter as large as the padded image", { { 4, { 2, 3, 3, 4 } } },
+          &(struct sgrad_conv2d){ .channels = 6, .kernel = 5, .padding = 1, .bias = true } },
+        { "7x7 stride 2 pad 3", { { 4, { 1, 9, 11, 3 } } },
+          &(struct sgrad_conv2d){ .channels = 8, .kernel = 7, .stride = 2, .padding = 3 } },
     },
 };

@@ -12,22 +12,22 @@
 #include "codelets/cuda.h"
 
 /* cuDNN's own: this, and as much as the operands, for algorithms that transpose them first. */
-#define WORKSPACE ((size_t)64 << 20)
-#define ALGORITHMS 16   /* more than any pass has */
+#define WORKSPACE  ((size_t)64 << 20)
+#define ALGORITHMS 16 /* more than any pass has */
 
 enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 
 /* All that a plan depends on. Compared byte by byte, so padding has to be cleared. */
 struct key {
-    size_t room;                                                            /* bytes that are cuDNN's own */
+    size_t room; /* bytes that are cuDNN's own */
     int32_t pass, dtype, deterministic, stride, padding, dilation, groups;
-    int32_t x[4], w[4], y[4];                                               /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K) */
+    int32_t x[4], w[4], y[4]; /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K) */
 };
 struct plan {
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t convolution;
-    int algorithm;      /* cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t */
+    int algorithm; /* cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t */
 };
 
 static void plan_free(void *value) {
@@ -49,8 +49,9 @@ template <typename Found> static void choose(const struct key *key, struct plan 
         plan->algorithm = found[i].algo;
         return;
     }
-    sgrad_fail(SGRAD_EDEVICE, "conv2d: no algorithm of cuDNN for input (%d,%d,%d,%d), weight (%d,%d,%d,%d), %s", key->x[0], key->x[1],
-               key->x[2], key->x[3], key->w[0], key->w[1], key->w[2], key->w[3], sgrad_dtype_name((enum sgrad_dtype)key->dtype));
+    sgrad_fail(SGRAD_EDEVICE, "conv2d: no algorithm of cuDNN for input (%d,%d,%d,%d), weight (%d,%d,%d,%d), %s", key->x[0],
+               key->x[1], key->x[2], key->x[3], key->w[0], key->w[1], key->w[2], key->w[3],
+               sgrad_dtype_name((enum sgrad_dtype)key->dtype));
     abort();
 }
 
@@ -65,8 +66,8 @@ static void describe(const struct key *key, struct plan *plan) {
     SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->x, layout, type, x[0], x[3], x[1], x[2]));
     SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->y, layout, type, y[0], y[3], y[1], y[2]));
     SGRAD_CUDA(cudnnSetFilter4dDescriptor(plan->w, type, layout, w[0], w[3], w[1], w[2]));
-    SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, key->padding, key->padding, key->stride, key->stride, key->dilation,
-                                               key->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, key->padding, key->padding, key->stride, key->stride,
+                                               key->dilation, key->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     SGRAD_CUDA(cudnnSetConvolutionGroupCount(plan->convolution, key->groups));
     SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, key->dtype == SGRAD_F32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
 }
@@ -80,13 +81,13 @@ static void find(const struct key *key, struct plan *plan) {
         choose(key, plan, found, count);
     } else if (key->pass == BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
-        SGRAD_CUDA(cudnnGetConvolutionBackwardDataAlgorithm_v7(sgrad_cudnn(), plan->w, plan->y, plan->convolution, plan->x, ALGORITHMS,
-                                                               &count, found));
+        SGRAD_CUDA(cudnnGetConvolutionBackwardDataAlgorithm_v7(sgrad_cudnn(), plan->w, plan->y, plan->convolution, plan->x,
+                                                               ALGORITHMS, &count, found));
         choose(key, plan, found, count);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
-        SGRAD_CUDA(cudnnGetConvolutionBackwardFilterAlgorithm_v7(sgrad_cudnn(), plan->x, plan->y, plan->convolution, plan->w, ALGORITHMS,
-                                                                 &count, found));
+        SGRAD_CUDA(cudnnGetConvolutionBackwardFilterAlgorithm_v7(sgrad_cudnn(), plan->x, plan->y, plan->convolution, plan->w,
+                                                                 ALGORITHMS, &count, found));
         choose(key, plan, found, count);
     }
 }
@@ -100,7 +101,7 @@ static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *w) {
 
 struct task {
     const struct plan *plan;
-    void *weight;       /* bf16: in the workspace; else NULL */
+    void *weight; /* bf16: in the workspace; else NULL */
     void *room;
     size_t room_size;
 };
@@ -161,8 +162,9 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(FORWARD, a, &a->view[0], &a->view[1], &a->view[3]);
     const void *weight = weight_of(&t, a);
     SGRAD_CUDA(cudnnConvolutionForward(sgrad_cudnn(), &one, t.plan->x, a->data[0], t.plan->w, weight, t.plan->convolution,
-                                       (cudnnConvolutionFwdAlgo_t)t.plan->algorithm, t.room, t.room_size, &zero, t.plan->y, a->data[3]));
-    if (a->data[2]) sgrad__add_bias(&a->view[3], a->data[2], a->data[3]);
+                                       (cudnnConvolutionFwdAlgo_t)t.plan->algorithm, t.room, t.room_size, &zero, t.plan->y,
+                                       a->data[3]));
+    if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
 /* dy (N,P,Q,K), weight (K,R,S,C/groups), dx (N,H,W,C) */
@@ -177,10 +179,9 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
 /* x (N,H,W,C), dy (N,P,Q,K), dweight (K,R,S,C/groups), dbias (K) or absent */
 extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_WEIGHT, a, &a->view[0], &a->view[2], &a->view[1]);
-    SGRAD_CUDA(cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, t.plan->x, a->data[0], t.plan->y, a->data[1], t.plan->convolution,
-                                              (cudnnConvolutionBwdFilterAlgo_t)t.plan->algorithm, t.room, t.room_size, &zero, t.plan->w,
-                                              t.weight ? t.weight : a->data[2]));
-    if (t.weight)
-        sgrad__convert(sgrad_shape_count(&a->view[2].shape), (const __nv_bfloat16 *)t.weight, (float *)a->data[2]);
-    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], a->data[3]);
+    SGRAD_CUDA(cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, t.plan->x, a->data[0], t.plan->y, a->data[1],
+                                              t.plan->convolution, (cudnnConvolutionBwdFilterAlgo_t)t.plan->algorithm, t.room,
+                                              t.room_size, &zero, t.plan->w, t.weight ? t.weight : a->data[2]));
+    if (t.weight) sgrad__convert(sgrad_shape_count(&a->view[2].shape), (const __nv_bfloat16 *)t.weight, (float *)a->data[2]);
+    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
 }

@@ -70,19 +70,19 @@ template <typename P> static __device__ inline void sgrad__store(P *to, const fl
     *to = p;
 }
 
-static inline bool sgrad__adds(const struct sgrad_args *a, int operand) {
-    return a->accumulate >> operand & 1;
-}
+static inline bool sgrad__adds(const struct sgrad_args *a, int operand) { return a->accumulate >> operand & 1; }
 
 /* ---- launches -------------------------------------------------------------------------------------------------- */
 
-static inline __host__ __device__ int64_t sgrad__ceil(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
+static inline __host__ __device__ int64_t sgrad__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Operands come as void *; the kernel's parameters say what they are. */
+template <typename To> static inline To sgrad__as(void *x) { return static_cast<To>(x); }
+template <typename To, typename From> static inline To sgrad__as(From x) { return x; }
 
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, dim3 block, Argument... argument) {
-    kernel<<<grid, block, 0, sgrad_cuda_stream()>>>(argument...);
+    kernel<<<grid, block, 0, sgrad_cuda_stream()>>>(sgrad__as<Parameter>(argument)...);
     SGRAD_CUDA(cudaGetLastError());
 }
 
@@ -92,9 +92,7 @@ static inline void sgrad__launch(void (*kernel)(uint32_t, Parameter...), int64_t
     if (count < 0 || count > UINT32_MAX) sgrad__cuda_fail("operand too large", "a launch", __FILE__, __LINE__);
     if (count > 0) sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 256)), dim3(256), (uint32_t)count, argument...);
 }
-static __device__ inline uint32_t sgrad__thread(void) {
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
+static __device__ inline uint32_t sgrad__thread(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 /* Threads laid over a matrix: 8 columns (128 bytes of packs) and 32 rows a block, more rows where there are fewer columns.
  * Every thread keeps its column and walks down it, so what depends on the channel alone is computed once a thread. */
@@ -108,9 +106,7 @@ static inline struct sgrad__sheet sgrad__sheet_of(int64_t rows, int64_t columns,
     const int64_t most = 1024 / wide, high = sgrad__ceil(rows, (int64_t)down * rows_a_thread);
     return { dim3(wide, (unsigned)(high < most ? high : most > 1 ? most : 1)), dim3(across, down) };
 }
-static __device__ inline int sgrad__column(void) {
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
+static __device__ inline int sgrad__column(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 /* ---- pixels ---------------------------------------------------------------------------------------------------- */
 
@@ -153,7 +149,7 @@ static __device__ inline int sgrad__last_window(const struct sgrad__windows &s, 
  * What is added is a *term*: term.column(c) comes once, then term.add(row, c, sum) for each row. A column is SIZE channels,
  * each with VALUES sums; out is (VALUES, columns · SIZE). */
 
-#define SGRAD_PARTIALS (1024 * 64)     /* doubles: 1024 chunks, 8 columns, 8 sums */
+#define SGRAD_PARTIALS (1024 * 64) /* doubles: 1024 chunks, 8 columns, 8 sums */
 
 template <typename Term, typename Out>
 static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int chunk, Out *out) {
@@ -191,9 +187,7 @@ struct sgrad__partial_term {
     __device__ void add(int row, int c, double (*sum)[size]) const { sum[0][0] += x[(int64_t)row * columns + c]; }
 };
 
-static inline void sgrad__partials_free(void *value) {
-    cudaFree(*(double **)value);
-}
+static inline void sgrad__partials_free(void *value) { cudaFree(*(double **)value); }
 /* Room of the worker's own. Tasks of one worker follow each other on one stream, so they can share it. */
 static inline double *sgrad__partials(void) {
     static struct sgrad_cache cache = sgrad__cuda_cache(1, sizeof(double *), sgrad__partials_free);
@@ -216,8 +210,8 @@ template <typename Term, typename Out> static inline void sgrad__sum_rows(Term t
     sgrad__launch_grid(sgrad__sum_chunks<Term, double>, sheet.grid, sheet.block, term, (int)rows, columns, chunk, partial);
     const int chunks = (int)sheet.grid.y;
     sheet = sgrad__sheet_of(1, sums, 1);
-    sgrad__launch_grid(sgrad__sum_chunks<sgrad__partial_term, Out>, sheet.grid, sheet.block,
-                       sgrad__partial_term{ partial, sums }, chunks, sums, chunks, out);
+    sgrad__launch_grid(sgrad__sum_chunks<sgrad__partial_term, Out>, sheet.grid, sheet.block, sgrad__partial_term{ partial, sums },
+                       chunks, sums, chunks, out);
 }
 
 /* What gradients are multiplied by so that their norm is at most LIMIT (0: any), from the sum of their squares or NULL:
@@ -247,16 +241,16 @@ template <typename To, typename From> static inline void sgrad__convert(int64_t 
 }
 
 /* y (…,K) += bias (K) */
-template <typename P> static __global__ void sgrad__add_bias_kernel(uint32_t n, int K, const float *bias, P *y) {
+template <typename P, typename B> static __global__ void sgrad__add_bias_kernel(uint32_t n, int K, const B *bias, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     sgrad__store(y + i, bias + i % K * P::size, true);
 }
-static inline void sgrad__add_bias(const struct sgrad_view *y, const void *bias, void *data) {
+template <typename B> static inline void sgrad__add_bias(const struct sgrad_view *y, const B *bias, void *data) {
     const int64_t K = y->shape.dim[y->shape.rank - 1], n = sgrad_shape_count(&y->shape);
     sgrad__with_pack(y->dtype, K, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(sgrad__add_bias_kernel<P>, n / P::size, (int)(K / P::size), (const float *)bias, (P *)data);
+        sgrad__launch(sgrad__add_bias_kernel<P, B>, n / P::size, K / P::size, bias, data);
     });
 }
 
@@ -272,12 +266,12 @@ template <typename P> struct sgrad__bias_term {
         for (int j = 0; j < size; j++) sum[0][j] += v[j];
     }
 };
-static inline void sgrad__sum_bias(const struct sgrad_view *dy, const void *data, void *dbias) {
+template <typename B> static inline void sgrad__sum_bias(const struct sgrad_view *dy, const void *data, B *dbias) {
     const int64_t K = dy->shape.dim[dy->shape.rank - 1], rows = sgrad_shape_count(&dy->shape) / K;
     sgrad__with_pack(dy->dtype, K, [=](auto pack) {
         using P = decltype(pack);
         const int columns = (int)(K / P::size);
-        sgrad__sum_rows(sgrad__bias_term<P>{ (const P *)data, columns }, rows, columns, (float *)dbias);
+        sgrad__sum_rows(sgrad__bias_term<P>{ (const P *)data, columns }, rows, columns, dbias);
     });
 }
 

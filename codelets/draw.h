@@ -9,7 +9,8 @@
 
 /* The chances of elements 4·BLOCK … 4·BLOCK+3, in memory order, of sample SAMPLE of the whole batch. LAYER keeps the
  * layers of a network apart: struct sgrad_dropout's stream. */
-static inline SGRAD_BOTH struct sgrad_random sgrad__dropout_draw(uint64_t seed, uint32_t step, uint32_t layer, int64_t sample, int64_t block) {
+static inline SGRAD_BOTH struct sgrad_random sgrad__dropout_draw(uint64_t seed, uint32_t step, uint32_t layer, int64_t sample,
+                                                                 int64_t block) {
     return sgrad_philox(seed, SGRAD_STREAM_DROPOUT, step, (uint64_t)layer << 32 | (uint32_t)sample, (uint32_t)block);
 }
 

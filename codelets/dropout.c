@@ -11,8 +11,9 @@ void sgrad__dropout_backward_cuda(const struct sgrad_args *a);
 static int infer(struct sgrad_signature *s, void *attrs) {
     struct sgrad_dropout *d = attrs;
     if (d->p == 0) d->p = 0.5f;
-    if (!(d->p > 0 && d->p <= 1)) return sgrad_fail(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", s->layer, d->p);
-    d->stream = 2166136261u;    /* FNV-1a, so that layers of other names drop other elements */
+    if (!(d->p > 0 && d->p <= 1))
+        return sgrad_fail(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", s->layer, d->p);
+    d->stream = 2166136261u; /* FNV-1a, so that layers of other names drop other elements */
     for (const char *c = s->layer; *c; c++) d->stream = (d->stream ^ (unsigned char)*c) * 16777619u;
     s->y.shape = s->x[0].shape;
     return 0;
@@ -23,30 +24,29 @@ SGRAD_VECTOR static void drop(const struct sgrad_args *a) {
     const struct sgrad_dropout *d = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t samples = a->view[0].shape.dim[0], size = sgrad_shape_count(&a->view[0].shape) / samples;
-    float x_room[SGRAD_ROW], y_room[SGRAD_ROW], factor[SGRAD_ROW];
+    const uint64_t seed = a->step->seed;
+    const uint32_t step = a->step->number;
+    const float p = d->p;
+    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    uint32_t word[SGRAD_ROW];
     for (int64_t s = 0; s < samples; s++)
         for (int64_t e = 0, n; (n = sgrad__piece(e, size)); e += n) {
-            const int64_t from = s * size + e;
-            for (int64_t j = 0; j < n; j += 4) {
-                struct sgrad_random r = sgrad__dropout_draw(a->step->seed, a->step->number, d->stream, a->first + s, (e + j) / 4);
-                for (int k = 0; k < 4; k++) factor[j + k] = sgrad__dropout_factor(r.word[k], d->p);
+            for (int64_t block = 0; 4 * block < n; block++) {
+                const struct sgrad_random r = sgrad__dropout_draw(seed, step, d->stream, a->first + s, e / 4 + block);
+                for (int k = 0; k < 4; k++) word[4 * block + k] = r.word[k];
             }
-            const float *x = sgrad__row(type, a->data[0], from, n, x_room);
-            float *y = sgrad__row_sum(type, a->data[1], from, n, sgrad__adds(a, 1), y_room);
-            for (int64_t j = 0; j < n; j++) y[j] += factor[j] * x[j];
-            sgrad__row_done(type, a->data[1], from, n, y);
+            const float *x = sgrad__row(type, a->data[0], s * size + e, n, x_room);
+            float *y = sgrad__row_sum(type, a->data[1], s * size + e, n, sgrad__adds(a, 1), y_room);
+            for (int64_t j = 0; j < n; j++) y[j] += sgrad__dropout_factor(word[j], p) * x[j];
+            sgrad__row_done(type, a->data[1], s * size + e, n, y);
         }
 }
 
 /* x, y (N,…) */
-static void copy(const struct sgrad_args *a) {
-    memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]));
-}
+static void copy(const struct sgrad_args *a) { memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0])); }
 
 /* Philox: ten rounds of about ten operations for four elements, and the product */
-static double flops(const struct sgrad_args *a) {
-    return 26.0 * (double)sgrad_shape_count(&a->view[0].shape);
-}
+static double flops(const struct sgrad_args *a) { return 26.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
 static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "p %g", ((const struct sgrad_dropout *)attrs)->p);

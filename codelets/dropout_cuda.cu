@@ -6,13 +6,12 @@
 struct chances {
     uint64_t seed;
     uint32_t step, layer;
-    int64_t first;      /* sample of the whole batch */
+    int64_t first; /* sample of the whole batch */
     float p;
 };
 
 /* to (N,size) = from times the chances, forward and backward; SIZE in packs */
-template <typename P>
-static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
+template <typename P> static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const uint32_t element = i % size * P::size;
@@ -29,21 +28,18 @@ static void submit(const struct sgrad_args *a, bool add) {
     const struct chances s = { a->step->seed, a->step->number, attrs->stream, a->first, attrs->p };
     sgrad__with_pack(a->view[0].dtype, size, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), (const P *)a->data[0], (P *)a->data[1], add);
+        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), a->data[0], a->data[1], add);
     });
 }
 
 /* x, y of any shape */
-extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) {
-    submit(a, false);
-}
+extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) { submit(a, false); }
 
 /* dy, dx of any shape */
-extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) {
-    submit(a, sgrad__adds(a, 1));
-}
+extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) { submit(a, sgrad__adds(a, 1)); }
 
 /* x, y of any shape: a copy */
 extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *a) {
-    SGRAD_CUDA(cudaMemcpyAsync(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
+    SGRAD_CUDA(
+        cudaMemcpyAsync(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
 }

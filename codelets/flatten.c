@@ -14,14 +14,16 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 2 && x->rank != 4)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or rows (N,C), not %s", s->layer, sgrad_shape_text(x, text));
+        return sgrad_fail(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or rows (N,C), not %s", s->layer,
+                          sgrad_shape_text(x, text));
     s->view_of_input = x->rank == 2 || x->dim[1] * x->dim[2] == 1;
     s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], sgrad_shape_count(x) / x->dim[0] } };
     return 0;
 }
 
 /* Each of the SAMPLES matrices of ROWS x COLUMNS in FROM becomes, or is added to, its transpose in TO. */
-static void transpose(enum sgrad_dtype type, const void *from, void *to, int64_t samples, int64_t rows, int64_t columns, bool add) {
+static void transpose(enum sgrad_dtype type, const void *from, void *to, int64_t samples, int64_t rows, int64_t columns,
+                      bool add) {
     for (int64_t s = 0; s < samples; s++)
         for (int64_t c = 0; c < columns; c++)
             for (int64_t r = 0; r < rows; r++) {

@@ -13,7 +13,7 @@
 
 /* x (N,rows,columns) to y (N,columns,rows) */
 template <typename T> static __global__ void transpose(int rows, int columns, const T *x, T *y, bool add) {
-    __shared__ float tile[SIDE][SIDE + 1];      /* the extra column spreads a column over the memory banks */
+    __shared__ float tile[SIDE][SIDE + 1]; /* the extra column spreads a column over the memory banks */
     const int row = blockIdx.y * SIDE, column = blockIdx.x * SIDE;
     const int64_t sample = (int64_t)blockIdx.z * rows * columns;
     for (int i = threadIdx.y; i < SIDE; i += blockDim.y)
@@ -31,7 +31,7 @@ static void submit(const struct sgrad_args *a, int64_t samples, int64_t rows, in
     const dim3 grid((unsigned)sgrad__ceil(columns, SIDE), (unsigned)sgrad__ceil(rows, SIDE), (unsigned)samples), block(SIDE, 8);
     const auto launch = [&](auto *y) {
         using T = std::remove_pointer_t<decltype(y)>;
-        sgrad__launch_grid(transpose<T>, grid, block, (int)rows, (int)columns, (const T *)a->data[0], y, add);
+        sgrad__launch_grid(transpose<T>, grid, block, rows, columns, a->data[0], y, add);
     };
     a->view[0].dtype == SGRAD_BF16 ? launch((__nv_bfloat16 *)a->data[1]) : launch((float *)a->data[1]);
 }

@@ -9,7 +9,8 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C), not %s", s->layer, sgrad_shape_text(x, text));
+        return sgrad_fail(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C), not %s", s->layer,
+                          sgrad_shape_text(x, text));
     s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[3] } };
     return 0;
 }

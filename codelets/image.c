@@ -1,12 +1,11 @@
 /* image.c: pixels to activations, y = (x / full_scale - mean) / deviation per channel. In training the image is first
- * padded with black, cropped at random and flipped at random; draw.h says how. Padding by 1, then:
+ * padded with black, cropped at random and flipped at random; draw.h says how:
  *
- *     x                      . . . . .
- *     a b c     down = 1     . a b c .        d e f                f e d
- *     d e f     right = 0    .+-----+.   ->   g h i     flip  ->   i h g
- *     g h i                  .|d e f|.        . . .                . . .
- *                            .|g h i|.
- *                            .+. . .+.
+ *     x                     . . . . .
+ *     a b c    pad by 1     . a b c .    down = 1     d e f            f e d
+ *     d e f       ->        . d e f .    right = 0    g h i    flip    i h g
+ *     g h i                 . g h i .       ->        . . .     ->     . . .
+ *                           . . . . .
  *
  * A channel takes at most 256 values, so each is computed once. */
 #include "codelets/draw.h"
@@ -28,7 +27,7 @@ static void image(const struct sgrad_args *a) {
     const struct sgrad_image *attrs = a->attrs;
     const int64_t *dim = a->view[0].shape.dim, height = dim[1], width = dim[2], channels = dim[3];
     const enum sgrad_dtype type = a->view[1].dtype;
-    float table[SGRAD_MAX_CHANNELS][256];   /* what value v of channel c becomes */
+    float table[SGRAD_MAX_CHANNELS][256]; /* what value v of channel c becomes */
     assert(channels <= SGRAD_MAX_CHANNELS);
     for (int c = 0; c < channels; c++)
         for (int v = 0; v < 256; v++) table[c][v] = ((float)v / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
@@ -47,10 +46,12 @@ static void image(const struct sgrad_args *a) {
     }
 }
 
-static double flops(const struct sgrad_args *a) {
-    return 3.0 * (double)sgrad_shape_count(&a->view[0].shape);
-}
+static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
 const struct sgrad_kernel sgrad_image_kernel = {
-    .name = "image", .kind = SGRAD_INPUT, .cpu = image, .cuda = SGRAD_ON_CUDA(sgrad__image_cuda), .flops = flops,
+    .name = "image",
+    .kind = SGRAD_INPUT,
+    .cpu = image,
+    .cuda = SGRAD_ON_CUDA(sgrad__image_cuda),
+    .flops = flops,
 };

@@ -5,15 +5,15 @@
 #include "codelets/cuda.h"
 #include "codelets/draw.h"
 
-#define CROPS 256   /* 3 KiB of the 4 that a kernel's parameters may take */
+#define CROPS 256 /* 3 KiB of the 4 that a kernel's parameters may take */
 struct crops {
     struct sgrad__crop at[CROPS];
 };
 
 /* One thread for each element of y: x (N,H,W,C) U8, y (N,H,W,C). */
 template <typename T>
-static __global__ void image(uint32_t n, int H, int W, int C, struct sgrad_image attrs, const __grid_constant__ struct crops crops,
-                             const uint8_t *x, T *y) {
+static __global__ void image(uint32_t n, int H, int W, int C, struct sgrad_image attrs,
+                             const __grid_constant__ struct crops crops, const uint8_t *x, T *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const struct sgrad__place to = sgrad__place_of(i, H, W, C);
@@ -32,11 +32,12 @@ extern "C" void sgrad__image_cuda(const struct sgrad_args *a) {
         const int64_t count = std::min<int64_t>(samples - first, CROPS);
         struct crops crops = {};
         for (int64_t s = 0; step->training && s < count; s++)
-            crops.at[s] = sgrad__image_draw(step->seed, step->epoch, step->sample[a->first - step->first + first + s], attrs->pad, attrs->flip);
+            crops.at[s] = sgrad__image_draw(step->seed, step->epoch, step->sample[a->first - step->first + first + s], attrs->pad,
+                                            attrs->flip);
         const uint8_t *x = (const uint8_t *)a->data[0] + first * size;
         const auto launch = [&](auto *y) {
-            sgrad__launch(image<std::remove_pointer_t<decltype(y)>>, count * size, (int)dim[1], (int)dim[2], (int)dim[3], *attrs, crops,
-                          x, y + first * size);
+            sgrad__launch(image<std::remove_pointer_t<decltype(y)>>, count * size, dim[1], dim[2], dim[3], *attrs, crops, x,
+                          y + first * size);
         };
         a->view[1].dtype == SGRAD_BF16 ? launch((__nv_bfloat16 *)a->data[1]) : launch((float *)a->data[1]);
     }

@@ -3,9 +3,10 @@
 #define SGRAD_CODELETS_KERNELS_H
 
 /* Kernels are optimised whatever the build says, and so is every inline function below: GCC joins only what was
- * compiled alike. */
+ * compiled alike. (-fno-math-errno and -fno-trapping-math, which let square roots and choices become vectors, work on the
+ * command line only: Makefile.am.) */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3,no-math-errno,no-trapping-math")
+#pragma GCC optimize("O3")
 #endif
 
 #include "config.h"
@@ -22,7 +23,8 @@
 
 /* Compiled for AVX-512, AVX2 and the baseline, chosen when the program is loaded. Plain C inside: the compiler vectorises.
  * Sanitizers cannot run the resolvers, so they get the baseline. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define SGRAD_VECTOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SGRAD_VECTOR
@@ -51,7 +53,8 @@ SGRAD_ALWAYS_INLINE void sgrad__row_done(enum sgrad_dtype dtype, void *data, int
 }
 
 /* The same for a row that will only be added to: it starts as what is there (ADD) or as zeros. */
-SGRAD_ALWAYS_INLINE float *sgrad__row_sum(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, bool add, float *room) {
+SGRAD_ALWAYS_INLINE float *sgrad__row_sum(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, bool add,
+                                         float *room) {
     float *row = sgrad__row_out(dtype, data, from, room);
     if (!add) memset(row, 0, (size_t)count * sizeof *row);
     else if (dtype != SGRAD_F32) sgrad__row(dtype, data, from, count, room);
@@ -64,7 +67,8 @@ SGRAD_ALWAYS_INLINE int64_t sgrad__piece(int64_t i, int64_t count) {
 }
 
 /* Moves COUNT elements of X, from FROM on, to Y, from TO on: adds them there (ADD) or overwrites. */
-SGRAD_ALWAYS_INLINE void sgrad__row_move(enum sgrad_dtype dtype, const void *x, int64_t from, void *y, int64_t to, int64_t count, bool add) {
+SGRAD_ALWAYS_INLINE void sgrad__row_move(enum sgrad_dtype dtype, const void *x, int64_t from, void *y, int64_t to, int64_t count,
+                                         bool add) {
     const size_t size = dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t);
     if (!add) {
         memcpy((char *)y + (size_t)to * size, (const char *)x + (size_t)from * size, (size_t)count * size);

@@ -1,11 +1,10 @@
-/* Fully connected layer: y = x · weightᵀ + bias, with x (N,C), weight (K,C), bias (K), y (N,K). */
+/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,C), weight (K,C), bias (K), y (N,K). */
 #include "codelets/onednn.h"
 
-#ifdef SGRAD_HAVE_CUDA
 void sgrad__linear_forward_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_weight_cuda(const struct sgrad_args *args);
-#endif
+size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
 
 static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
@@ -14,7 +13,12 @@ static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
 
 static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    return sgrad__layer_workspace(&l);
+    size_t bytes = sgrad__layer_workspace(&l);
+#ifdef SGRAD_HAVE_CUDA
+    size_t cuda = sgrad__linear_workspace_cuda(args);
+    if (bytes < cuda) bytes = cuda;
+#endif
+    return bytes;
 }
 
 static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
@@ -42,16 +46,20 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     if (attrs->features < 1) return sgrad_fail(SGRAD_EINVAL, "linear: %s: %d features: out of range", s->layer, attrs->features);
     s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], attrs->features } };
     s->p[0] = (struct sgrad_parameter){
-        .name = "weight", .init = SGRAD_UNIFORM, .fan = (double)x->dim[1], .shape = { 2, { attrs->features, x->dim[1] } },
+        .name = "weight",
+        .init = SGRAD_UNIFORM,
+        .fan = (double)x->dim[1],
+        .shape = { 2, { attrs->features, x->dim[1] } },
     };
     if (attrs->bias)
         s->p[1] = (struct sgrad_parameter){
-            .name = "bias", .init = SGRAD_UNIFORM, .fan = (double)x->dim[1], .shape = { 1, { attrs->features } },
+            .name = "bias",
+            .init = SGRAD_UNIFORM,
+            .fan = (double)x->dim[1],
+            .shape = { 1, { attrs->features } },
         };
     return 0;
 }
-
-#define ATTRS(...) &(const struct sgrad_linear){ __VA_ARGS__ }
 
 const struct sgrad_op sgrad_linear_op = {
     .name = "linear",
@@ -71,10 +79,10 @@ const struct sgrad_op sgrad_linear_op = {
                       .workspace = backward_weight_workspace, .flops = backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
-        { "64 to 10, bias", { { 2, { 8, 64 } } }, ATTRS(.features = 10, .bias = true) },
-        { "odd, bias", { { 2, { 3, 17 } } }, ATTRS(.features = 5, .bias = true) },
-        { "one sample, no bias", { { 2, { 1, 33 } } }, ATTRS(.features = 7) },
-        { "one feature to one", { { 2, { 5, 1 } } }, ATTRS(.features = 1, .bias = true) },
-        { "96 to 80", { { 2, { 16, 96 } } }, ATTRS(.features = 80) },
+        { "64 to 10, bias", { { 2, { 8, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },
+        { "odd, bias", { { 2, { 3, 17 } } }, &(struct sgrad_linear){ .features = 5, .bias = true } },
+        { "one sample, no bias", { { 2, { 1, 33 } } }, &(struct sgrad_linear){ .features = 7 } },
+        { "one feature to one", { { 2, { 5, 1 } } }, &(struct sgrad_linear){ .features = 1, .bias = true } },
+        { "96 to 80", { { 2, { 16, 96 } } }, &(struct sgrad_linear){ .features = 80 } },
     },
 };

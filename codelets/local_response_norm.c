@@ -79,7 +79,8 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];
     const float slope = 2 * norm->beta * norm->alpha / (float)norm->size;
-    float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C, *terms = rows + TERMS * C, *sums = rows + SUMS * C;
+    float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C, *terms = rows + TERMS * C,
+          *sums = rows + SUMS * C;
     for (int64_t i = 0; i < count; i += C) {
         const float *x = sgrad__row(type, a->data[0], i, C, rows + X_ROOM * C);
         const float *y = sgrad__row(type, a->data[1], i, C, rows + Y_ROOM * C);
@@ -118,11 +119,13 @@ const struct sgrad_op sgrad_local_response_norm_op = {
                      .cuda = SGRAD_ON_CUDA(sgrad__local_response_norm_forward_cuda), .workspace = workspace, .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "local_response_norm backward", .kind = SGRAD_BACKWARD, .cpu = backward,
-                      .cuda = SGRAD_ON_CUDA(sgrad__local_response_norm_backward_cuda), .workspace = workspace, .flops = backward_flops },
+                      .cuda = SGRAD_ON_CUDA(sgrad__local_response_norm_backward_cuda), .workspace = workspace,
+                      .flops = backward_flops },
                     .use = { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {
         { "one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } } }, &(struct sgrad_local_response_norm){ .alpha = 1 } },
-        { "3 channels under a window of 7", .x = { { 4, { 2, 3, 3, 3 } } }, &(struct sgrad_local_response_norm){ .size = 7, .alpha = 1 } },
+        { "3 channels under a window of 7", .x = { { 4, { 2, 3, 3, 3 } } },
+          &(struct sgrad_local_response_norm){ .size = 7, .alpha = 1 } },
         { "an even window, beta 0.5", .x = { { 4, { 2, 1, 3, 9 } } },
           &(struct sgrad_local_response_norm){ .size = 4, .alpha = 2, .beta = 0.5f, .k = 2 } },
     },

@@ -5,7 +5,7 @@
 /* y_c = x_c s_c^-beta with s_c = k + alpha/size Σ x_d², d from c - before to c + after */
 struct window {
     int C, before, after;
-    float k, alpha, beta;   /* alpha: already over size */
+    float k, alpha, beta; /* alpha: already over size */
 };
 
 /* s_c of a row of C channels */
@@ -39,16 +39,17 @@ static __global__ void backward(uint32_t n, struct window s, const T *x, const T
 static struct window window_of(const struct sgrad_args *a) {
     const struct sgrad_local_response_norm *attrs = (const struct sgrad_local_response_norm *)a->attrs;
     const struct sgrad_shape *x = &a->view[0].shape;
-    return { (int)x->dim[x->rank - 1], attrs->size / 2, (attrs->size - 1) / 2, attrs->k, attrs->alpha / attrs->size, attrs->beta };
+    const int C = (int)x->dim[x->rank - 1], before = attrs->size / 2, after = (attrs->size - 1) / 2;
+    return { C, before, after, attrs->k, attrs->alpha / attrs->size, attrs->beta };
 }
 
 template <typename T> static void launch_forward(const struct sgrad_args *a) {
-    sgrad__launch(forward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), (const T *)a->data[0], (T *)a->data[1]);
+    sgrad__launch(forward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), a->data[0], a->data[1]);
 }
 
 template <typename T> static void launch_backward(const struct sgrad_args *a) {
-    sgrad__launch(backward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), (const T *)a->data[0], (const T *)a->data[1],
-                  (const T *)a->data[2], (T *)a->data[3], sgrad__adds(a, 3));
+    sgrad__launch(backward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), a->data[0], a->data[1], a->data[2], a->data[3],
+                  sgrad__adds(a, 3));
 }
 
 /* x, y (…,C) */

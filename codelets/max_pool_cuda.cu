@@ -56,19 +56,15 @@ static void launch_forward(const struct sgrad_args *a, void *keep) {
         using P = decltype(pack);
         using K = sgrad__pack<uint8_t, P::size>;
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
-        sgrad__launch(forward<P, K>, sgrad_shape_count(y) / P::size, s, (const P *)a->data[0], (P *)a->data[1], (K *)keep);
+        sgrad__launch(forward<P, K>, sgrad_shape_count(y) / P::size, s, a->data[0], a->data[1], keep);
     });
 }
 
 /* x (N,H,W,C), y (N,P,Q,C), keep (N,P,Q,C) U8 */
-extern "C" void sgrad__max_pool_forward_cuda(const struct sgrad_args *a) {
-    launch_forward(a, a->data[2]);
-}
+extern "C" void sgrad__max_pool_forward_cuda(const struct sgrad_args *a) { launch_forward(a, a->data[2]); }
 
 /* x (N,H,W,C), y (N,P,Q,C) */
-extern "C" void sgrad__max_pool_inference_cuda(const struct sgrad_args *a) {
-    launch_forward(a, NULL);
-}
+extern "C" void sgrad__max_pool_inference_cuda(const struct sgrad_args *a) { launch_forward(a, NULL); }
 
 /* dy (N,P,Q,C), keep (N,P,Q,C) U8, dx (N,H,W,C) */
 extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *a) {
@@ -78,7 +74,6 @@ extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         using K = sgrad__pack<uint8_t, P::size>;
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
-        sgrad__launch(backward<P, K>, sgrad_shape_count(x) / P::size, s, (const P *)a->data[0], (const K *)a->data[1],
-                      (P *)a->data[2], sgrad__adds(a, 2));
+        sgrad__launch(backward<P, K>, sgrad_shape_count(x) / P::size, s, a->data[0], a->data[1], a->data[2], sgrad__adds(a, 2));
     });
 }

@@ -21,12 +21,12 @@ enum sgrad__pass { SGRAD__FORWARD, SGRAD__BACKWARD_DATA, SGRAD__BACKWARD_WEIGHT 
  *     backward-data    dy, weight, dx
  *     backward-weight  x, dy, dweight, dbias */
 struct sgrad__layer {
-    int32_t pass;                               /* enum sgrad__pass */
-    int32_t rank;                               /* 4: convolution, 2: inner product */
-    int32_t dtype;                              /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
-    int32_t bias, accumulate;                   /* is there a bias; is dx added to */
-    int32_t stride, dilation, padding, groups;  /* convolution only */
-    int32_t x[4], w[4], y[4];                   /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
+    int32_t pass;                              /* enum sgrad__pass */
+    int32_t rank;                              /* 4: convolution, 2: inner product */
+    int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
+    int32_t bias, accumulate;                  /* is there a bias; is dx added to */
+    int32_t stride, dilation, padding, groups; /* convolution only */
+    int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
 };
 
 /* Fills what the views tell: everything but stride, dilation, padding and groups. */

@@ -6,7 +6,7 @@ template <typename P> static __global__ void forward(uint32_t n, const P *x, P *
     if (i >= n) return;
     float v[P::size];
     sgrad__load(x + i, v);
-    for (float &e : v) e = e < 0 ? 0 : e;   /* a NaN stays one */
+    for (float &e : v) e = e < 0 ? 0 : e; /* a NaN stays one */
     sgrad__store(y + i, v);
 }
 
@@ -25,7 +25,7 @@ extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, (const P *)a->data[0], (P *)a->data[1]);
+        sgrad__launch(forward<P>, n / P::size, a->data[0], a->data[1]);
     });
 }
 
@@ -34,6 +34,6 @@ extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, (const P *)a->data[0], (const P *)a->data[1], (P *)a->data[2], sgrad__adds(a, 2));
+        sgrad__launch(backward<P>, n / P::size, a->data[0], a->data[1], a->data[2], sgrad__adds(a, 2));
     });
 }

@@ -22,10 +22,12 @@ SGRAD_VECTOR static void sgd(const struct sgrad_args *a) {
     }
 }
 
-static double flops(const struct sgrad_args *a) {
-    return 7.0 * (double)sgrad_shape_count(&a->view[0].shape);
-}
+static double flops(const struct sgrad_args *a) { return 7.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
 const struct sgrad_kernel sgrad_sgd_kernel = {
-    .name = "sgd", .kind = SGRAD_UPDATE, .cpu = sgd, .cuda = SGRAD_ON_CUDA(sgrad__sgd_cuda), .flops = flops,
+    .name = "sgd",
+    .kind = SGRAD_UPDATE,
+    .cpu = sgd,
+    .cuda = SGRAD_ON_CUDA(sgrad__sgd_cuda),
+    .flops = flops,
 };

@@ -24,7 +24,7 @@ extern "C" void sgrad__sgd_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(sgd<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step->rate, (const double *)a->data[2],
-                      (P *)a->data[0], (const P *)a->data[1], (P *)a->data[3]);
+        sgrad__launch(sgd<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step->rate, a->data[2], a->data[0],
+                      a->data[1], a->data[3]);
     });
 }

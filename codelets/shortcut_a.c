@@ -14,9 +14,12 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4 || m->stride < 1 || m->channels < x->dim[3])
-        return sgrad_fail(SGRAD_ESHAPE, "%s: shortcut_a takes images (N,H,W,C), a stride of 1 or more and at least C channels, "
-                          "not %s, stride %d and %d channels", s->layer, sgrad_shape_text(x, text), m->stride, m->channels);
-    s->y.shape = (struct sgrad_shape){ 4, { x->dim[0], (x->dim[1] - 1) / m->stride + 1, (x->dim[2] - 1) / m->stride + 1, m->channels } };
+        return sgrad_fail(SGRAD_ESHAPE,
+                          "%s: shortcut_a takes images (N,H,W,C), a stride of 1 or more and at least C channels, "
+                          "not %s, stride %d and %d channels",
+                          s->layer, sgrad_shape_text(x, text), m->stride, m->channels);
+    s->y.shape =
+        (struct sgrad_shape){ 4, { x->dim[0], (x->dim[1] - 1) / m->stride + 1, (x->dim[2] - 1) / m->stride + 1, m->channels } };
     return 0;
 }
 
@@ -28,8 +31,8 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3],
-                                a->data[1], ((i * y[1] + p) * y[2] + q) * y[3] + before, x[3], false);
+                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], a->data[1],
+                                ((i * y[1] + p) * y[2] + q) * y[3] + before, x[3], false);
 }
 
 /* dy (N,P,Q,K), dx (N,H,W,C) */
@@ -40,8 +43,8 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before,
-                                a->data[1], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad__adds(a, 1));
+                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before, a->data[1],
+                                ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad__adds(a, 1));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {
@@ -64,7 +67,8 @@ const struct sgrad_op sgrad_shortcut_a_op = {
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__shortcut_a_backward_cuda) },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {
-        { "one image of 5x7x3, to 8 channels", .x = { { 4, { 1, 5, 7, 3 } } }, &(struct sgrad_shortcut_a){ .channels = 8, .stride = 2 } },
+        { "one image of 5x7x3, to 8 channels", .x = { { 4, { 1, 5, 7, 3 } } },
+          &(struct sgrad_shortcut_a){ .channels = 8, .stride = 2 } },
         { "3 of 4x6x17, to 34", .x = { { 4, { 3, 4, 6, 17 } } }, &(struct sgrad_shortcut_a){ .channels = 34, .stride = 2 } },
         { "2 of 3x3x1, zeros alone", .x = { { 4, { 2, 3, 3, 1 } } }, &(struct sgrad_shortcut_a){ .channels = 3, .stride = 1 } },
     },

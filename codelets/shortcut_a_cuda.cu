@@ -32,9 +32,10 @@ template <typename P> static __global__ void backward(uint32_t n, struct shape s
 }
 
 static struct shape shape_of(const struct sgrad_args *a, const struct sgrad_shape *x, const struct sgrad_shape *y, int pack) {
-    const int C = (int)x->dim[3], K = (int)y->dim[3];
-    return { (int)x->dim[1], (int)x->dim[2], C / pack, (int)y->dim[1], (int)y->dim[2], K / pack,
-             ((const struct sgrad_shortcut_a *)a->attrs)->stride, (K - C) / 2 / pack };
+    const int stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
+    const int H = (int)x->dim[1], W = (int)x->dim[2], C = (int)x->dim[3], P = (int)y->dim[1], Q = (int)y->dim[2],
+              K = (int)y->dim[3];
+    return { H, W, C / pack, P, Q, K / pack, stride, (K - C) / 2 / pack };
 }
 
 /* What packs have to divide: the channels of x and y, and the zeros before. */
@@ -47,7 +48,7 @@ extern "C" void sgrad__shortcut_a_forward_cuda(const struct sgrad_args *a) {
     const struct sgrad_shape *x = &a->view[0].shape, *y = &a->view[1].shape;
     sgrad__with_pack(a->view[0].dtype, divisor(x, y), [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, shape_of(a, x, y, P::size), (const P *)a->data[0], (P *)a->data[1]);
+        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, shape_of(a, x, y, P::size), a->data[0], a->data[1]);
     });
 }
 
@@ -56,7 +57,7 @@ extern "C" void sgrad__shortcut_a_backward_cuda(const struct sgrad_args *a) {
     const struct sgrad_shape *y = &a->view[0].shape, *x = &a->view[1].shape;
     sgrad__with_pack(a->view[1].dtype, divisor(x, y), [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, shape_of(a, x, y, P::size), (const P *)a->data[0],
-                      (P *)a->data[1], sgrad__adds(a, 1));
+        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, shape_of(a, x, y, P::size), a->data[0], a->data[1],
+                      sgrad__adds(a, 1));
     });
 }

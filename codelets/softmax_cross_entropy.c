@@ -23,9 +23,9 @@ static int infer(struct sgrad_signature *s, void *attrs) {
 }
 
 struct normalizer {
-    int64_t argmax;     /* the first of them */
+    int64_t argmax; /* the first of them */
     float max;
-    double log_sum;     /* log Σ exp(x - max) */
+    double log_sum; /* log Σ exp(x - max) */
 };
 
 /* of the COUNT logits from FROM on */
@@ -85,14 +85,18 @@ static void backward(const struct sgrad_args *a) {
 
 static void describe(const void *attrs, char *text, size_t size) {
     float smoothing = ((const struct sgrad_softmax_cross_entropy *)attrs)->label_smoothing;
-    if (smoothing > 0) snprintf(text, size, "label smoothing %g", smoothing);
-    else snprintf(text, size, "%s", "");
+    if (smoothing > 0)
+        snprintf(text, size, "label smoothing %g", smoothing);
+    else
+        snprintf(text, size, "%s", "");
 }
 
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
-    if (input == 0) sgrad__fill_apart(test, 0, data);
-    else for (int64_t s = 0; s < test->x[1].dim[0]; s++) label[s] = (int32_t)(5 * s % test->x[0].dim[1]);
+    if (input == 0)
+        sgrad__fill_apart(test, 0, data);
+    else
+        for (int64_t s = 0; s < test->x[1].dim[0]; s++) label[s] = (int32_t)(5 * s % test->x[0].dim[1]);
 }
 
 const struct sgrad_op sgrad_softmax_cross_entropy_op = {

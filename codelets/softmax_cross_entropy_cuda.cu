@@ -4,7 +4,7 @@
 
 #include "codelets/cuda.h"
 
-#define WARPS 32    /* a block */
+#define WARPS 32 /* a block */
 
 template <typename T, typename F> static __device__ inline T across_warp(T mine, F meet) {
     for (int lane = 16; lane > 0; lane /= 2) mine = meet(mine, __shfl_xor_sync(~0u, mine, lane));
@@ -34,8 +34,7 @@ template <typename T> static __device__ inline int find(int C, const T *x, float
 }
 
 /* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples. Warp w takes samples w, w + 32, …; warp 0 adds up. */
-template <typename T>
-static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, double *stat) {
+template <typename T> static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, double *stat) {
     double loss = 0, correct = 0;
     for (int s = threadIdx.y; s < N; s += WARPS) {
         const T *row = x + (int64_t)s * C;
@@ -47,7 +46,7 @@ static __global__ void forward(int N, int C, const T *x, const int *label, doubl
             for (int c = threadIdx.x; c < C; c += 32) mean += (double)(float)row[c] / C;
             mean = sum_across_warp(mean);
         }
-        const double own = t >= 0 && t < C ? (double)(float)row[t] : NAN;   /* a label that is no class shows in the loss */
+        const double own = t >= 0 && t < C ? (double)(float)row[t] : NAN; /* a label that is no class shows in the loss */
         loss += max + log_sum - (1 - smoothing) * own - smoothing * mean;
         correct += find(C, row, max) == t;
     }
@@ -80,16 +79,14 @@ static __global__ void backward(int N, int C, const T *x, const int *label, floa
 template <typename T> static void launch_forward(const struct sgrad_args *a) {
     const int64_t *dim = a->view[0].shape.dim;
     const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
-    sgrad__launch_grid(forward<T>, dim3(1), dim3(32, WARPS), (int)dim[0], (int)dim[1], (const T *)a->data[0],
-                       (const int *)a->data[1], (double)smoothing, (double *)a->data[2]);
+    sgrad__launch_grid(forward<T>, dim3(1), dim3(32, WARPS), dim[0], dim[1], a->data[0], a->data[1], smoothing, a->data[2]);
 }
 
 template <typename T> static void launch_backward(const struct sgrad_args *a) {
     const int64_t *dim = a->view[0].shape.dim;
     const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
-    sgrad__launch_grid(backward<T>, dim3((unsigned)sgrad__ceil(dim[0], 8)), dim3(32, 8), (int)dim[0], (int)dim[1],
-                       (const T *)a->data[0], (const int *)a->data[1], smoothing, 1.0f / (float)a->batch, (T *)a->data[2],
-                       sgrad__adds(a, 2));
+    sgrad__launch_grid(backward<T>, dim3((unsigned)sgrad__ceil(dim[0], 8)), dim3(32, 8), dim[0], dim[1], a->data[0], a->data[1],
+                       smoothing, 1.0f / (float)a->batch, a->data[2], sgrad__adds(a, 2));
 }
 
 /* x (N,C), labels (N), stat (3) */

@@ -35,8 +35,10 @@ SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
 static void sum(const struct sgrad_args *a) {
     void *out = a->data[SGRAD_SUM_INPUTS];
     int64_t size = sgrad_shape_count(&a->view[0].shape);
-    if (a->view[0].dtype == SGRAD_F64) sum_f64(a->data, out, size);
-    else sum_f32(a->data, out, size);
+    if (a->view[0].dtype == SGRAD_F64)
+        sum_f64(a->data, out, size);
+    else
+        sum_f32(a->data, out, size);
 }
 
 static double flops(const struct sgrad_args *a) {
@@ -46,5 +48,9 @@ static double flops(const struct sgrad_args *a) {
 }
 
 const struct sgrad_kernel sgrad_sum_kernel = {
-    .name = "sum", .kind = SGRAD_REDUCTION, .cpu = sum, .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda), .flops = flops,
+    .name = "sum",
+    .kind = SGRAD_REDUCTION,
+    .cpu = sum,
+    .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda),
+    .flops = flops,
 };

@@ -33,7 +33,10 @@ template <typename T, int N> static void launch(const struct sgrad_args *a) {
 }
 
 extern "C" void sgrad__sum_cuda(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F64) launch<double, 1>(a);
-    else if (sgrad_shape_count(&a->view[0].shape) % 4 == 0) launch<float, 4>(a);
-    else launch<float, 1>(a);
+    if (a->view[0].dtype == SGRAD_F64)
+        launch<double, 1>(a);
+    else if (sgrad_shape_count(&a->view[0].shape) % 4 == 0)
+        launch<float, 4>(a);
+    else
+        launch<float, 1>(a);
 }

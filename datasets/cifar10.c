@@ -20,13 +20,13 @@ static const char *const test_files[] = { "test_batch.bin", NULL };
 
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels) {
     if (size == 0 || size % RECORD)
-        return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes", name, size,
-                          size / RECORD, RECORD);
+        return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes", name,
+                          size, size / RECORD, RECORD);
     const uint8_t *record = data;
     for (size_t i = 0; i < size / RECORD; i++, record += RECORD, pixels += PIXELS) {
         if (record[0] >= CLASSES)
-            return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name, i * RECORD, i,
-                              record[0], CLASSES);
+            return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name,
+                              i * RECORD, i, record[0], CLASSES);
         labels[i] = record[0];
         for (int j = 0; j < PLANE; j++)
             for (int c = 0; c < 3; c++) pixels[3 * j + c] = record[1 + c * PLANE + j];
@@ -66,7 +66,7 @@ static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, con
     dataset->classes = CLASSES;
     dataset->class_name = classes;
     dataset->full_scale = 255;
-    char *inner = sgrad_format("%s/cifar-10-batches-bin", argument);    /* the folder that the publisher's archive makes */
+    char *inner = sgrad_format("%s/cifar-10-batches-bin", argument); /* the folder that the publisher's archive makes */
     int error = 0;
     for (; *file && !error; file++) error = open_file(dataset, access(inner, F_OK) ? argument : inner, *file);
     free(inner);

@@ -1,5 +1,6 @@
 /* datasets.c: what is the same for every kind of data set. */
 #include "config.h"
+
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
 
@@ -83,19 +84,21 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
     for (int i = 0; i < n; i++, pixels += size) {
         assert(index[i] >= 0 && index[i] < dataset->count);
         labels[i] = dataset->label[index[i]];
-        if (dataset->pixels) memcpy(pixels, dataset->pixels + (size_t)index[i] * size, size);
-        else SGRAD_TRY(dataset->reader->read(dataset, index[i], pixels));
+        if (dataset->pixels)
+            memcpy(pixels, dataset->pixels + (size_t)index[i] * size, size);
+        else
+            SGRAD_TRY(dataset->reader->read(dataset, index[i], pixels));
     }
     return 0;
 }
 
 /* ---- statistics ------------------------------------------------------------------------------------------------ */
 
-#define STRETCH 64      /* samples that a thread takes at a time */
+#define STRETCH 64 /* samples that a thread takes at a time */
 
 struct tally {
     const struct sgrad_dataset *dataset;
-    _Atomic int64_t next;       /* sample that no thread has taken */
+    _Atomic int64_t next; /* sample that no thread has taken */
     _Atomic int error;
     _Atomic uint64_t sum[SGRAD_DATASET_CHANNELS], squares[SGRAD_DATASET_CHANNELS];
 };
@@ -118,8 +121,10 @@ static void *tally_samples(void *argument) {
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < dataset->count;)
         for (int64_t i = from; i < from + STRETCH && i < dataset->count && !tally->error; i++) {
             int error = decoded ? dataset->reader->read(dataset, i, decoded) : 0;
-            if (error) tally->error = error;
-            else add_sample(decoded ? decoded : dataset->pixels + (size_t)i * size, size, dataset->channels, sum, squares);
+            if (error)
+                tally->error = error;
+            else
+                add_sample(decoded ? decoded : dataset->pixels + (size_t)i * size, size, dataset->channels, sum, squares);
         }
     for (int c = 0; c < dataset->channels; c++) {
         tally->sum[c] += sum[c];

@@ -19,19 +19,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_LIMIT ((size_t)1 << 28)
-#define SIDE_LIMIT 8192
+#define FILE_LIMIT   ((size_t)1 << 28)
+#define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
 
-enum { ABSENT, COMING, KEPT };      /* a decoded image in memory */
+enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
 
 struct folder {
-    char *path;                 /* DIR/train or DIR/val */
-    int side;                   /* of a square; 0: images are taken as they are */
+    char *path; /* DIR/train or DIR/val */
+    int side;   /* of a square; 0: images are taken as they are */
     int classes;
     char **class_name;
-    char **file;                /* CLASS/NAME of each sample */
-    uint8_t *kept;              /* (count,H,W,3), or NULL: too large */
+    char **file;   /* CLASS/NAME of each sample */
+    uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
 };
 
@@ -105,7 +105,8 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
     if (label) dataset->label = label;
     char **file = realloc(folder->file, (count + 1) * sizeof *file);
     if (file) folder->file = file;
-    int error = entries < 0 ? entries : !label || !file ? sgrad_fail(SGRAD_ENOMEM, "folder: %s: no memory for its names", path) : 0;
+    int error = entries < 0 ? entries : 0;
+    if (!label || !file) error = sgrad_fail(SGRAD_ENOMEM, "folder: %s: no memory for its names", path);
     for (int i = 0; i < entries; i++) {
         struct stat status;
         char *image = sgrad_format("%s/%s", path, entry[i]->d_name);
@@ -130,8 +131,8 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
 /* ---- images -------------------------------------------------------------------------------------------------------- */
 
 /* Parses sample I's file with one of the two functions below. */
-static int with_file(const struct folder *folder, int64_t i, int (*parse)(const char *, const struct sgrad_map *, struct sgrad__image *),
-                     struct sgrad__image *image) {
+static int with_file(const struct folder *folder, int64_t i,
+                     int (*parse)(const char *, const struct sgrad_map *, struct sgrad__image *), struct sgrad__image *image) {
     char *path = sgrad_format("%s/%s", folder->path, folder->file[i]);
     struct sgrad_map map;
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
@@ -153,8 +154,8 @@ static int decode(const char *path, const struct sgrad_map *map, struct sgrad__i
 
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
-    return sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size", folder->path,
-                      folder->file[i], image->width, image->height, dataset->width, dataset->height);
+    return sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
+                      folder->path, folder->file[i], image->width, image->height, dataset->width, dataset->height);
 }
 
 /* Without a size that was asked for, images have the first one's, or are refused. */
@@ -177,9 +178,12 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     struct sgrad__image image;
     int error = 0;
     SGRAD_TRY(with_file(folder, i, decode, &image));
-    if (folder->side) sgrad__image_fit(&image, folder->side, pixels);
-    else if (image.height == dataset->height && image.width == dataset->width) memcpy(pixels, image.rgb, sample_bytes(dataset));
-    else error = odd_size(dataset, i, &image);      /* the file has changed since */
+    if (folder->side)
+        sgrad__image_fit(&image, folder->side, pixels);
+    else if (image.height == dataset->height && image.width == dataset->width)
+        memcpy(pixels, image.rgb, sample_bytes(dataset));
+    else
+        error = odd_size(dataset, i, &image); /* the file has changed since */
     free(image.rgb);
     return error;
 }
@@ -235,9 +239,10 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     int error = list_classes(is_folder(trained) ? trained : folder->path, &folder->class_name, &folder->classes);
     free(trained);
     if (!error && !train) error = check_classes(folder);
-    for (int class = 0; class < folder->classes && !error; class++) error = add_class(dataset, class);
+    for (int k = 0; k < folder->classes && !error; k++) error = add_class(dataset, k);
     SGRAD_TRY(error);
-    if (dataset->count == 0) return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
+    if (dataset->count == 0)
+        return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
     return find_size(dataset);
 }
 

@@ -10,8 +10,8 @@
 /* idx (yann.lecun.com/exdb/mnist): an array of bytes, gzipped or not. RANK is the number of dimensions it must have. */
 #define SGRAD__IDX_RANK 3
 struct sgrad__idx {
-    int64_t dim[SGRAD__IDX_RANK], count;        /* count: product of the dimensions, at least 1 */
-    uint8_t *data;                              /* the caller frees it */
+    int64_t dim[SGRAD__IDX_RANK], count; /* count: product of the dimensions, at least 1 */
+    uint8_t *data;                       /* the caller frees it */
 };
 int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, struct sgrad__idx *idx);
 
@@ -21,7 +21,7 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 /* JPEG or PNG, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
 struct sgrad__image {
     int height, width;
-    uint8_t *rgb;                               /* (height,width,3); the caller frees it */
+    uint8_t *rgb; /* (height,width,3); the caller frees it */
 };
 int sgrad__image_size(const char *name, const void *data, size_t size, int *height, int *width);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);

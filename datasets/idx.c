@@ -20,18 +20,18 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define FILE_LIMIT ((uint64_t)1 << 34)
-#define SIDE_LIMIT 65535
-#define DEFLATE_RATIO 1032      /* deflate expands a byte to at most so many (zlib.net/zlib_tech.html) */
+#define FILE_LIMIT    ((uint64_t)1 << 34)
+#define SIDE_LIMIT    65535
+#define DEFLATE_RATIO 1032 /* deflate expands a byte to at most so many (zlib.net/zlib_tech.html) */
 
 /* ---- the bytes of a file, gzipped or not ------------------------------------------------------------------------ */
 
 struct source {
-    const unsigned char *next;      /* in the file */
+    const unsigned char *next; /* in the file */
     size_t left;
     bool gzipped, ended;
     z_stream z;
-    const char *damage;             /* what is wrong with the compressed data, or NULL */
+    const char *damage; /* what is wrong with the compressed data, or NULL */
 };
 
 static int source_open(struct source *source, const char *name, const unsigned char *data, size_t size) {
@@ -61,10 +61,14 @@ static size_t inflate_some(struct source *source, unsigned char *to, size_t n) {
         z->avail_out = room;
         int status = inflate(z, Z_NO_FLUSH);
         got += room - z->avail_out;
-        if (status == Z_STREAM_END && z->avail_in + source->left == 0) source->ended = true;
-        else if (status == Z_STREAM_END) inflateReset(z);
-        else if (status == Z_BUF_ERROR) source->damage = "the compressed data end early";
-        else if (status != Z_OK) source->damage = z->msg ? z->msg : "the compressed data are damaged";
+        if (status == Z_STREAM_END && z->avail_in + source->left == 0)
+            source->ended = true;
+        else if (status == Z_STREAM_END)
+            inflateReset(z);
+        else if (status == Z_BUF_ERROR)
+            source->damage = "the compressed data end early";
+        else if (status != Z_OK)
+            source->damage = z->msg ? z->msg : "the compressed data are damaged";
     }
     return got;
 }
@@ -83,7 +87,8 @@ static size_t source_take(struct source *source, void *to, size_t n) {
 
 static int truncated(const struct source *source, const char *name, size_t at, uint64_t promised) {
     if (source->damage) return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu of what it unpacks to: %s", name, at, source->damage);
-    return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at, (unsigned long long)promised);
+    return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at,
+                      (unsigned long long)promised);
 }
 
 /* Leaves the source at the first element. */
@@ -93,18 +98,20 @@ static int parse_header(struct source *source, const char *name, size_t size, in
     size_t got = source_take(source, header, length);
     if (got < length) return truncated(source, name, got, length);
     if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
-        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d dimension%s",
+        return sgrad_fail(SGRAD_EFORMAT,
+                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d dimension%s",
                           name, header[0], header[1], header[2], header[3], rank, rank, rank == 1 ? "" : "s");
     uint64_t count = 1;
     for (int i = 0; i < rank; i++) {
         const unsigned char *b = header + 4 + 4 * i;
         const uint32_t dim = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
         if (dim == 0 || (i > 0 && dim > SIDE_LIMIT) || __builtin_mul_overflow(count, dim, &count) || count > FILE_LIMIT)
-            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB", name,
-                              4 + 4 * i, i, dim, SIDE_LIMIT);
+            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB",
+                              name, 4 + 4 * i, i, dim, SIDE_LIMIT);
         idx->dim[i] = dim;
     }
-    if (count > (source->gzipped ? (uint64_t)size * DEFLATE_RATIO : source->left)) return truncated(source, name, size, length + count);
+    if (count > (source->gzipped ? (uint64_t)size * DEFLATE_RATIO : source->left))
+        return truncated(source, name, size, length + count);
     idx->count = (int64_t)count;
     return 0;
 }
@@ -118,7 +125,7 @@ static int parse_elements(struct source *source, const char *name, int rank, str
     unsigned char more;
     if (source_take(source, &more, 1))
         return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: goes on after its last element", name, header + count);
-    if (source->damage) return truncated(source, name, header + count, header + count);     /* the check sum comes last */
+    if (source->damage) return truncated(source, name, header + count, header + count); /* the check sum comes last */
     return 0;
 }
 
@@ -129,8 +136,10 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
     int error = parse_header(&source, name, size, rank, &result);
     if (!error) error = parse_elements(&source, name, rank, &result);
     source_close(&source);
-    if (error) free(result.data);
-    else *idx = result;
+    if (error)
+        free(result.data);
+    else
+        *idx = result;
     return error;
 }
 
@@ -152,8 +161,8 @@ static int load(const char *folder, enum sgrad_split split, const char *what, in
     struct sgrad_map map;
     *path = find(folder, split, what, rank);
     if (!*path)
-        return sgrad_fail(SGRAD_EIO, "idx: %s: has no %s-%s-idx%d-ubyte, plain or .gz", folder, split == SGRAD_TRAIN ? "train" : "t10k",
-                          what, rank);
+        return sgrad_fail(SGRAD_EIO, "idx: %s: has no %s-%s-idx%d-ubyte, plain or .gz", folder,
+                          split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
     SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
     int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
     sgrad_map_close(&map);

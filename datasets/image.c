@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE_LIMIT 65535
+#define SIDE_LIMIT  65535
 #define PIXEL_LIMIT ((uint64_t)1 << 28)
-#define SCAN_LIMIT 500          /* of a progressive JPEG: each costs a pass over the whole image */
-#define JPEG_PIXELS 512         /* a byte of JPEG holds at most so many: 64 pixels take a bit or more */
-#define PNG_PIXELS (8 * 1032)   /* of PNG: a pixel takes a bit, and deflate expands a byte to at most 1032 */
+#define SCAN_LIMIT  500        /* of a progressive JPEG: each costs a pass over the whole image */
+#define JPEG_PIXELS 512        /* a byte of JPEG holds at most so many: 64 pixels take a bit or more */
+#define PNG_PIXELS  (8 * 1032) /* of PNG: a pixel takes a bit, and deflate expands a byte to at most 1032 */
 
 /* Before anything is allocated: a small file that promises a huge image is a lie. */
 static int check_size(const char *format, const char *name, uint64_t width, uint64_t height, uint64_t pixel_limit) {
     if (width < 1 || height < 1 || width > SIDE_LIMIT || height > SIDE_LIMIT || width * height > PIXEL_LIMIT)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s: an image of %llux%llu pixels: sides are 1 to %d, 2^28 pixels in all", format, name,
-                          (unsigned long long)width, (unsigned long long)height, SIDE_LIMIT);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s: an image of %llux%llu pixels: sides are 1 to %d, 2^28 pixels in all", format,
+                          name, (unsigned long long)width, (unsigned long long)height, SIDE_LIMIT);
     if (width * height > pixel_limit)
         return sgrad_fail(SGRAD_EFORMAT, "%s: %s: the file is too short for its image of %llux%llu pixels", format, name,
                           (unsigned long long)width, (unsigned long long)height);
@@ -45,12 +45,12 @@ struct jpeg {
     const unsigned char *data;
     size_t size;
     struct sgrad__image image;
-    uint8_t *cmyk;                  /* a row */
+    uint8_t *cmyk; /* a row */
 };
 
 static _Noreturn void jpeg_leave(struct jpeg *jpeg, const char *reason) {
     const unsigned char *next = jpeg->decoder.src ? jpeg->decoder.src->next_input_byte : jpeg->data;
-    const bool inside = next >= jpeg->data && next < jpeg->data + jpeg->size;       /* else in the library's stand-in for an end */
+    const bool inside = next >= jpeg->data && next < jpeg->data + jpeg->size; /* else in the library's stand-in for an end */
     sgrad_fail(SGRAD_EFORMAT, "jpeg: %s: byte %zu: %s", jpeg->name, inside ? (size_t)(next - jpeg->data) : jpeg->size, reason);
     longjmp(jpeg->back, 1);
 }
@@ -62,7 +62,7 @@ static _Noreturn void jpeg_error(j_common_ptr decoder) {
 }
 
 static void jpeg_message(j_common_ptr decoder, int level) {
-    if (level < 0) jpeg_error(decoder);     /* a warning; 0 and above are traces */
+    if (level < 0) jpeg_error(decoder); /* a warning; 0 and above are traces */
 }
 
 static void jpeg_progress(j_common_ptr decoder) {
@@ -116,8 +116,10 @@ static int read_jpeg(const char *name, const void *data, size_t size, bool pixel
     int error = jpeg_run(&jpeg, pixels);
     jpeg_destroy_decompress(&jpeg.decoder);
     free(jpeg.cmyk);
-    if (error) free(jpeg.image.rgb);
-    else *image = jpeg.image;
+    if (error)
+        free(jpeg.image.rgb);
+    else
+        *image = jpeg.image;
     return error;
 }
 
@@ -151,7 +153,7 @@ static int png_run(struct png *png, bool pixels) {
     if (setjmp(png_jmpbuf(decoder))) return SGRAD_EFORMAT;
     png_set_read_fn(decoder, png, png_take);
     png_set_user_limits(decoder, SIDE_LIMIT, SIDE_LIMIT);
-    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1);     /* texts, profiles, times … */
+    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* texts, profiles, times … */
     png_read_info(decoder, png->info);
     struct sgrad__image *image = &png->image;
     image->width = (int)png_get_image_width(decoder, png->info);
@@ -159,7 +161,7 @@ static int png_run(struct png *png, bool pixels) {
     SGRAD_TRY(check_size("png", png->name, (uint64_t)image->width, (uint64_t)image->height, (uint64_t)png->size * PNG_PIXELS));
     if (!pixels) return 0;
 
-    png_set_expand(decoder);            /* palettes, fewer than 8 bits */
+    png_set_expand(decoder); /* palettes, fewer than 8 bits */
     png_set_scale_16(decoder);
     png_set_gray_to_rgb(decoder);
     png_set_strip_alpha(decoder);
@@ -180,8 +182,10 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
     png.info = png.decoder ? png_create_info_struct(png.decoder) : NULL;
     int error = png.info ? png_run(&png, pixels) : sgrad_fail(SGRAD_ENOMEM, "png: %s: libpng cannot start", name);
     png_destroy_read_struct(&png.decoder, &png.info, NULL);
-    if (error) free(png.image.rgb);
-    else *image = png.image;
+    if (error)
+        free(png.image.rgb);
+    else
+        *image = png.image;
     return error;
 }
 

@@ -74,7 +74,7 @@ void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to) {
     struct filter columns = filter_create(width, (int64_t)width * side / least, side);
     struct filter rows = filter_create(height, (int64_t)height * side / least, side);
     const size_t stride = 3 * (size_t)side;
-    uint8_t *narrow = sgrad_alloc((size_t)height, stride);      /* (height,side,3) */
+    uint8_t *narrow = sgrad_alloc((size_t)height, stride); /* (height,side,3) */
     const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
     for (int y = top; y < bottom; y++)
         for (int x = 0; x < side; x++)

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELLS = 4, DRAW = 16 };              /* a pattern's cells each way; bytes of one draw */
-#define SIDE_LIMIT 8192
+enum { CELLS = 4, DRAW = 16 }; /* a pattern's cells each way; bytes of one draw */
+#define SIDE_LIMIT    8192
 #define CLASSES_LIMIT 65536
-#define COUNT_LIMIT 1000000000
-#define MEMORY_LIMIT ((size_t)128 << 20)    /* smaller sets are made once, when they are opened */
+#define COUNT_LIMIT   1000000000
+#define MEMORY_LIMIT  ((size_t)128 << 20) /* smaller sets are made once, when they are opened */
 
 struct synthetic {
     uint64_t seed;
@@ -62,8 +62,10 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
     if (!take_number(&text, 'x', SIDE_LIMIT, &height) || !take_number(&text, 'x', SIDE_LIMIT, &width) ||
         !take_number(&text, ',', SGRAD_DATASET_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
         !take_number(&text, 0, COUNT_LIMIT, &count))
-        return sgrad_fail(SGRAD_EINVAL, "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
-                          "%d samples at most", argument, SIDE_LIMIT, SGRAD_DATASET_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
+        return sgrad_fail(SGRAD_EINVAL,
+                          "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
+                          "%d samples at most",
+                          argument, SIDE_LIMIT, SGRAD_DATASET_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
     dataset->height = (int)height;
     dataset->width = (int)width;
     dataset->channels = (int)channels;

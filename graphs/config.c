@@ -86,12 +86,12 @@ static json_t *identity_object(const struct sgrad__config *c) {
     const struct sgrad_train_options *o = c->options;
     json_t *object = json_object();
     json_object_set_new(object, "model", text(c->model));
-    json_object_set_new(object, "data", hexadecimal(c->fingerprint));
     json_object_set_new(object, "batch", json_sprintf("%ld", o->batch));
     json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
     json_object_set_new(object, "bn-group", group_text(o->bn_group));
     json_object_set_new(object, "precision", text(o->bf16 ? "bf16" : "f32"));
     json_object_set_new(object, "optimizer", text(o->optimizer));
+    json_object_set_new(object, "data", hexadecimal(c->fingerprint));
     return object;
 }
 

@@ -37,10 +37,20 @@ static const char *number(char text[32], double x) {
     return text;
 }
 
+/* A float that was typed as a decimal number, as that number. */
+#define TYPED(x) typed((char[32]){ 0 }, x)
+static const char *typed(char text[32], float x) {
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, 32, "%.*g", digits, x);
+        if (strtof(text, NULL) == x) break;
+    }
+    return text;
+}
+
 /* ---- metrics.jsonl -------------------------------------------------------------------------------------------- */
 
-/* Counts a step that is done. */
-static void count_step(struct sgrad__metrics *m, double loss, double seconds) {
+/* Counts a step that is done. Its loss is a float, as a continued run reads it back. */
+static void count_step(struct sgrad__metrics *m, float loss, double seconds) {
     m->loss += loss;
     m->seconds += seconds;
     m->epoch_steps++;
@@ -54,7 +64,7 @@ static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length)
     if (keep && name && strcmp(name, "step") == 0 && json_integer_value(json_object_get(event, "epoch")) == m->is.resumed->epoch) {
         json_t *loss = json_object_get(event, "loss");
         double rate = json_number_value(json_object_get(event, "samples_per_second"));
-        count_step(m, json_is_number(loss) ? json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
+        count_step(m, json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
     }
     json_decref(event);
     return keep;
@@ -147,10 +157,10 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     m->last = time;
     m->run_seconds += seconds;
     m->run_steps++;
-    const float loss = (float)e->loss;      /* as a continued run reads it back */
+    const float loss = (float)e->loss;
     count_step(m, loss, seconds);
     fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
-            e->epoch, NUMBER(loss), NUMBER(e->rate), NUMBER(rate));
+            e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
     if (m->bar && time - m->drawn > 0.1) {
         m->drawn = time;
         draw_bar(m, e->step, loss, (double)m->is.batch * (double)m->run_steps / m->run_seconds);

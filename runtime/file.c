@@ -46,12 +46,14 @@ static int sync_folder_of(const char *path) {
 
 int sgrad_file_commit(struct sgrad_file *file) {
     errno = 0;
-    bool lost = ferror(file->stream);       /* an earlier write failed, and nobody looked */
+    bool lost = ferror(file->stream); /* an earlier write failed, and nobody looked */
     int failed = fflush(file->stream) || lost || fsync(fileno(file->stream)) ? (errno ? errno : EIO) : 0;
     if (fclose(file->stream) && !failed) failed = errno;
     if (!failed && rename(file->part, file->path)) failed = errno;
-    if (failed) unlink(file->part);
-    else failed = sync_folder_of(file->path);
+    if (failed)
+        unlink(file->part);
+    else
+        failed = sync_folder_of(file->path);
     int error = failed ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", file->path, strerror(failed)) : 0;
     forget(file);
     return error;
@@ -78,7 +80,7 @@ static int map_descriptor(int fd, const char *path, size_t limit, struct sgrad_m
 }
 
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for its writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     int error = map_descriptor(fd, path, limit, map);
     if (fd >= 0) close(fd);
     return error;

@@ -23,8 +23,8 @@
 
 #define LENGTH_BYTES 8
 #define HEADER_LIMIT 100000000
-#define ALIGNMENT 8
-#define METADATA "__metadata__"
+#define ALIGNMENT    8
+#define METADATA     "__metadata__"
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
@@ -91,7 +91,8 @@ static int parse_entry(const json_t *info, const unsigned char *data, size_t siz
     if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape))
         return malformed(file, entry->name, "shape is not a list of at most 5 sizes");
     if (!parse_offsets(json_object_get(info, "data_offsets"), size, &begin, &end))
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: data_offsets are not two offsets in order within the %zu bytes of data",
+        return sgrad_fail(SGRAD_EFORMAT,
+                          "safetensors: %s: %s: data_offsets are not two offsets in order within the %zu bytes of data",
                           file->path, entry->name, size);
     char text[SGRAD_SHAPE_TEXT];
     if (!has_bytes(&entry->view, end - begin))
@@ -104,7 +105,7 @@ static int parse_entry(const json_t *info, const unsigned char *data, size_t siz
 static int by_place(const void *a, const void *b) {
     const struct sgrad_entry *x = a, *y = b;
     if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
-    size_t m = sgrad_view_bytes(&x->view), n = sgrad_view_bytes(&y->view);      /* an empty tensor before its neighbour */
+    size_t m = sgrad_view_bytes(&x->view), n = sgrad_view_bytes(&y->view); /* an empty tensor before its neighbour */
     return (m > n) - (m < n);
 }
 
@@ -119,8 +120,9 @@ static int check_places(struct sgrad_safetensors *file, const unsigned char *dat
     for (int i = 0; i < file->count; i++) {
         const unsigned char *begin = file->entry[i].data;
         if (begin != expected)
-            return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu",
-                              file->path, file->entry[i].name, (size_t)(begin - data), (size_t)(expected - data));
+            return sgrad_fail(SGRAD_EFORMAT,
+                              "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", file->path,
+                              file->entry[i].name, (size_t)(begin - data), (size_t)(expected - data));
         expected += sgrad_view_bytes(&file->entry[i].view);
     }
     if (expected != data + size)
@@ -149,11 +151,12 @@ static int parse_header(const json_t *header, const unsigned char *data, size_t 
 
 int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file) {
     uint64_t length;
-    if (size < LENGTH_BYTES) return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
+    if (size < LENGTH_BYTES)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
     memcpy(&length, data, LENGTH_BYTES);
     if (length > HEADER_LIMIT || length > size - LENGTH_BYTES)
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
-                          (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed",
+                          name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
     json_error_t problem;
     const char *text = (const char *)data + LENGTH_BYTES;
     json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
@@ -165,8 +168,10 @@ int sgrad_safetensors_parse(const char *name, const void *data, size_t size, str
     int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not an object")
                                : parse_header(header, tensors, size - LENGTH_BYTES - length, &result);
     json_decref(header);
-    if (error) sgrad_safetensors_close(&result);
-    else *file = result;
+    if (error)
+        sgrad_safetensors_close(&result);
+    else
+        *file = result;
     return error;
 }
 
@@ -174,8 +179,10 @@ int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, SIZE_MAX / 2, &map));
     int error = sgrad_safetensors_parse(path, map.data, map.size, file);
-    if (error) sgrad_map_close(&map);
-    else file->map = map;
+    if (error)
+        sgrad_map_close(&map);
+    else
+        file->map = map;
     return error;
 }
 
@@ -213,7 +220,8 @@ static int by_width(const void *a, const void *b) {
 static char *make_header(const struct sgrad_entry *const *entry, int count, const char *const *metadata, int metadata_count) {
     json_t *header = json_object(), *object = json_object();
     bool good = true;
-    for (int i = 0; i < metadata_count; i++) good &= !json_object_set_new(object, metadata[2 * i], json_string(metadata[2 * i + 1]));
+    for (int i = 0; i < metadata_count; i++)
+        good &= !json_object_set_new(object, metadata[2 * i], json_string(metadata[2 * i + 1]));
     json_object_set(header, METADATA, object);
     json_int_t place = 0;
     for (int i = 0; i < count; i++) {
@@ -222,8 +230,9 @@ static char *make_header(const struct sgrad_entry *const *entry, int count, cons
         json_t *shape = json_array();
         for (int j = 0; j < view->shape.rank; j++) json_array_append_new(shape, json_integer(view->shape.dim[j]));
         good &= !json_object_get(header, entry[i]->name);
-        good &= !json_object_set_new(header, entry[i]->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", sgrad_dtype_name(view->dtype),
-                                                                       "shape", shape, "data_offsets", place, end));
+        good &= !json_object_set_new(header, entry[i]->name,
+                                     json_pack("{s:s, s:o, s:[I, I]}", "dtype", sgrad_dtype_name(view->dtype), "shape", shape,
+                                               "data_offsets", place, end));
         place = end;
     }
     if (metadata_count == 0) json_object_del(header, METADATA);

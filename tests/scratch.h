@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <ftw.h>
@@ -83,16 +84,19 @@ static inline const char *scratch_said(void) {
     return scratch_text;
 }
 
+static inline int scratch_one_line(const char *text) {
+    return !strncmp(text, "stargrad: ", 10) && strchr(text, '\n') == text + strlen(text) - 1;
+}
+
 /* The call returns ERROR and says so in one line, which has TEXT in it. */
-#define assert_fails(call, error, text)                                                                                     \
-    do {                                                                                                                    \
-        scratch_listen();                                                                                                   \
-        const int scratch_result = (call);                                                                                  \
-        const char *scratch_line = scratch_said();                                                                          \
-        assert_int_equal(scratch_result, error);                                                                            \
-        if (strncmp(scratch_line, "stargrad: ", 10) || strchr(scratch_line, '\n') != scratch_line + strlen(scratch_line) - 1 || \
-            !strstr(scratch_line, text))                                                                                    \
-            fail_msg("\"%s\" is not one line with \"%s\"", scratch_line, text);                                             \
+#define assert_fails(call, error, text)                                                                                          \
+    do {                                                                                                                         \
+        scratch_listen();                                                                                                        \
+        const int scratch_result = (call);                                                                                       \
+        const char *scratch_line = scratch_said();                                                                               \
+        assert_int_equal(scratch_result, error);                                                                                 \
+        if (!scratch_one_line(scratch_line) || !strstr(scratch_line, text))                                                      \
+            fail_msg("\"%s\" is not one line with \"%s\"", scratch_line, text);                                                  \
     } while (0)
 
 /* The call may return an error, but then says why in one line; it never does anything else. True: it returned 0. */
@@ -100,8 +104,10 @@ static inline const char *scratch_said(void) {
 static inline int scratch_judge(int error) {
     const char *line = scratch_said();
     assert_true(error <= 0);
-    if (error == 0) assert_string_equal(line, "");
-    else if (strncmp(line, "stargrad: ", 10) || strchr(line, '\n') != line + strlen(line) - 1) fail_msg("\"%s\" is not one line", line);
+    if (error == 0)
+        assert_string_equal(line, "");
+    else if (!scratch_one_line(line))
+        fail_msg("\"%s\" is not one line", line);
     return error == 0;
 }
 

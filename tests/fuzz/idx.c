@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct sgrad__idx idx;
         if (sgrad__idx_parse("fuzz", data, size, rank, &idx)) continue;
         uint8_t sum = 0;
-        for (int64_t i = 0; i < idx.count; i++) sum ^= idx.data[i];     /* a sanitizer sees a short array */
+        for (int64_t i = 0; i < idx.count; i++) sum ^= idx.data[i]; /* a sanitizer sees a short array */
         idx.data[0] = sum;
         free(idx.data);
     }

@@ -117,8 +117,7 @@ static void starts(void **state) {
 
 /* ---- files ---- */
 
-#define FOLDER "parameters.test"
-#define PATH FOLDER "/weights.safetensors"
+#define PATH scratch_path("weights.safetensors")
 
 /* A convolution (2,3,3,5) in memory, batch norm, linear. */
 static struct sgrad_graph *small(const struct sgrad_optimizer *optimizer, uint64_t seed) {
@@ -248,13 +247,11 @@ static void refusals(void **state) {
 
 static struct sgrad_context *context;
 static int begin(void **state) {
-    (void)state;
-    return system("rm -rf " FOLDER " && mkdir " FOLDER) || sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
+    return scratch_open(state) || sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
 }
 static int end(void **state) {
-    (void)state;
     sgrad_context_close(context);
-    return system("rm -r " FOLDER);
+    return scratch_close(state);
 }
 
 int main(void) {

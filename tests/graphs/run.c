@@ -3,10 +3,6 @@
 #include "graphs/run.h"
 #include "tests/graphs/asserts.h"
 
-#include <unistd.h>
-
-#define FOLDER "run.test"
-
 /* ---- order ---- */
 
 static void order(void **state) {
@@ -72,50 +68,43 @@ static struct sgrad__config config(const struct sgrad_train_options *o) {
                                    .micro_batch = 16, .devices = "2 CPU cores" };
 }
 
-static void write_file(const char *name, const char *content) {
-    FILE *file = fopen(name, "w");
-    assert_non_null(file);
-    fputs(content, file);
-    fclose(file);
-}
-
 static void config_file(void **state) {
     (void)state;
     struct sgrad_train_options o = options(), other = o;
     struct sgrad__config c = config(&o);
     double mean[3] = { -1, -1, -1 }, deviation[3] = { -1, -1, -1 };
     bool found = true;
-    assert_int_equal(sgrad__config_input(FOLDER, 3, mean, deviation, &found), 0);
+    assert_int_equal(sgrad__config_input(scratch_root, 3, mean, deviation, &found), 0);
     assert_false(found);
-    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
 
-    assert_int_equal(sgrad__config_write(FOLDER, &c), 0);
-    assert_int_equal(sgrad__config_input(FOLDER, 3, mean, deviation, &found), 0);
+    assert_int_equal(sgrad__config_write(scratch_root, &c), 0);
+    assert_int_equal(sgrad__config_input(scratch_root, 3, mean, deviation, &found), 0);
     assert_true(found);
     for (int i = 0; i < 3; i++) {
         assert_true((float)mean[i] == (float)c.mean[i]);
         assert_true((float)deviation[i] == (float)c.deviation[i]);
     }
-    assert_fails(sgrad__config_input(FOLDER, 1, mean, deviation, &found), SGRAD_EFORMAT, "not 1 numbers");
+    assert_fails(sgrad__config_input(scratch_root, 1, mean, deviation, &found), SGRAD_EFORMAT, "not 1 numbers");
 
-    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
     c.options = &other;
     other.lr = 0.5;         /* may change */
-    assert_int_equal(sgrad__config_check(FOLDER, &c), 0);
+    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
     other.batch = 64;
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
     other = o, other.bf16 = true;
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "precision f32");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "precision f32");
     other = o, other.seed = 1;
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "seed 18446744073709551615");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "seed 18446744073709551615");
     other = o, other.bn_group = SGRAD_GROUP_MICRO;
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "bn-group rank");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "bn-group rank");
     other = o, other.optimizer = "adam";
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "optimizer sgd");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "optimizer sgd");
     other = o, c.model = "lenet";
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "model convnet");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "model convnet");
     c.model = "convnet", c.fingerprint = 1;
-    assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EINVAL, "data feedface12345678");
+    assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "data feedface12345678");
 }
 
 static void bad_config_file(void **state) {
@@ -128,11 +117,11 @@ static void bad_config_file(void **state) {
     double mean[3], deviation[3];
     bool found;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        write_file(FOLDER "/config.json", bad[i]);
-        assert_fails(sgrad__config_input(FOLDER, 3, mean, deviation, &found), SGRAD_EFORMAT, "config.json");
+        scratch_write("config.json", bad[i], strlen(bad[i]));
+        assert_fails(sgrad__config_input(scratch_root, 3, mean, deviation, &found), SGRAD_EFORMAT, "config.json");
         struct sgrad_train_options o = options();
         struct sgrad__config c = config(&o);
-        assert_fails(sgrad__config_check(FOLDER, &c), SGRAD_EFORMAT, "config.json");
+        assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EFORMAT, "config.json");
     }
 }
 
@@ -158,7 +147,7 @@ static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
 static void assert_newest(const char *expected) {
     char *path;
-    assert_int_equal(sgrad__checkpoint_newest(FOLDER, &path), 0);
+    assert_int_equal(sgrad__checkpoint_newest(scratch_root, &path), 0);
     if (expected) assert_string_equal(path, expected);
     else assert_null(path);
     free(path);
@@ -171,17 +160,17 @@ static void checkpoint(void **state) {
     struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
     const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
     assert_newest(NULL);
-    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, sgd, FOLDER, &p, id, 2), 0);
-    assert_false(exists(FOLDER "/checkpoint-9.safetensors"));
-    assert_true(exists(FOLDER "/checkpoint-10.safetensors"));
-    write_file(FOLDER "/checkpoint-12.safetensors.part.77", "");
-    write_file(FOLDER "/checkpoint-013.safetensors", "");
-    write_file(FOLDER "/checkpoint-x.safetensors", "");
-    assert_newest(FOLDER "/checkpoint-11.safetensors");
-    assert_false(exists(FOLDER "/checkpoint-12.safetensors.part.77"));
+    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, sgd, scratch_root, &p, id, 2), 0);
+    assert_false(exists(scratch_path("checkpoint-9.safetensors")));
+    assert_true(exists(scratch_path("checkpoint-10.safetensors")));
+    scratch_write("checkpoint-12.safetensors.part.77", "", 0);
+    scratch_write("checkpoint-013.safetensors", "", 0);
+    scratch_write("checkpoint-x.safetensors", "", 0);
+    assert_newest(scratch_path("checkpoint-11.safetensors"));
+    assert_false(exists(scratch_path("checkpoint-12.safetensors.part.77")));
 
     assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
-    const char *path = FOLDER "/checkpoint-11.safetensors";
+    const char *path = scratch_path("checkpoint-11.safetensors");
     assert_fails(sgrad__checkpoint_load(h, sgd, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
                  "the run has batch 32, so it cannot be continued with 64");
     assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
@@ -192,8 +181,8 @@ static void checkpoint(void **state) {
     assert_int_equal(q.step_in_epoch, 1);
     assert_int_equal(q.seed, 5);
 
-    assert_int_equal(sgrad__parameters_save(g, sgd, FOLDER "/model.safetensors", false, NULL, 0), 0);
-    assert_fails(sgrad__checkpoint_load(h, sgd, FOLDER "/model.safetensors", id, &q), SGRAD_EFORMAT, "is no checkpoint");
+    assert_int_equal(sgrad__parameters_save(g, sgd, scratch_path("model.safetensors"), false, NULL, 0), 0);
+    assert_fails(sgrad__checkpoint_load(h, sgd, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
 }
@@ -211,31 +200,36 @@ static void spoil(const char *path, long from_end, bool cut) {
     if (cut) assert_int_equal(truncate(path, place), 0);
 }
 
-static int newest(char **path) { return sgrad__checkpoint_newest(FOLDER, path); }
+/* The newest whole checkpoint, free it; what is passed over is warned of. */
+static char *newest(int error, const char *text) {
+    char *path = NULL;
+    scratch_listen();
+    int got = sgrad__checkpoint_newest(scratch_root, &path);
+    const char *said = scratch_said();
+    assert_int_equal(got, error);
+    assert_non_null(strstr(said, text));
+    return path;
+}
 
 static void spoiled_checkpoints(void **state) {
     (void)state;
     struct sgrad_graph *g = network(1);
-    char *path = NULL;
     struct sgrad__position p = { .step = 0 };
     for (p.step = 100; p.step <= 103; p.step++)
-        assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], FOLDER, &p, "{}", 4), 0);
-    spoil(FOLDER "/checkpoint-103.safetensors", 1, true);
-    spoil(FOLDER "/checkpoint-102.safetensors", 3, false);
-    assert_fails(newest(&path), 0, "checkpoint-102.safetensors is not whole");
-    assert_string_equal(path, FOLDER "/checkpoint-101.safetensors");
+        assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], scratch_root, &p, "{}", 4), 0);
+    spoil(scratch_path("checkpoint-103.safetensors"), 1, true);
+    spoil(scratch_path("checkpoint-102.safetensors"), 3, false);
+    char *path = newest(0, "checkpoint-102.safetensors is not whole");
+    assert_string_equal(path, scratch_path("checkpoint-101.safetensors"));
     free(path);
 
     p.step = 102;       /* the run goes on: what could not be read does not count */
-    assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], FOLDER, &p, "{}", 1), 0);
-    assert_true(exists(FOLDER "/checkpoint-102.safetensors"));
-    assert_false(exists(FOLDER "/checkpoint-101.safetensors"));
-    assert_fails(newest(&path), 0, "checkpoint-103.safetensors is not whole");
-    free(path);
-    spoil(FOLDER "/checkpoint-102.safetensors", 1, true);
-    path = NULL;
-    assert_fails(newest(&path), SGRAD_EFORMAT, "holds no whole checkpoint");
-    assert_null(path);
+    assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], scratch_root, &p, "{}", 1), 0);
+    assert_true(exists(scratch_path("checkpoint-102.safetensors")));
+    assert_false(exists(scratch_path("checkpoint-101.safetensors")));
+    free(newest(0, "checkpoint-103.safetensors is not whole"));
+    spoil(scratch_path("checkpoint-102.safetensors"), 1, true);
+    assert_null(newest(SGRAD_EFORMAT, "holds no whole checkpoint"));
     sgrad_graph_destroy(g);
 }
 
@@ -267,7 +261,7 @@ static int count_lines(const char *text) {
 static void metrics(void **state) {
     (void)state;
     struct sgrad__metrics *m;
-    struct sgrad__metrics_options o = { .folder = FOLDER, .batch = 32, .steps = 8, .epochs = 2, .terminal = fopen(FOLDER "/said", "w") };
+    struct sgrad__metrics_options o = { .folder = scratch_root, .batch = 32, .steps = 8, .epochs = 2, .terminal = fopen(scratch_path("said"), "w") };
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     run_steps(m, 1, 4);
     struct sgrad__epoch first = { .step = 4, .epoch = 1, .test_loss = 0.5, .test_top1 = 0.912 }, second = first;
@@ -279,7 +273,7 @@ static void metrics(void **state) {
     assert_int_equal(sgrad__metrics_epoch(m, &second), 0);
     sgrad__metrics_close(m);
 
-    char *text = content(FOLDER "/metrics.jsonl"), *said = content(FOLDER "/said");
+    char *text = content(scratch_path("metrics.jsonl")), *said = content(scratch_path("said"));
     assert_int_equal(count_lines(text), 10);
     assert_non_null(strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":"));
     assert_non_null(strstr(text, "{\"event\":\"epoch\",\"epoch\":1,\"step\":4,\"train_loss\":0.52"));
@@ -291,12 +285,12 @@ static void metrics(void **state) {
     free(said);
 
     /* Continued after step 6, in the second epoch; the killed run left half a line. */
-    FILE *file = fopen(FOLDER "/metrics.jsonl", "a");
+    FILE *file = fopen(scratch_path("metrics.jsonl"), "a");
     fputs("{\"event\":\"step\",\"step\":2", file);
     fclose(file);
     o.resumed = &(struct sgrad__position){ .step = 6, .epoch = 1, .step_in_epoch = 2 };
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
-    text = content(FOLDER "/metrics.jsonl");
+    text = content(scratch_path("metrics.jsonl"));
     assert_int_equal(count_lines(text), 7);
     assert_non_null(strstr(text, "\"step\":6,"));
     assert_null(strstr(text, "\"step\":7,"));
@@ -306,7 +300,7 @@ static void metrics(void **state) {
     assert_int_equal(sgrad__metrics_epoch(m, &again), 0);
     assert_true(again.train_loss == second.train_loss);     /* as if it had never stopped */
     sgrad__metrics_close(m);
-    text = content(FOLDER "/metrics.jsonl");
+    text = content(scratch_path("metrics.jsonl"));
     assert_int_equal(count_lines(text), 10);
     free(text);
     fclose(o.terminal);
@@ -320,14 +314,14 @@ static void metrics(void **state) {
 static void metrics_of_nothing(void **state) {
     (void)state;
     struct sgrad__metrics *m;
-    struct sgrad__metrics_options o = { .folder = FOLDER "/nowhere", .batch = 32, .steps = 8, .epochs = 2 };
-    assert_fails(sgrad__metrics_open(&o, &m), SGRAD_EIO, FOLDER "/nowhere/metrics.jsonl");
-    o.folder = FOLDER;
+    struct sgrad__metrics_options o = { .folder = scratch_path("nowhere"), .batch = 32, .steps = 8, .epochs = 2 };
+    assert_fails(sgrad__metrics_open(&o, &m), SGRAD_EIO, "nowhere/metrics.jsonl: ");
+    o.folder = scratch_root;
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     sgrad__metrics_submitted(m);
     assert_int_equal(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1 }), 0);
     sgrad__metrics_close(m);
-    char *text = content(FOLDER "/metrics.jsonl");
+    char *text = content(scratch_path("metrics.jsonl"));
     assert_non_null(strstr(text, "\"loss\":null,"));
     free(text);
 }
@@ -340,23 +334,21 @@ static int begin(void **state) {
 static int end(void **state) {
     (void)state;
     sgrad_context_close(context);
-    return system("rm -rf " FOLDER);
+    return 0;
 }
-static int empty_folder(void **state) {
-    (void)state;
-    return system("rm -rf " FOLDER " && mkdir " FOLDER);
-}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, scratch_open, scratch_close)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order),
         cmocka_unit_test(order_is_fair),
-        cmocka_unit_test_setup(config_file, empty_folder),
-        cmocka_unit_test_setup(bad_config_file, empty_folder),
-        cmocka_unit_test_setup(checkpoint, empty_folder),
-        cmocka_unit_test_setup(spoiled_checkpoints, empty_folder),
-        cmocka_unit_test_setup(metrics, empty_folder),
-        cmocka_unit_test_setup(metrics_of_nothing, empty_folder),
+        in_folder(config_file),
+        in_folder(bad_config_file),
+        in_folder(checkpoint),
+        in_folder(spoiled_checkpoints),
+        in_folder(metrics),
+        in_folder(metrics_of_nothing),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

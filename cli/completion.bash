@@ -1,0 +1,30 @@
+# Bash completion for stargrad. Commands, options and names are asked of the program itself.
+_stargrad_names() { "$1" list "$2" 2>/dev/null | cut -d ' ' -f 1; }
+
+_stargrad() {
+	local program=${1/#\~/$HOME} word=$2 previous=$3 command=${COMP_WORDS[1]} choices files=no
+	[ "$word" = = ] && word='' # --model=con is three words to bash
+	[ "$previous" = = ] && previous=${COMP_WORDS[COMP_CWORD - 2]}
+	[[ $word == -* ]] && previous=option
+	[ "$COMP_CWORD" = 1 ] && previous=stargrad
+
+	case $previous in
+	stargrad) choices="$("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p') --help --version" ;;
+	list) choices=$("$program" list --help | grep -o 'models|[a-z|]*' | tr '|' ' ') ;;
+	--model) choices=$(_stargrad_names "$program" models) ;;
+	--data) choices=$(_stargrad_names "$program" datasets) ;;
+	--optimizer) choices=$(_stargrad_names "$program" optimizers) ;;
+	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
+	--precision) choices='f32 bf16' ;;
+	--bn-group) choices='rank micro global' ;;
+	--schedule) choices='constant step: cosine poly: onecycle' ;;
+	--init | --weights | --out | :) files=yes ;;
+	*)
+		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
+		[[ $command == report && $word != -* ]] && files=yes
+		;;
+	esac
+	# shellcheck disable=SC2207 # words without blanks
+	if [ $files = yes ]; then COMPREPLY=($(compgen -f -- "$word")); else COMPREPLY=($(compgen -W "$choices" -- "$word")); fi
+}
+complete -o filenames -F _stargrad stargrad

@@ -1,0 +1,66 @@
+/* 00-task.c: a kernel, two tensors, three tasks.
+ *
+ * A kernel is a plain C function on blocks of memory. Submitting it makes a task, and returns at once; tasks run when the
+ * tasks that write what they read are done, each on whatever worker is free. Here both halves of the work may run at the
+ * same time, and the sum waits for both:
+ *
+ *     x ── square ──> y0 ──┐
+ *                          ├── add ──> y0
+ *     x ── square ──> y1 ──┘
+ *
+ * Next: 01-network.c. What is used here is explained in runtime/runtime.h. */
+#include "runtime/runtime.h"
+
+enum { N = 1000 };
+
+/* x (N), y (N): y = x² */
+static void square(const struct sgrad_args *a) {
+    const float *x = a->data[0];
+    float *y = a->data[1];
+    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) y[i] = x[i] * x[i];
+}
+
+/* x (N), y (N): y = y + x */
+static void add(const struct sgrad_args *a) {
+    const float *x = a->data[0];
+    float *y = a->data[1];
+    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) y[i] += x[i];
+}
+
+static const struct sgrad_kernel square_kernel = { .name = "square", .kind = SGRAD_FORWARD, .cpu = square };
+static const struct sgrad_kernel add_kernel = { .name = "add", .kind = SGRAD_REDUCTION, .cpu = add };
+
+static int run(void) {
+    struct sgrad_tensor *x, *y[2];
+    float values[N];
+    SGRAD_TRY(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, N), SGRAD_PERSISTENT, &x));
+    SGRAD_TRY(sgrad_tensor_create("y0", SGRAD_F32, sgrad_shape(1, N), SGRAD_PERSISTENT, &y[0]));
+    SGRAD_TRY(sgrad_tensor_create("y1", SGRAD_F32, sgrad_shape(1, N), SGRAD_PERSISTENT, &y[1]));
+
+    for (int i = 0; i < N; i++) values[i] = (float)i;
+    SGRAD_TRY(sgrad_tensor_write(x, values));
+
+    /* How each operand is accessed is all that StarPU needs to know about order. */
+    for (int i = 0; i < 2; i++)
+        SGRAD_TRY(sgrad_task_submit_simple(&square_kernel, (struct sgrad_tensor *[]){ x, y[i] },
+                                           (enum sgrad_access[]){ SGRAD_R, SGRAD_W }, 2));
+    SGRAD_TRY(sgrad_task_submit_simple(&add_kernel, (struct sgrad_tensor *[]){ y[1], y[0] },
+                                       (enum sgrad_access[]){ SGRAD_R, SGRAD_RW }, 2));
+
+    SGRAD_TRY(sgrad_tensor_read(y[0], values));     /* waits for the task that writes y0 last */
+    printf("3² + 3² = %g\n", values[3]);
+
+    sgrad_tensor_destroy(x);
+    for (int i = 0; i < 2; i++) sgrad_tensor_destroy(y[i]);
+    return 0;
+}
+
+int main(void) {
+    struct sgrad_context *context;
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cudas = -1 }, &context)) return 1;
+    char devices[256];
+    printf("on %s\n", sgrad_devices_text(context, devices, sizeof devices));
+    int error = run();
+    sgrad_context_close(context);
+    return error != 0;
+}

@@ -1,0 +1,56 @@
+/* 01-network.c: describing a network.
+ *
+ * A network is built by applying operations to values. Each call names a layer and returns the value it makes; shapes are
+ * inferred, and mistakes found, as layers are added. Nothing is computed yet: a graph says what, a program says in which
+ * order, and only a run says when and where.
+ *
+ * Letters of shapes: N samples, H W C height, width and channels of the input, P Q K of the output. Images are (N,H,W,C).
+ *
+ * Next: 02-train.c. What is used here is explained in graphs/graphs.h; the operations are listed in codelets/codelets.def. */
+#include "graphs/graphs.h"
+
+static void show(const struct sgrad_graph *g, const char *what, int value) {
+    struct sgrad_shape shape = sgrad_graph_shape(g, value);
+    char text[SGRAD_SHAPE_TEXT];
+    printf("%-12s %s\n", what, sgrad_shape_text(&shape, text));
+}
+
+/* A convolution, batch norm and ReLU, beside which a shortcut passes: what deep residual networks are made of. */
+static int residual(struct sgrad_graph *g, int x) {
+    int y = sgrad_layer(g, conv2d, "block.conv", (x), .channels = 16, .kernel = 3, .padding = 1);
+    y = sgrad_layer(g, batchnorm, "block.bn", (y));
+    return sgrad_layer(g, add, "block.add", (y, x), .relu = true);
+}
+
+/* x (N,H,W,C), returns the logits (N,classes) */
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, conv2d, "conv", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn", (x), .relu = true);
+    show(g, "bn", x);
+    x = residual(g, x);
+    x = sgrad_layer(g, max_pool, "pool", (x), .kernel = 2);
+    show(g, "pool", x);
+    x = sgrad_layer(g, global_average_pool, "average", (x));
+    show(g, "average", x);
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+
+int main(void) {
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int images = sgrad_graph_input(g, 32, 32, 3);
+    show(g, "images", images);
+    int logits = build(g, images, 10);
+    show(g, "fc", logits);
+    int error = sgrad_graph_loss(g, logits, 0);
+    sgrad_graph_destroy(g);
+    if (error) return 1;
+
+    /* A mistake: the two inputs of an addition differ. The line on standard error names the layer and both shapes. */
+    g = sgrad_graph_create(SGRAD_F32);
+    images = sgrad_graph_input(g, 32, 32, 3);
+    int half = sgrad_layer(g, max_pool, "pool", (images), .kernel = 2);
+    sgrad_layer(g, add, "sum", (images, half));
+    bool found = sgrad_graph_error(g) == SGRAD_ESHAPE;
+    sgrad_graph_destroy(g);
+    return !found;
+}

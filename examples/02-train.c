@@ -1,0 +1,44 @@
+/* 02-train.c: training a network of one's own.
+ *
+ *     02-train            trains it for five epochs on the digits that come with Stargrad
+ *     02-train --print    prints the network, and every task of a training step in the order of submission; runs nothing
+ *
+ * What the command `stargrad train` can do is a field of struct sgrad_train_options. The run's folder holds what it says in
+ * graphs.h: config.json, metrics.jsonl, checkpoints, model.safetensors. `stargrad report FOLDER` shows it.
+ *
+ * Next: 03-own-operation.c. */
+#include "graphs/graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* x (N,H,W,C), returns the logits (N,classes) */
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
+    x = sgrad_layer(g, max_pool, "pool1", (x), .kernel = 2);
+    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn2", (x), .relu = true);
+    x = sgrad_layer(g, global_average_pool, "pool2", (x));
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+
+static const struct sgrad_model model = { .name = "mine", .summary = "two convolutions", .build = build };
+
+int main(int argc, char **argv) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    options.custom_model = &model;              /* or options.model = "resnet20": one of stargrad list models */
+    options.data = "digits";
+    options.epochs = 5;
+    options.batch = 64;
+    options.schedule = "cosine";
+    options.print = argc > 1 && !strcmp(argv[1], "--print");
+
+    struct sgrad_train_result result = { 0 };
+    if (sgrad_train(&options, &result)) return 1;       /* what went wrong is on standard error */
+    if (options.print) return 0;
+
+    printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);
+    free(result.folder);
+    return 0;
+}

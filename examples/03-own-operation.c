@@ -1,0 +1,112 @@
+/* 03-own-operation.c: an operation of one's own, outside the library, trained.
+ *
+ * GELU (Hendrycks, Gimpel, Gaussian error linear units, 2016): y = x·Φ(x), Φ being the normal distribution function.
+ *
+ *     Φ(x) = (1 + erf(x/√2)) / 2        dy/dx = Φ(x) + x·exp(-x²/2)/√(2π)
+ *
+ * An operation is a record: how shapes follow from shapes, and the tasks of its forward and its backward pass with the
+ * roles their operands play. That is all autograd asks for. docs/add-an-operation.md moves this very operation into the
+ * library, and to GPUs.
+ *
+ * Next: 04-data.c. The record is explained in codelets/codelets.h. */
+#include "graphs/graphs.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- the operation: this part is what codelets/gelu.c would hold ---- */
+
+struct sgrad_own_gelu {     /* its attributes: none */
+    char none;
+};
+
+/* Activations are float or, with --precision bf16, bfloat16. */
+static float get(const struct sgrad_args *a, int operand, int64_t i) {
+    return a->view[operand].dtype == SGRAD_F32 ? ((const float *)a->data[operand])[i]
+                                               : sgrad_bf16_to_f32(((const uint16_t *)a->data[operand])[i]);
+}
+
+static void put(const struct sgrad_args *a, int operand, int64_t i, float value) {
+    if (a->view[operand].dtype == SGRAD_F32) ((float *)a->data[operand])[i] = value;
+    else ((uint16_t *)a->data[operand])[i] = sgrad_f32_to_bf16(value);
+}
+
+static float phi(float x) { return 0.5f * (1 + erff(x * 0.70710678f)); }
+static float slope(float x) { return phi(x) + x * 0.39894228f * expf(-0.5f * x * x); }
+
+/* x, y of any shape */
+static void forward(const struct sgrad_args *a) {
+    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+        float x = get(a, 0, i);
+        put(a, 1, i, x * phi(x));
+    }
+}
+
+/* x, dy, dx of any shape. Where another layer reads x as well, dx is added to. */
+static void backward(const struct sgrad_args *a) {
+    bool add = a->accumulate >> 2 & 1;
+    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++)
+        put(a, 2, i, (add ? get(a, 2, i) : 0) + get(a, 1, i) * slope(get(a, 0, i)));
+}
+
+/* erf counts as 20 operations. Bytes need no word: every operand once is the default. */
+static double flops(const struct sgrad_args *a) { return 23.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+static const struct sgrad_op sgrad_own_gelu_op = {
+    .name = "own_gelu",
+    .summary = "Gaussian error linear unit, y = x Φ(x)",
+    .source = "Hendrycks, Gimpel, Gaussian error linear units, 2016",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_own_gelu),
+    .infer = sgrad_infer_same,
+    .forward = { { { .name = "gelu forward", .kind = SGRAD_FORWARD, .cpu = forward, .flops = flops },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "gelu backward", .kind = SGRAD_BACKWARD, .cpu = backward, .flops = flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .tests = { { "7 samples of 17", .x = { { 2, { 7, 17 } } } } },      /* the library's tests run what is here */
+};
+
+/* ---- a check: kernels are plain functions, so they can be tried on plain memory ---- */
+
+static bool gradient_agrees(float at) {
+    const float h = 1e-2f;
+    float x[2] = { at + h, at - h }, y[2], dy = 1, dx;
+    struct sgrad_view two = { SGRAD_F32, sgrad_shape(1, 2) }, one = { SGRAD_F32, sgrad_shape(1, 1) };
+    forward(&(struct sgrad_args){ .view = (struct sgrad_view[]){ two, two }, .data = (void *[]){ x, y } });
+    backward(&(struct sgrad_args){ .view = (struct sgrad_view[]){ one, one, one }, .data = (void *[]){ &at, &dy, &dx } });
+    float expected = (y[0] - y[1]) / (2 * h);
+    printf("gelu'(%4g) = %.4f, by differences %.4f\n", at, dx, expected);
+    return fabsf(dx - expected) < 1e-3f;
+}
+
+/* ---- a network with it ---- */
+
+/* x (N,H,W,C), returns the logits (N,classes) */
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn1", (x));
+    x = sgrad_layer(g, own_gelu, "gelu1", (x));
+    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn2", (x));
+    x = sgrad_layer(g, own_gelu, "gelu2", (x));
+    x = sgrad_layer(g, global_average_pool, "pool", (x));
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+static const struct sgrad_model model = { .name = "gelunet", .summary = "two convolutions with GELU", .build = build };
+
+int main(void) {
+    for (float x = -2; x <= 2; x++)
+        if (!gradient_agrees(x)) return 1;
+
+    struct sgrad_train_options options = sgrad_train_defaults();
+    options.custom_model = &model;
+    options.data = "digits";
+    options.epochs = 5;
+    options.batch = 64;
+
+    struct sgrad_train_result result;
+    if (sgrad_train(&options, &result)) return 1;
+    printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
+    free(result.folder);
+    return 0;
+}

@@ -1,0 +1,56 @@
+/* 04-data.c: looking at a data set.
+ *
+ *     04-data                      the digits that come with Stargrad
+ *     04-data cifar10:DIR 3        the first 3 images of another data set; stargrad list datasets names the kinds
+ *
+ * A data set of a new kind is one file, datasets/NAME.c, whose last thing is its record, struct sgrad_reader (open, read,
+ * close), and a line of datasets/datasets.def.
+ *
+ * Next: docs/add-an-operation.md, or the essays that begin graphs/graphs.h and codelets/codelets.h. */
+#include "datasets/datasets.h"
+
+#include <stdlib.h>
+
+/* The brightness of the pixel (h,w), over its channels, as one of ten characters. */
+static char shade(const struct sgrad_dataset *d, const uint8_t *pixels, int h, int w) {
+    double sum = 0;
+    for (int c = 0; c < d->channels; c++) sum += pixels[(h * d->width + w) * d->channels + c];
+    return " .:-=+*#%@"[(int)(9.99 * sum / (d->channels * (double)d->full_scale))];
+}
+
+static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
+    int32_t label;
+    SGRAD_TRY(sgrad_dataset_read(d, &index, 1, pixels, &label));
+    if (d->class_name) printf("sample %lld: %s\n", (long long)index, d->class_name[label]);
+    else printf("sample %lld: class %d\n", (long long)index, label);
+    for (int h = 0; h < d->height; h++) {
+        for (int w = 0; w < d->width; w++) {
+            char c = shade(d, pixels, h, w);
+            putchar(c);
+            putchar(c);     /* characters are taller than wide */
+        }
+        putchar('\n');
+    }
+    return 0;
+}
+
+static int look(const char *name, long count) {
+    struct sgrad_dataset *train;
+    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    SGRAD_TRY(sgrad_dataset_open(name, SGRAD_TRAIN, NULL, &train));
+    int error = sgrad_dataset_statistics(train, mean, deviation);
+    if (!error) {
+        printf("%s: %lld training samples of %dx%dx%d, %d classes\n", name, (long long)train->count, train->height, train->width,
+               train->channels, train->classes);
+        for (int c = 0; c < train->channels; c++) printf("channel %d: mean %.4f, deviation %.4f\n", c, mean[c], deviation[c]);
+    }
+    uint8_t *pixels = malloc((size_t)train->height * (size_t)train->width * (size_t)train->channels);
+    for (int64_t i = 0; i < count && i < train->count && !error; i++) error = show(train, i, pixels);
+    free(pixels);
+    sgrad_dataset_close(train);
+    return error;
+}
+
+int main(int argc, char **argv) {
+    return look(argc > 1 ? argv[1] : "digits", argc > 2 ? atol(argv[2]) : 2) != 0;
+}

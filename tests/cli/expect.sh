@@ -1,0 +1,37 @@
+# What the tests of the command line share. They run in an empty folder, which is gone when they end.
+# shellcheck shell=bash
+set -u
+srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+STARGRAD=${STARGRAD:-$srcdir/build/stargrad}
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+unset "${!STARPU_@}" # the caller's settings are not what is tested
+export STARPU_HOME=$work STARPU_NCPU=2
+
+wrong() {
+	echo "FAIL: $*" >&2
+	[ ! -s out ] || sed 's/^/    out: /' out >&2
+	[ ! -s err ] || sed 's/^/    err: /' err >&2
+	exit 1
+}
+
+# passes ARGUMENT…: stargrad ends with 0 and says nothing on standard error. Its output stays in the file out.
+passes() {
+	"$STARGRAD" "$@" >out 2>err || wrong "stargrad $* ends with $?"
+	[ ! -s err ] || wrong "stargrad $* complains"
+}
+
+# says PATTERN: the output of the last command has a line like that.
+says() { grep -q -e "$1" out || wrong "no line like: $1"; }
+
+# refuses STATUS PATTERN ARGUMENT…: stargrad ends so, prints nothing, and one line like that on standard error.
+refuses() {
+	local status=$1 pattern=$2
+	shift 2
+	"$STARGRAD" "$@" >out 2>err
+	[ $? = "$status" ] || wrong "stargrad $* does not end with $status"
+	[ ! -s out ] || wrong "stargrad $* prints something"
+	[ "$(wc -l <err)" = 1 ] || wrong "stargrad $* does not complain in one line"
+	grep -q -e "^stargrad: $pattern" err || wrong "stargrad $* does not say: $pattern"
+}

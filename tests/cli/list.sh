@@ -1,0 +1,42 @@
+#!/bin/bash
+# What the lists say, and that completion offers the same.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+while read -r list name; do
+	passes list "$list"
+	says "^$name  *[^ ]"
+	passes list --json "$list"
+	python3 -c 'import json, sys; assert sys.argv[1] in [x["name"] for x in json.load(open("out"))]' "$name" || wrong "list --json $list"
+done <<'END'
+models convnet
+models resnet20
+layers conv_bn_relu
+ops conv2d
+optimizers sgd
+datasets digits
+END
+"$STARGRAD" list allreduce >out 2>err || wrong 'list allreduce fails'
+refuses 2 "list: no list 'model'; did you mean models?" list model
+
+# complete WORD…: what Bash would offer for the last of these words, sorted.
+. "$srcdir/cli/completion.bash"
+complete_words() {
+	COMP_WORDS=(stargrad "$@") COMP_CWORD=$# COMPREPLY=()
+	_stargrad "$STARGRAD" "${COMP_WORDS[$#]}" "${COMP_WORDS[$# - 1]}"
+	printf '%s\n' "${COMPREPLY[@]}" | sort
+}
+offers() {
+	local expected=$1
+	shift
+	[ "$(complete_words "$@" | xargs)" = "$expected" ] || wrong "completion of stargrad $* offers: $(complete_words "$@" | xargs)"
+}
+offers 'train' tr
+offers 'allreduce datasets layers models ops optimizers' list ''
+offers 'resnet110 resnet20 resnet32 resnet44 resnet56' train --model res
+offers 'convnet' train --model = con
+offers 'cifar10' train --data c
+offers 'adam adamw' train --optimizer ad
+offers '--warmup --weight-decay --window' train --w
+offers '--weights' eval --w
+exit 0

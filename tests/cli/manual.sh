@@ -1,0 +1,31 @@
+#!/bin/bash
+# The manual page and the completion know every command and every option that the help knows, and no other option.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+sed 's/\\-/-/g; s/\\f.//g' "$srcdir/docs/stargrad.1" >manual
+. "$srcdir/cli/completion.bash"
+version=$("$STARGRAD" --version)
+grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
+
+for command in train eval report list doctor; do
+	grep -q "^\.B $command$" manual || wrong "the manual page does not know the command $command"
+	passes "$command" --help
+	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort >known
+	cat known >>options
+	COMP_WORDS=(stargrad "$command" --) COMP_CWORD=2 COMPREPLY=()
+	_stargrad "$STARGRAD" -- "$command"
+	printf '%s\n' "${COMPREPLY[@]}" | sort | cmp -s - known || wrong "completion of $command offers: ${COMPREPLY[*]}"
+done
+echo --version >>options
+
+sort -u options >help
+grep -o -e '--[a-z][a-z0-9-]*' manual | sort -u >page
+[ -z "$(comm -23 help page)" ] || wrong "the manual page leaves out: $(comm -23 help page | xargs)"
+[ -z "$(comm -13 help page)" ] || wrong "the manual page knows too much: $(comm -13 help page | xargs)"
+
+if command -v man >/dev/null; then
+	complaints=$(LC_ALL=C MANWIDTH=80 man --warnings -l "$srcdir/docs/stargrad.1" 2>&1 >/dev/null)
+	[ -z "$complaints" ] || wrong "man complains: $complaints"
+fi
+exit 0

@@ -1,0 +1,86 @@
+#!/bin/bash
+# Help, version, and everything that can be wrong with a command line.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+passes --version
+says '^stargrad [0-9]*\.[0-9]*\.[0-9]*$'
+passes --help
+for command in train eval report list doctor; do
+	says "^  $command "
+	passes $command --help
+	says "^Usage: stargrad $command"
+	passes --help
+done
+
+refuses 2 'which command' # none at all
+refuses 2 "no command 'trian'; did you mean train?" trian
+refuses 2 "no command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
+refuses 2 "no option '--versoin'; did you mean --version?" --versoin
+refuses 2 'train: --model NAME is missing' train
+refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
+refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
+refuses 2 'report: RUN-DIR is missing' report
+refuses 2 "report: one RUN-DIR only: 'b'" report a b
+refuses 2 'list: .* is missing' list
+refuses 2 "doctor: 'x' is no option" doctor x
+
+train=(train --model convnet --data digits)
+refuses 2 'train: no option --bacth; did you mean --batch?' "${train[@]}" --bacth 3
+refuses 2 'train: no option --zzzzzzzzzz; see' "${train[@]}" --zzzzzzzzzz
+refuses 2 'train: no option -q; see' "${train[@]}" -q
+refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
+refuses 2 'train: --m is short for several' "${train[@]}" --m 3
+refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
+refuses 2 'train: --print takes no value' "${train[@]}" --print=3
+
+# Whole numbers: 0, below, above, overflowing, no number.
+for option in steps batch micro-batch window keep image-size; do
+	for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do
+		refuses 2 "train: --$option: '$value' is not a whole number from 1 to " "${train[@]}" --$option "$value"
+	done
+done
+for option in seed cpus gpus checkpoint-every; do
+	for value in -1 99999999999999999999 1.5 x ''; do
+		refuses 2 "train: --$option: '$value' is not a whole number from 0 to " "${train[@]}" --$option "$value"
+	done
+done
+for option in epochs lr warmup momentum weight-decay beta1 beta2 eps label-smoothing clip-norm; do
+	for value in -1 1e999 nan inf x '' 1x; do
+		refuses 2 "train: --$option: '$value' is not a number from " "${train[@]}" --$option "$value"
+	done
+done
+refuses 2 "train: --epochs: '0' is not" "${train[@]}" --epochs 0
+refuses 2 "train: --momentum: '1.1' is not" "${train[@]}" --momentum 1.1
+refuses 2 "train: --bn-group: 'micor' is not rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor
+refuses 2 "train: --bn-group: '0' is not" "${train[@]}" --bn-group 0
+refuses 2 "train: --checkpoint-every: 's' is not" "${train[@]}" --checkpoint-every s
+refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-every 3e
+refuses 2 "train: --precision: 'f16' is not f32 or bf16" "${train[@]}" --precision f16
+refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
+refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
+refuses 2 "train: --allreduce: 'rnig' is not in stargrad list allreduce" "${train[@]}" --allreduce rnig
+refuses 2 "train: --model: '' is not a value" train --model '' --data digits
+for schedule in '' stp step step:3 step:3,2:0.1 step:x:0.1 poly poly:-1 cosine:3; do
+	refuses 2 ".*schedule" "${train[@]}" --schedule "$schedule"
+done
+
+# Names that are looked up.
+refuses 2 ".*'resnet21'.*did you mean .*resnet20" train --model resnet21 --data digits
+refuses 2 ".*'adm'.*did you mean .*adam" "${train[@]}" --optimizer adm
+refuses 2 ".*digit: did you mean digits?" train --model convnet --data digit
+refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
+refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent
+refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
+
+# Sizes that do not fit each other.
+refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
+refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
+refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000
+
+# Results that cannot be written are no success.
+if [ -w /dev/full ]; then
+	"$STARGRAD" list ops >/dev/full 2>err
+	[ $? = 1 ] || wrong 'a full disk goes unnoticed'
+fi
+exit 0

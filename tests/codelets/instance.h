@@ -1,0 +1,185 @@
+/* instance.h: an operation on one of its test shapes, with memory, that can be run and looked at. One micro-batch, so a part is
+ * its sum and a leaf its total. What a task's operands are follows from the record: this file knows no operation by name. */
+#ifndef SGRAD_TESTS_INSTANCE_H
+#define SGRAD_TESTS_INSTANCE_H
+
+#include "codelets/codelets.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROLES (SGRAD_DP + 1)
+struct instance {
+    const struct sgrad_op *op;
+    const struct sgrad_test *test;
+    struct sgrad_signature is;
+    void *attrs;
+    struct sgrad_step step;
+    int64_t sample[64];
+    struct sgrad_tensor *tensor[ROLES][SGRAD_MAX_INPUTS];
+};
+
+static inline bool instance_has_gradient(const struct instance *t, int input) {
+    return input < t->is.inputs && !(t->op->no_gradient >> input & 1);
+}
+
+static inline void instance_tensor(struct instance *t, enum sgrad_role role, int i, struct sgrad_view view) {
+    char name[64];
+    snprintf(name, sizeof name, "%s %d.%d", t->op->name, (int)role, i);
+    if (sgrad_tensor_create(name, view.dtype, view.shape, SGRAD_PERSISTENT, &t->tensor[role][i])) abort();
+}
+
+static inline struct sgrad_view instance_doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
+
+/* Memory for everything that the signature names. */
+static inline int instance_open(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test, enum sgrad_dtype dtype) {
+    *t = (struct instance){ .op = op, .test = test, .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .rate = 0.1f, .sample = t->sample } };
+    for (int i = 0; i < 64; i++) t->sample[i] = i;
+    t->attrs = sgrad_alloc(1, op->attrs_size);
+    if (test->attrs) memcpy(t->attrs, test->attrs, op->attrs_size);
+    t->is = (struct sgrad_signature){ .layer = test->name, .y.dtype = dtype };
+    for (int i = 0; i < SGRAD_MAX_INPUTS && test->x[i].rank; i++) {
+        t->is.x[i] = (struct sgrad_view){ op->no_gradient >> i & 1 ? op->input_dtype[i] : dtype, test->x[i] };
+        t->is.inputs = i + 1;
+    }
+    SGRAD_TRY(op->infer(&t->is, t->attrs));
+    for (int i = 0; i < t->is.inputs; i++) {
+        instance_tensor(t, SGRAD_X, i, t->is.x[i]);
+        if (instance_has_gradient(t, i)) instance_tensor(t, SGRAD_DX, i, t->is.x[i]);
+    }
+    if (t->is.y.shape.rank) {
+        instance_tensor(t, SGRAD_Y, 0, t->is.y);
+        instance_tensor(t, SGRAD_DY, 0, t->is.y);
+    }
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+        if (t->is.p[i].name) {
+            instance_tensor(t, SGRAD_P, i, (struct sgrad_view){ SGRAD_F32, t->is.p[i].shape });
+            instance_tensor(t, SGRAD_DP, i, (struct sgrad_view){ SGRAD_F32, t->is.p[i].shape });
+        }
+        if (t->is.s[i].name) instance_tensor(t, SGRAD_S, i, (struct sgrad_view){ t->is.s[i].dtype, t->is.s[i].shape });
+        if (t->is.keep[i].shape.rank) instance_tensor(t, SGRAD_KEEP, i, t->is.keep[i]);
+        if (t->is.part[i].rank) {
+            instance_tensor(t, SGRAD_PART, i, instance_doubles(t->is.part[i]));
+            t->tensor[SGRAD_SUM][i] = t->tensor[SGRAD_PART][i];
+        }
+        if (t->is.stat[i].rank) instance_tensor(t, SGRAD_STAT, i, instance_doubles(t->is.stat[i]));
+    }
+    return 0;
+}
+
+static inline void instance_close(struct instance *t) {
+    for (int role = 0; role < ROLES; role++)
+        for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
+            if (role != SGRAD_SUM) sgrad_tensor_destroy(t->tensor[role][i]);
+    free(t->attrs);
+}
+
+/* Submits the tasks of a phase and waits. ACCUMULATE: gradients of inputs are added to what is there. */
+static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, bool accumulate) {
+    for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++) {
+        int64_t samples = t->is.x[0].shape.dim[0];
+        struct sgrad_call call = { .kernel = &tasks[k].kernel, .attrs = t->attrs, .group = samples, .batch = samples };
+        struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *workspace = NULL;
+        for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[k].use[j].role; j++, call.operands++) {
+            struct sgrad_use use = tasks[k].use[j];
+            operand[j] = t->tensor[use.role][use.index];
+            call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
+            if (use.role == SGRAD_DX && accumulate) {
+                use.access = SGRAD_RW;
+                call.accumulate |= 1u << j;
+            }
+            call.access[j] = use.access;
+        }
+        sgrad_call_prepare(&call);
+        struct sgrad_shape bytes = { 1, { (int64_t)call.workspace } };
+        if (call.workspace) SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, bytes, SGRAD_SCRATCH, &workspace));
+        int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
+                                                                  .step = &t->step, .name = tasks[k].kernel.name });
+        if (!error) error = sgrad_wait_all();
+        sgrad_tensor_destroy(workspace);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+static inline int64_t instance_count(const struct sgrad_tensor *tensor) { return sgrad_shape_count(&tensor->view.shape); }
+
+/* A tensor's values, whatever its type; free them. */
+static inline double *instance_read(struct sgrad_tensor *tensor) {
+    int64_t count = instance_count(tensor);
+    void *raw = sgrad_alloc(1, sgrad_view_bytes(&tensor->view));
+    double *values = sgrad_alloc((size_t)count, sizeof *values);
+    if (sgrad_tensor_read(tensor, raw)) abort();
+    for (int64_t i = 0; i < count; i++)
+        switch (tensor->view.dtype) {
+        case SGRAD_F32: values[i] = ((float *)raw)[i]; break;
+        case SGRAD_BF16: values[i] = sgrad_bf16_to_f32(((uint16_t *)raw)[i]); break;
+        case SGRAD_F64: values[i] = ((double *)raw)[i]; break;
+        case SGRAD_I32: values[i] = ((int32_t *)raw)[i]; break;
+        case SGRAD_I64: values[i] = (double)((int64_t *)raw)[i]; break;
+        case SGRAD_U8: values[i] = ((uint8_t *)raw)[i]; break;
+        }
+    free(raw);
+    return values;
+}
+
+static inline void instance_write(struct sgrad_tensor *tensor, const double *values) {
+    int64_t count = instance_count(tensor);
+    void *raw = sgrad_alloc(1, sgrad_view_bytes(&tensor->view));
+    for (int64_t i = 0; i < count; i++)
+        switch (tensor->view.dtype) {
+        case SGRAD_F32: ((float *)raw)[i] = (float)values[i]; break;
+        case SGRAD_BF16: ((uint16_t *)raw)[i] = sgrad_f32_to_bf16((float)values[i]); break;
+        case SGRAD_F64: ((double *)raw)[i] = values[i]; break;
+        case SGRAD_I32: ((int32_t *)raw)[i] = (int32_t)values[i]; break;
+        case SGRAD_I64: ((int64_t *)raw)[i] = (int64_t)values[i]; break;
+        case SGRAD_U8: ((uint8_t *)raw)[i] = (uint8_t)values[i]; break;
+        }
+    if (sgrad_tensor_write(tensor, raw)) abort();
+    free(raw);
+}
+
+/* Standard normal, the same for the same (stream, i). */
+static inline double instance_normal(uint32_t stream, int64_t i) {
+    struct sgrad_random r = sgrad_philox(99, 0, stream, (uint64_t)i, 0);
+    return sqrt(-2 * log(1 - sgrad_uniform(r.word[0]))) * cos(6.283185307179586 * sgrad_uniform(r.word[1]));
+}
+
+/* The same values for the same operation and test, rounded to bf16 so that an f32 and a bf16 instance see the same. */
+static inline void instance_fill(struct instance *t) {
+    for (int i = 0; i < t->is.inputs; i++) {
+        struct sgrad_tensor *x = t->tensor[SGRAD_X][i];
+        int64_t count = instance_count(x);
+        double *values = sgrad_alloc((size_t)count, sizeof *values);
+        if (t->op->fill) {
+            float *raw = sgrad_alloc((size_t)count, sizeof *raw);
+            t->op->fill(t->test, i, raw);
+            for (int64_t k = 0; k < count; k++) values[k] = x->view.dtype == SGRAD_I32 ? ((int32_t *)raw)[k] : raw[k];
+            free(raw);
+        } else {
+            for (int64_t k = 0; k < count; k++) values[k] = instance_normal((uint32_t)i, k);
+        }
+        for (int64_t k = 0; k < count; k++) values[k] = sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)values[k]));
+        instance_write(x, values);
+        free(values);
+    }
+    for (int role = 0; role < ROLES; role++) {
+        if (role != SGRAD_DY && role != SGRAD_P && role != SGRAD_S) continue;
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+            struct sgrad_tensor *p = t->tensor[role][i];
+            if (!p) continue;
+            int64_t count = instance_count(p);
+            double *values = sgrad_alloc((size_t)count, sizeof *values);
+            for (int64_t k = 0; k < count; k++) {
+                double x = instance_normal((uint32_t)(role * 16 + i), k);
+                if (role == SGRAD_S) x = fabs(x) + 0.5;     /* variances are positive */
+                values[k] = sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)x));
+            }
+            instance_write(p, values);
+            free(values);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,298 @@
+/* operations.c: every operation on every one of its test shapes:
+ *
+ *     gradients    backward against finite differences of forward, for inputs and parameters
+ *     accumulate   a gradient that is added to is the old one plus the new
+ *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
+ *     CUDA         forward, inference and backward on a GPU against a CPU, where there is a GPU */
+#include "tests/codelets/instance.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static bool for_each(bool (*check)(const struct sgrad_op *op, const struct sgrad_test *test)) {
+    bool good = true;
+    for (int k = 0; sgrad_ops[k]; k++) {
+        assert_non_null(sgrad_ops[k]->tests[0].name);
+        for (int i = 0; i < SGRAD_MAX_TESTS && sgrad_ops[k]->tests[i].name; i++) good &= check(sgrad_ops[k], &sgrad_ops[k]->tests[i]);
+    }
+    return good;
+}
+
+static bool say(const struct sgrad_op *op, const struct sgrad_test *test, const char *what, double got, double wanted) {
+    print_error("%s, %s: %s is %.9g, not %.9g\n", op->name, test->name, what, got, wanted);
+    return false;
+}
+
+/* What backward differentiates: Σ dy·y, or the loss itself. */
+static double objective(struct instance *t) {
+    double sum = 0;
+    assert_int_equal(instance_run(t, t->op->forward, false), 0);
+    if (!t->tensor[SGRAD_Y][0]) {
+        double *stat = instance_read(t->tensor[SGRAD_STAT][0]);
+        sum = stat[0] / (double)t->is.x[0].shape.dim[0];
+        free(stat);
+        return sum;
+    }
+    double *y = instance_read(t->tensor[SGRAD_Y][0]), *dy = instance_read(t->tensor[SGRAD_DY][0]);
+    for (int64_t i = 0; i < instance_count(t->tensor[SGRAD_Y][0]); i++) sum += y[i] * dy[i];
+    free(y);
+    free(dy);
+    return sum;
+}
+
+/* (objective(x_i + h) - objective(x_i - h)) / 2h */
+static double difference(struct instance *t, struct sgrad_tensor *variable, double *x, int64_t i, double h) {
+    double at = x[i];
+    x[i] = at + h;
+    instance_write(variable, x);
+    double up = objective(t);
+    x[i] = at - h;
+    instance_write(variable, x);
+    double down = objective(t);
+    x[i] = at;
+    instance_write(variable, x);
+    return (up - down) / (2 * h);
+}
+
+/* A dozen elements of GRADIENT against differences of the objective along them in VARIABLE. A step may lead across the kink of a
+ * ReLU, so a shorter one may decide; too short a one drowns in rounding. */
+static bool check_differences(struct instance *t, const char *what, struct sgrad_tensor *variable, struct sgrad_tensor *gradient) {
+    static const double steps[] = { 1.0 / 128, 1.0 / 1024, 1.0 / 8192 };
+    double *x = instance_read(variable), *g = instance_read(gradient), scale = 1e-3, d = 0;
+    int64_t count = instance_count(variable), stride = count / 12 + 1;
+    bool good = true;
+    for (int64_t i = 0; i < count; i++) scale = fmax(scale, fabs(g[i]));
+    for (int64_t i = count > 12 ? 3 % stride : 0; i < count && good; i += stride) {
+        good = false;
+        for (size_t s = 0; s < sizeof steps / sizeof *steps && !good; s++) {
+            d = difference(t, variable, x, i, steps[s]);
+            good = fabs(d - g[i]) <= 2e-3 * scale + 1e-3 * fabs(g[i]);
+        }
+        if (!good) say(t->op, t->test, what, g[i], d);
+    }
+    free(x);
+    free(g);
+    return good;
+}
+
+static bool check_gradients(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance t;
+    bool good = true;
+    char what[64];
+    if (op->not_differentiable) return true;
+    assert_int_equal(instance_open(&t, op, test, SGRAD_F32), 0);
+    if (t.is.view_of_input) {
+        instance_close(&t);
+        return true;
+    }
+    instance_fill(&t);
+    objective(&t);
+    assert_int_equal(instance_run(&t, op->backward, false), 0);
+    for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++) {
+        snprintf(what, sizeof what, "a derivative by input %d", i);
+        if (instance_has_gradient(&t, i)) good = check_differences(&t, what, t.tensor[SGRAD_X][i], t.tensor[SGRAD_DX][i]);
+    }
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && good; i++) {
+        snprintf(what, sizeof what, "a derivative by %s", t.is.p[i].name);
+        if (t.tensor[SGRAD_P][i]) good = check_differences(&t, what, t.tensor[SGRAD_P][i], t.tensor[SGRAD_DP][i]);
+    }
+    instance_close(&t);
+    return good;
+}
+
+static void gradients(void **state) {
+    (void)state;
+    assert_true(for_each(check_gradients));
+}
+
+static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance t;
+    bool good = true;
+    assert_int_equal(instance_open(&t, op, test, SGRAD_F32), 0);
+    if (!t.is.view_of_input && op->backward[0].kernel.name) {
+        instance_fill(&t);
+        objective(&t);
+        assert_int_equal(instance_run(&t, op->backward, false), 0);
+        double *once[SGRAD_MAX_INPUTS] = { 0 };
+        for (int i = 0; i < t.is.inputs; i++)
+            if (instance_has_gradient(&t, i)) once[i] = instance_read(t.tensor[SGRAD_DX][i]);
+        assert_int_equal(instance_run(&t, op->backward, true), 0);
+        for (int i = 0; i < t.is.inputs; i++) {
+            if (!once[i]) continue;
+            double *twice = instance_read(t.tensor[SGRAD_DX][i]);
+            for (int64_t k = 0; k < instance_count(t.tensor[SGRAD_DX][i]) && good; k++)
+                if (fabs(twice[k] - 2 * once[i][k]) > 1e-5 + 1e-5 * fabs(once[i][k])) good = say(op, test, "a gradient added to itself", twice[k], 2 * once[i][k]);
+            free(twice);
+            free(once[i]);
+        }
+    }
+    instance_close(&t);
+    return good;
+}
+
+static void accumulate(void **state) {
+    (void)state;
+    assert_true(for_each(check_accumulate));
+}
+
+/* ---- one instance against another ---- */
+
+/* Elements may differ by TOLERANCE of the tensor's root mean square, and by as much of themselves. */
+static bool compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got, struct sgrad_tensor *wanted, double tolerance) {
+    static const char *const names[ROLES] = { [SGRAD_Y] = "output", [SGRAD_DX] = "input gradient", [SGRAD_DP] = "parameter gradient",
+                                              [SGRAD_STAT] = "statistic", [SGRAD_S] = "state" };
+    char what[64];
+    double *a = instance_read(got), *b = instance_read(wanted), square = 0;
+    int64_t count = instance_count(got);
+    bool good = true;
+    for (int64_t k = 0; k < count; k++) square += b[k] * b[k];
+    double scale = sqrt(square / (double)count);
+    for (int64_t k = 0; k < count && good; k++) {
+        if (fabs(a[k] - b[k]) <= tolerance * (scale + fabs(b[k]))) continue;
+        snprintf(what, sizeof what, "%s %d, element %lld,", names[role], i, (long long)k);
+        good = say(t->op, t->test, what, a[k], b[k]);
+    }
+    free(a);
+    free(b);
+    return good;
+}
+
+static bool compare_all(struct instance *got, struct instance *wanted, double tolerance) {
+    static const enum sgrad_role roles[] = { SGRAD_Y, SGRAD_STAT, SGRAD_DX, SGRAD_DP, SGRAD_S };
+    for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
+        for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
+            if (wanted->tensor[roles[r]][i] &&
+                !compare(got, roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i], tolerance))
+                return false;
+    return true;
+}
+
+static void run_whole(struct instance *t) {
+    instance_fill(t);
+    if (t->is.view_of_input) return;
+    assert_int_equal(instance_run(t, t->op->forward, false), 0);
+    assert_int_equal(instance_run(t, t->op->backward, false), 0);
+    assert_int_equal(instance_run(t, t->op->finish, false), 0);
+}
+
+/* bf16 has 8 bits: a product chain is right to a few of 2^-8 of its size. Where ReLU or a maximum decides, both decide alike,
+ * because both see the same numbers; sums of many rounded terms stay near the root mean square. */
+static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance half, whole;
+    assert_int_equal(instance_open(&half, op, test, SGRAD_BF16), 0);
+    assert_int_equal(instance_open(&whole, op, test, SGRAD_F32), 0);
+    run_whole(&half);
+    run_whole(&whole);
+    bool good = compare_all(&half, &whole, 0.03);
+    instance_close(&half);
+    instance_close(&whole);
+    return good;
+}
+
+static void bf16(void **state) {
+    (void)state;
+    assert_true(for_each(check_bf16));
+}
+
+/* ---- CUDA against CPU ---- */
+
+#define MOST 512
+static struct result {
+    double *value[ROLES][SGRAD_MAX_INPUTS];
+    double *inference;
+} results[2][MOST];
+static int result_count;
+static enum sgrad_dtype result_dtype;
+
+static bool keep_results(const struct sgrad_op *op, const struct sgrad_test *test) {
+    static const enum sgrad_role roles[] = { SGRAD_Y, SGRAD_STAT, SGRAD_DX, SGRAD_DP, SGRAD_S };
+    struct instance t;
+    struct result *r = &results[result_dtype][result_count++];
+    assert_in_range(result_count, 1, MOST);
+    assert_int_equal(instance_open(&t, op, test, result_dtype), 0);
+    run_whole(&t);
+    for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
+        for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
+            if (t.tensor[roles[k]][i]) r->value[roles[k]][i] = instance_read(t.tensor[roles[k]][i]);
+    if (op->inference[0].kernel.name) {
+        assert_int_equal(instance_run(&t, op->inference, false), 0);
+        r->inference = instance_read(t.tensor[SGRAD_Y][0]);
+    }
+    instance_close(&t);
+    return true;
+}
+
+static bool check_result(struct instance *t, struct sgrad_tensor *tensor, const double *wanted, enum sgrad_role role, int i, double tolerance) {
+    struct sgrad_tensor *copy;
+    assert_int_equal(sgrad_tensor_create("wanted", SGRAD_F64, tensor->view.shape, SGRAD_PERSISTENT, &copy), 0);
+    instance_write(copy, wanted);
+    bool good = compare(t, role, i, tensor, copy, tolerance);
+    sgrad_tensor_destroy(copy);
+    return good;
+}
+
+static bool check_cuda(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance t;
+    struct result *r = &results[result_dtype][result_count++];
+    double tolerance = result_dtype == SGRAD_F32 ? 1e-4 : 0.02;
+    bool good = true;
+    assert_int_equal(instance_open(&t, op, test, result_dtype), 0);
+    run_whole(&t);
+    for (int role = 0; role < ROLES; role++)
+        for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++)
+            if (r->value[role][i]) good = check_result(&t, t.tensor[role][i], r->value[role][i], role, i, tolerance);
+    if (r->inference && good) {
+        assert_int_equal(instance_run(&t, op->inference, false), 0);
+        good = check_result(&t, t.tensor[SGRAD_Y][0], r->inference, SGRAD_Y, 0, tolerance);
+    }
+    instance_close(&t);
+    return good;
+}
+
+static bool for_each_dtype(bool (*check)(const struct sgrad_op *op, const struct sgrad_test *test)) {
+    bool good = true;
+    for (result_dtype = SGRAD_F32; result_dtype <= SGRAD_BF16; result_dtype++) {
+        result_count = 0;
+        good &= for_each(check);
+    }
+    return good;
+}
+
+static struct sgrad_context *context;
+static int open_with(int cpus, int cudas) {
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" }, &context);
+}
+
+static void cuda(void **state) {
+    (void)state;
+    sgrad_context_close(context);
+    context = NULL;
+    int error = open_with(-1, 0);
+    if (error) {
+        print_message("skipped: no CUDA device, so CUDA kernels are not compared with CPU kernels\n");
+        skip();
+    }
+    bool good = for_each_dtype(check_cuda);
+    assert_true(good);
+}
+
+static int setup(void **state) {
+    (void)state;
+    int error = open_with(0, -1);
+    if (!error) for_each_dtype(keep_results);
+    return error;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    sgrad_context_close(context);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(bf16), cmocka_unit_test(cuda),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,208 @@
+/* What is the same for every kind: names, reading, statistics, fingerprints; and the published data sets, where
+ * STARGRAD_DATA names a folder that holds fashion-mnist/ and cifar-10-batches-bin/. */
+#include "config.h"
+
+#include "datasets/datasets.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+static struct sgrad_dataset *open_good(const char *text, enum sgrad_split split) {
+    struct sgrad_dataset *dataset;
+    assert_int_equal(sgrad_dataset_open(text, split, NULL, &dataset), 0);
+    return dataset;
+}
+
+static void names(void **state) {
+    (void)state;
+    struct sgrad_dataset *none;
+    for (int i = 0; sgrad_readers[i]; i++) {
+        assert_ptr_equal(sgrad_reader_find(sgrad_readers[i]->name), sgrad_readers[i]);
+        assert_true(strlen(sgrad_readers[i]->summary) > 20);
+    }
+    assert_null(sgrad_reader_find("cifar"));
+    assert_fails(sgrad_dataset_open("cifar:/data", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "did you mean cifar10?");
+    assert_fails(sgrad_dataset_open("", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "no kind of data set");
+    assert_fails(sgrad_dataset_open("mnist-from-the-net:x", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "stargrad list datasets");
+    assert_fails(sgrad_dataset_open("cifar10", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "cifar10:DIR");
+    assert_fails(sgrad_dataset_open("idx:", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "idx:DIR");
+    assert_fails(sgrad_dataset_open("digits:8", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "takes no argument");
+    sgrad_dataset_close(NULL);
+}
+
+static void digits(void **state) {
+    (void)state;
+    struct sgrad_dataset *train = open_good("digits", SGRAD_TRAIN), *test = open_good("digits", SGRAD_TEST);
+    assert_int_equal(train->count, 1437);
+    assert_int_equal(test->count, 360);
+    assert_int_equal(train->height * train->width * train->channels, 64);
+    assert_int_equal(train->classes, 10);
+    assert_true(train->full_scale == 16);
+
+    uint8_t pixels[2][64];
+    int32_t labels[2];
+    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, pixels[0], labels), 0);
+    assert_int_equal(labels[0], 1);
+    assert_int_equal(labels[1], 0);
+    static const uint8_t zero[64] = { 0, 0,  5, 13, 9,  1, 0,  0, 0,  0,  13, 15, 10, 15, 5, 0,  0,  3, 15, 2, 0,  11,
+                                      8, 0,  0, 4,  12, 0, 0,  8, 8,  0,  0,  5,  8,  0,  0, 9,  8,  0, 0,  4, 11, 0,
+                                      1, 12, 7, 0,  0,  2, 14, 5, 10, 12, 0,  0,  0,  0,  6, 13, 10, 0, 0,  0 };
+    assert_memory_equal(pixels[1], zero, 64);
+    for (int64_t i = 0; i < train->count; i++) assert_in_range(train->label[i], 0, 9);
+    for (int64_t i = 0; i < train->count * 64; i++) assert_in_range(train->pixels[i], 0, 16);
+    assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
+    sgrad_dataset_close(train);
+    sgrad_dataset_close(test);
+}
+
+/* Against the definition, in the plainest way. */
+static void statistics(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset = open_good("synthetic:7x5x3,4,500", SGRAD_TRAIN);
+    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
+    for (int c = 0; c < 3; c++) {
+        const int n = 500 * 7 * 5;
+        double sum = 0, squares = 0;
+        for (int i = 0; i < n; i++) sum += dataset->pixels[3 * i + c] / 255.0;
+        for (int i = 0; i < n; i++) squares += pow(dataset->pixels[3 * i + c] / 255.0 - sum / n, 2);
+        assert_true(fabs(mean[c] - sum / n) < 1e-12);
+        assert_true(fabs(deviation[c] - sqrt(squares / n)) < 1e-12);
+    }
+    for (int i = 0; i < 500 * 7 * 5; i++) ((uint8_t *)dataset->pixels)[3 * i + 1] = 51;
+    assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
+    assert_true(fabs(mean[1] - 0.2) < 1e-12);
+    assert_true(deviation[1] == 1);
+    sgrad_dataset_close(dataset);
+}
+
+static void fingerprint(void **state) {
+    (void)state;
+    struct sgrad_dataset *a = open_good("digits", SGRAD_TRAIN), *b = open_good("digits", SGRAD_TRAIN);
+    const uint64_t before = sgrad_dataset_fingerprint(a);
+    assert_true(before == sgrad_dataset_fingerprint(b));
+    ((uint8_t *)b->pixels)[1437 * 64 - 1] ^= 1;
+    assert_true(before != sgrad_dataset_fingerprint(b));
+    ((uint8_t *)b->pixels)[1437 * 64 - 1] ^= 1;
+    ((int32_t *)b->label)[700] ^= 1;
+    assert_true(before != sgrad_dataset_fingerprint(b));
+    ((int32_t *)b->label)[700] ^= 1;
+    assert_true(before == sgrad_dataset_fingerprint(b));
+    b->height = 16, b->width = 4;
+    assert_true(before != sgrad_dataset_fingerprint(b));
+    sgrad_dataset_close(a);
+    sgrad_dataset_close(b);
+}
+
+/* Patterns must tell the classes of a split apart, even those of a split that was never seen. */
+static void synthetic_can_be_learnt(void **state) {
+    (void)state;
+    enum { SIZE = 8 * 8 * 3, CLASSES = 10 };
+    struct sgrad_dataset *train = open_good("synthetic:8x8x3,10,400", SGRAD_TRAIN),
+                         *test = open_good("synthetic:8x8x3,10,400", SGRAD_TEST);
+    assert_int_equal(test->count, 40);
+    static double mean[CLASSES][SIZE];
+    for (int i = 0; i < 400; i++)
+        for (int j = 0; j < SIZE; j++) mean[train->label[i]][j] += train->pixels[i * SIZE + j] / 40.0;
+    for (int i = 0; i < test->count; i++) {
+        int best = 0;
+        double least = INFINITY;
+        for (int k = 0; k < CLASSES; k++) {
+            double distance = 0;
+            for (int j = 0; j < SIZE; j++) distance += pow(test->pixels[i * SIZE + j] - mean[k][j], 2);
+            if (distance < least) least = distance, best = k;
+        }
+        assert_int_equal(best, test->label[i]);
+    }
+    assert_memory_not_equal(train->pixels, test->pixels, SIZE);
+    sgrad_dataset_close(train);
+    sgrad_dataset_close(test);
+}
+
+static void synthetic_seed_and_size(void **state) {
+    (void)state;
+    struct sgrad_dataset *one = open_good("synthetic:4x4x1,3,12", SGRAD_TRAIN), *two, *large, *small;
+    const struct sgrad_dataset_options seed = { .seed = 2 };
+    assert_int_equal(sgrad_dataset_open("synthetic:4x4x1,3,12", SGRAD_TRAIN, &seed, &two), 0);
+    assert_memory_not_equal(one->pixels, two->pixels, 16);
+    small = open_good("synthetic:64x64x3,3,12", SGRAD_TRAIN);     /* kept in memory */
+    large = open_good("synthetic:64x64x3,3,100000", SGRAD_TRAIN); /* made when read: the same samples */
+    assert_non_null(small->pixels);
+    assert_null(large->pixels);
+    static uint8_t pixels[2 * 64 * 64 * 3];
+    int32_t labels[2];
+    assert_int_equal(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, pixels, labels), 0);
+    assert_memory_equal(pixels, small->pixels + 11 * 64 * 64 * 3, 64 * 64 * 3);
+    assert_int_equal(labels[0], 2);
+    assert_true(sgrad_dataset_fingerprint(one) != sgrad_dataset_fingerprint(two));
+    assert_true(sgrad_dataset_fingerprint(large) != sgrad_dataset_fingerprint(small));
+    sgrad_dataset_close(one);
+    sgrad_dataset_close(two);
+    sgrad_dataset_close(small);
+    sgrad_dataset_close(large);
+}
+
+static void synthetic_arguments(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "1",           "1x1",       "1x1x1",     "1x1x1,1",    "1x1x1,1,",   "1x1x1,1,0",  "0x1x1,1,1",
+        "1x-1x1,1,1",  "1x1x5,1,1", "1x1x1,0,1", "1x1x1,1,1,", "1x1x1,1,1x", " 1x1x1,1,1", "1x1x1,1,99999999999999999999",
+        "8193x1x1,1,1"
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct sgrad_dataset *none;
+        char text[100];
+        snprintf(text, sizeof text, "synthetic:%s", wrong[i]);
+        assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "is not HxWxC,CLASSES,COUNT");
+    }
+}
+
+static void check_published(const char *kind, const char *folder, int64_t count, int channels, const double *mean,
+                            const double *deviation) {
+    const char *data = getenv("STARGRAD_DATA");
+    char text[1024];
+    snprintf(text, sizeof text, "%s:%s/%s", kind, data ? data : "", folder);
+    if (!data || access(strchr(text, ':') + 1, F_OK)) {
+        print_message("skipped: STARGRAD_DATA is %s, and must name a folder that holds %s/\n", data ? data : "not set", folder);
+        skip();
+    }
+    double m[SGRAD_DATASET_CHANNELS], d[SGRAD_DATASET_CHANNELS];
+    struct sgrad_dataset *train = open_good(text, SGRAD_TRAIN), *test = open_good(text, SGRAD_TEST);
+    assert_int_equal(train->count, count);
+    assert_int_equal(test->count, 10000);
+    assert_int_equal(train->classes, 10);
+    assert_int_equal(train->channels, channels);
+    assert_int_equal(sgrad_dataset_statistics(train, m, d), 0);
+    for (int c = 0; c < channels; c++) {
+        assert_true(fabs(m[c] - mean[c]) < 5e-5);
+        assert_true(fabs(d[c] - deviation[c]) < 5e-5);
+    }
+    sgrad_dataset_close(train);
+    sgrad_dataset_close(test);
+}
+
+static void cifar10(void **state) {
+    (void)state;
+    check_published("cifar10", "cifar-10-batches-bin", 50000, 3, (double[]){ .4914, .4822, .4465 },
+                    (double[]){ .2470, .2435, .2616 });
+}
+
+static void fashion_mnist(void **state) {
+    (void)state;
+    check_published("idx", "fashion-mnist", 60000, 1, (double[]){ .2860 }, (double[]){ .3530 });
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),
+        cmocka_unit_test(digits),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(fingerprint),
+        cmocka_unit_test(synthetic_can_be_learnt),
+        cmocka_unit_test(synthetic_seed_and_size),
+        cmocka_unit_test(synthetic_arguments),
+        cmocka_unit_test(cifar10),
+        cmocka_unit_test(fashion_mnist),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,127 @@
+/* Files appear whole or not at all; mapped files are regular, small enough, not empty. */
+#include "config.h"
+#include "runtime/runtime.h"
+#include "tests/scratch.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+static int files_in_scratch(void) {
+    DIR *dir = opendir(scratch_root);
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+static void content_is(const char *path, const char *text) {
+    struct sgrad_map map;
+    assert_int_equal(sgrad_map_open(path, 1000, &map), 0);
+    assert_int_equal(map.size, strlen(text));
+    assert_memory_equal(map.data, text, map.size);
+    sgrad_map_close(&map);
+}
+
+static void appears_at_commit(void **state) {
+    (void)state;
+    const char *path = scratch_write("file", "old", 3);
+    struct sgrad_file file;
+    assert_int_equal(sgrad_file_begin(path, &file), 0);
+    fputs("new content", file.stream);
+    fflush(file.stream);
+    content_is(path, "old");
+    assert_int_equal(sgrad_file_commit(&file), 0);
+    content_is(path, "new content");
+    assert_int_equal(files_in_scratch(), 1);
+}
+
+static void abort_leaves_nothing(void **state) {
+    (void)state;
+    const char *path = scratch_write("file", "old", 3);
+    struct sgrad_file file;
+    assert_int_equal(sgrad_file_begin(path, &file), 0);
+    fputs("new content", file.stream);
+    sgrad_file_abort(&file);
+    sgrad_file_abort(&file);
+    content_is(path, "old");
+    assert_int_equal(files_in_scratch(), 1);
+}
+
+static void relative_path(void **state) {
+    (void)state;
+    char before[4096];
+    struct sgrad_file file;
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(scratch_root), 0);
+    assert_int_equal(sgrad_file_begin("file", &file), 0);
+    fputs("here", file.stream);
+    assert_int_equal(sgrad_file_commit(&file), 0);
+    assert_int_equal(chdir(before), 0);
+    content_is(scratch_path("file"), "here");
+}
+
+static void unwritable(void **state) {
+    (void)state;
+    struct sgrad_file file;
+    assert_fails(sgrad_file_begin(scratch_path("absent/file"), &file), SGRAD_EIO, "absent/file: cannot be written: No such file");
+    scratch_write("folder/x", "x", 1);
+    assert_int_equal(sgrad_file_begin(scratch_path("folder"), &file), 0);
+    fputs("new", file.stream);
+    assert_fails(sgrad_file_commit(&file), SGRAD_EIO, "folder: cannot be written: Is a directory");
+    content_is(scratch_path("folder/x"), "x");
+}
+
+/* A limit on file sizes stands for a full disk: the write fails, once inside stdio where nobody looks, once at the end. */
+static void disk_full(void **state) {
+    (void)state;
+    const char *path = scratch_write("file", "old", 3);
+    const int before = files_in_scratch();
+    struct rlimit limit, small;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 10000;
+    static const char zeros[200000];
+    for (size_t size = 10001; size <= sizeof zeros; size *= 4) {
+        struct sgrad_file file;
+        setrlimit(RLIMIT_FSIZE, &small);
+        int begun = sgrad_file_begin(path, &file);
+        size_t written = fwrite(zeros, 1, size, file.stream);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        assert_int_equal(begun, 0);
+        if (written == size) setrlimit(RLIMIT_FSIZE, &small); /* still buffered: fails at commit */
+        scratch_listen();
+        int error = sgrad_file_commit(&file);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const char *line = scratch_said();
+        assert_int_equal(error, SGRAD_EIO);
+        assert_non_null(strstr(line, "file: cannot be written: "));
+        content_is(path, "old");
+        assert_int_equal(files_in_scratch(), before);
+    }
+}
+
+static void unreadable(void **state) {
+    (void)state;
+    struct sgrad_map map;
+    assert_fails(sgrad_map_open(scratch_path("nowhere"), 10, &map), SGRAD_EIO, "nowhere: No such file or directory");
+    assert_fails(sgrad_map_open(scratch_root, 10, &map), SGRAD_EIO, ": not a regular file");
+    assert_fails(sgrad_map_open(scratch_write("empty", "", 0), 10, &map), SGRAD_EFORMAT, "empty: the file is empty");
+    assert_fails(sgrad_map_open(scratch_write("long", "0123456789x", 11), 10, &map), SGRAD_EFORMAT, "has 11 bytes, at most 10");
+    const char *pipe = scratch_path("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(appears_at_commit, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(abort_leaves_nothing, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(relative_path, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+/* safetensors: what is written is read again; what is malformed is refused with its reason. */
+#include "config.h"
+#include "runtime/runtime.h"
+#include "tests/scratch.h"
+
+static float weight[6] = { 1, -2, 3.5f, 0, 1e-30f, 7 };
+static uint16_t half[4] = { 0x3f80, 0, 0x8000, 0x7fc0 };
+static double norm[1] = { 0.1 };
+static int32_t label[2] = { -1, 5 };
+static int64_t tracked = 1ll << 40;
+static uint8_t byte[3] = { 0, 255, 7 };
+
+static const struct sgrad_entry entries[] = {
+    { "fc.weight", { SGRAD_F32, { 2, { 2, 3 } } }, weight },
+    { "half", { SGRAD_BF16, { 4, { 1, 2, 1, 2 } } }, half },
+    { "norm", { SGRAD_F64, { 1, { 1 } } }, norm },
+    { "label", { SGRAD_I32, { 1, { 2 } } }, label },
+    { "bn.num_batches_tracked", { SGRAD_I64, { .rank = 0 } }, &tracked },
+    { "byte \"\\\t\303\251", { SGRAD_U8, { 5, { 1, 1, 3, 1, 1 } } }, byte },
+    { "none", { SGRAD_F32, { 2, { 0, 4 } } }, weight },
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+static const char *const metadata[] = { "step", "17", "note", "line one\nline \"two\"" };
+
+static const char *write_good(void) {
+    const char *path = scratch_path("good.safetensors");
+    assert_int_equal(sgrad_safetensors_write(path, entries, ENTRIES, metadata, 2), 0);
+    return path;
+}
+
+static void comes_back(void **state) {
+    (void)state;
+    struct sgrad_safetensors file;
+    assert_int_equal(sgrad_safetensors_open(write_good(), &file), 0);
+    assert_int_equal(file.count, ENTRIES);
+    for (int i = 0; i < ENTRIES; i++) {
+        const struct sgrad_entry *entry = sgrad_safetensors_find(&file, entries[i].name);
+        assert_non_null(entry);
+        assert_int_equal(entry->view.dtype, entries[i].view.dtype);
+        assert_memory_equal(&entry->view.shape, &entries[i].view.shape, sizeof entry->view.shape);
+        assert_memory_equal(entry->data, entries[i].data, sgrad_view_bytes(&entry->view));
+        assert_int_equal((uintptr_t)entry->data % sgrad_dtype_size(entry->view.dtype), 0);
+        if (i) assert_true(strcmp(file.entry[i - 1].name, file.entry[i].name) < 0);
+    }
+    assert_null(sgrad_safetensors_find(&file, "fc.bias"));
+    assert_int_equal(file.metadata_count, 2);
+    assert_string_equal(sgrad_safetensors_metadata(&file, "step"), "17");
+    assert_string_equal(sgrad_safetensors_metadata(&file, "note"), metadata[3]);
+    assert_null(sgrad_safetensors_metadata(&file, "nothing"));
+    sgrad_safetensors_close(&file);
+}
+
+static void empty_file(void **state) {
+    (void)state;
+    struct sgrad_safetensors file;
+    const char *path = scratch_path("empty.safetensors");
+    assert_int_equal(sgrad_safetensors_write(path, NULL, 0, NULL, 0), 0);
+    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+    assert_int_equal(file.count, 0);
+    assert_null(sgrad_safetensors_find(&file, ""));
+    sgrad_safetensors_close(&file);
+}
+
+static void refuses_to_write(void **state) {
+    (void)state;
+    const char *path = scratch_path("bad.safetensors");
+    const struct sgrad_entry twice[] = { entries[0], entries[1], entries[0] };
+    const struct sgrad_entry latin1 = { "caf\351", { SGRAD_U8, { 1, { 1 } } }, byte };
+    const struct sgrad_entry reserved = { "__metadata__", { SGRAD_U8, { 1, { 1 } } }, byte };
+    assert_fails(sgrad_safetensors_write(path, twice, 3, NULL, 0), SGRAD_EINVAL, "comes twice");
+    assert_fails(sgrad_safetensors_write(path, &latin1, 1, NULL, 0), SGRAD_EINVAL, "not UTF-8");
+    assert_fails(sgrad_safetensors_write(path, &reserved, 1, NULL, 0), SGRAD_EINVAL, "comes twice");
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_fails(sgrad_safetensors_write(scratch_path("no/where"), entries, 1, NULL, 0), SGRAD_EIO,
+                 "no/where: cannot be written");
+}
+
+/* Every shortened file is refused, every damaged byte survived. */
+static void damaged(void **state) {
+    (void)state;
+    struct sgrad_map map;
+    struct sgrad_safetensors file;
+    assert_int_equal(sgrad_map_open(write_good(), 10000, &map), 0);
+    unsigned char *copy = malloc(map.size);
+    for (size_t size = 0; size < map.size; size++) {
+        unsigned char *shorter = malloc(size + 1); /* so that a sanitizer sees a step beyond it */
+        memcpy(shorter, map.data, size);
+        assert_false(survives(sgrad_safetensors_parse("short", shorter, size, &file)));
+        free(shorter);
+    }
+    for (size_t i = 0; i < map.size; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(copy, map.data, map.size);
+            copy[i] ^= (unsigned char)(1 << bit);
+            if (survives(sgrad_safetensors_parse("flipped", copy, map.size, &file))) sgrad_safetensors_close(&file);
+        }
+    free(copy);
+    sgrad_map_close(&map);
+}
+
+#define TENSOR(name, dtype, shape, begin, end)                                                                                   \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" #begin "," #end "]}"
+
+static const struct {
+    const char *header;
+    size_t data; /* bytes after the header */
+    const char *reason;
+} malformed[] = {
+    { "", 0, "byte" },
+    { " {}", 0, "the header is not an object" },
+    { "[]", 0, "the header is not an object" },
+    { "{}{}", 0, "end of file expected" },
+    { "{\"a\":1}", 0, "a: is not an object" },
+    { "{\"a\":{}}", 0, "a: dtype" },
+    { "{" TENSOR("a", "F16", "1", 0, 2) "}", 2, "a: dtype is none of" },
+    { "{" TENSOR("a", "U8", "-1", 0, 1) "}", 1, "a: shape" },
+    { "{" TENSOR("a", "U8", "1.0", 0, 1) "}", 1, "a: shape" },
+    { "{" TENSOR("a", "U8", "1,1,1,1,1,1", 0, 1) "}", 1, "a: shape" },
+    { "{" TENSOR("a", "U8", "99999999999999999999", 0, 1) "}", 1, "too big" },
+    { "{" TENSOR("a", "U8", "1", 0, 2) "}", 1, "a: data_offsets" },
+    { "{" TENSOR("a", "U8", "1", 1, 0) "}", 1, "a: data_offsets" },
+    { "{" TENSOR("a", "U8", "1", -1, 0) "}", 1, "a: data_offsets" },
+    { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, "a: data_offsets" },
+    { "{" TENSOR("a", "F32", "2,3", 0, 20) "}", 20, "a: (2,3) of F32 do not fill its 20 bytes" },
+    { "{" TENSOR("a", "F32", "4611686018427387904", 0, 0) "}", 0, "do not fill" },
+    { "{" TENSOR("a", "U8", "4294967296,4294967296", 0, 0) "}", 0, "do not fill" },
+    { "{" TENSOR("a", "U8", "2", 0, 2) "," TENSOR("b", "U8", "2", 1, 3) "}", 3, "b: begins at byte 1 of the data" },
+    { "{" TENSOR("a", "U8", "2", 0, 2) "," TENSOR("b", "U8", "2", 3, 5) "}", 5, "b: begins at byte 3 of the data" },
+    { "{" TENSOR("a", "U8", "2", 1, 3) "}", 3, "a: begins at byte 1 of the data" },
+    { "{" TENSOR("a", "U8", "2", 0, 2) "}", 3, "end at byte 2 of the data, which has 3" },
+    { "{" TENSOR("a", "U8", "1", 0, 1) "," TENSOR("a", "U8", "1", 0, 1) "}", 1, "duplicate" },
+    { "{\"__metadata__\":[]}", 0, "__metadata__: is not an object" },
+    { "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: holds a value that is not a string" },
+};
+
+static void refuses_to_read(void **state) {
+    (void)state;
+    struct sgrad_safetensors file;
+    unsigned char bytes[512] = { 0 };
+    for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+        uint64_t length = strlen(malformed[i].header);
+        memcpy(bytes, &length, 8);
+        memcpy(bytes + 8, malformed[i].header, length);
+        assert_fails(sgrad_safetensors_parse("file", bytes, 8 + length + malformed[i].data, &file), SGRAD_EFORMAT,
+                     malformed[i].reason);
+    }
+    assert_fails(sgrad_safetensors_parse("file", bytes, 7, &file), SGRAD_EFORMAT, "file: byte 7: ends within");
+    for (uint64_t length = 505; length; length *= 1009) { /* beyond the end, then beyond 2^63 and around */
+        memcpy(bytes, &length, 8);
+        assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "byte 0: a header of ");
+        if (length > UINT64_MAX / 1009) break;
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comes_back), cmocka_unit_test(empty_file),      cmocka_unit_test(refuses_to_write),
+        cmocka_unit_test(damaged),    cmocka_unit_test(refuses_to_read),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}

@@ -1,0 +1,49 @@
+"""With --deterministic the same command gives the same bits: whatever the workers, the scheduler and the window."""
+from run import content, folder, losses, main, stargrad
+
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 1, "--deterministic", "--lr", 0.05)
+
+
+def train(name, *more, env=None):
+    out = folder(name)
+    stargrad(*RUN, *more, "--out", out, env=env)
+    return losses(out), content(out)
+
+
+def test_workers_schedulers_windows():
+    first = train("first", "--cpus", 1)
+    assert len(first[0]) == 8
+    for more in (("--cpus", 2), ("--cpus", 2, "--scheduler", "eager"), ("--cpus", 2, "--scheduler", "prio"), ("--window", 1), ("--window", 4)):
+        again = train("again", *more)
+        assert again == first, f"{more}: {again[0]} is not {first[0]}"
+
+
+def test_seed_matters():
+    assert train("one", "--seed", 1) != train("two", "--seed", 2)
+
+
+def test_micro_batch_is_how_never_what():
+    one, other = train("one", "--micro-batch", 8)[0], train("other", "--micro-batch", 32)[0]
+    assert all(abs(a - b) <= 1e-5 * b for a, b in zip(one[:4], other)), (one, other)
+
+
+def test_groups():
+    """Batch norm over 16 samples is the same run in micro-batches of 16 and of 4."""
+    one, other = (train("group", "--bn-group", 16, "--micro-batch", m)[0] for m in (16, 4))
+    assert all(abs(a - b) <= 1e-5 * b for a, b in zip(one[:4], other)), (one, other)
+    assert one != train("rank", "--micro-batch", 16)[0]
+
+
+def test_dropout():
+    """Masks depend on the sample's place in the batch alone."""
+    run = ("train", "--model", "nin", "--data", "synthetic:16x16x3,10,64", "--batch", 16, "--steps", 3, "--lr", 0.01, "--deterministic")
+    got = []
+    for m in (16, 4):
+        out = folder("nin")
+        stargrad(*run, "--micro-batch", m, "--out", out)
+        got.append(losses(out))
+    assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), got
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,35 @@
+"""Networks learn what their users expect of them."""
+import json
+import os
+
+from run import DATA, Skip, events, folder, main, stargrad
+
+
+def accuracy(*arguments):
+    out = folder("learning")
+    stargrad("train", *arguments, "--out", out)
+    return events(out, "epoch")[-1]["test_top1"], out
+
+
+def test_digits():
+    top1, out = accuracy("--model", "convnet", "--data", "digits", "--epochs", 15)
+    assert top1 >= 0.98, top1
+    said = json.loads(stargrad("eval", "--weights", os.path.join(out, "model.safetensors"), "--model", "convnet", "--data", "digits", "--json"))
+    assert abs(said["test_top1"] - top1) < 1e-9, said
+
+
+def test_digits_bf16_and_adamw():
+    assert accuracy("--model", "convnet", "--data", "digits", "--epochs", 10, "--precision", "bf16")[0] >= 0.95
+    assert accuracy("--model", "convnet", "--data", "digits", "--epochs", 10, "--optimizer", "adamw", "--lr", 0.003)[0] >= 0.95
+
+
+def test_fashion_mnist_lenet():
+    data = os.path.join(DATA, "fashion-mnist")
+    if not DATA or not os.path.isdir(data):
+        raise Skip("Fashion-MNIST is not here: STARGRAD_DATA has to name a folder that holds fashion-mnist/")
+    top1, _ = accuracy("--model", "lenet", "--data", f"idx:{data}", "--epochs", 2, "--lr", 0.05, "--schedule", "cosine")
+    assert top1 >= 0.88, top1
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,35 @@
+"""Ten steps of training from given weights have PyTorch's losses, at any micro-batch. make.py in tests/reference made them."""
+import json
+import os
+
+from run import REFERENCE, events, folder, losses, main, stargrad
+
+
+def check(case, model, data, micro_batch, within=(1e-4, 1e-3)):
+    with open(os.path.join(REFERENCE, "losses.json")) as f:
+        wanted = json.load(f)[case]
+    out = folder("reference")
+    stargrad("train", "--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}",
+             "--init", os.path.join(REFERENCE, f"{model}.safetensors"), "--batch", 16, "--micro-batch", micro_batch, "--steps", 10,
+             "--no-shuffle", "--no-augment", "--lr", wanted["lr"], "--out", out)
+    got = losses(out)
+    assert len(got) == 10
+    for step, (a, b) in enumerate(zip(got, wanted["loss"])):
+        assert abs(a - b) <= within[step >= 3] * b, f"{case}, micro-batch {micro_batch}, step {step + 1}: {a} is not PyTorch's {b}"
+    end = events(out, "epoch")[-1]
+    assert abs(end["test_loss"] - wanted["test_loss"][0]) <= 1e-3 * wanted["test_loss"][0], (end, wanted["test_loss"])
+    assert end["test_top1"] == wanted["test_top1"][0]
+
+
+def test_lenet():
+    for micro_batch in (16, 8, 2, 1):
+        check("lenet", "lenet", "idx", micro_batch)
+
+
+def test_resnet20():
+    for micro_batch in (16, 8, 2, 1):
+        check("resnet20-gentle", "resnet20", "cifar10", micro_batch)
+
+
+if __name__ == "__main__":
+    main(globals())

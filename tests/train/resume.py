@@ -1,0 +1,91 @@
+"""A run killed at any moment goes on where its newest checkpoint left it, to the same bits."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+from run import command, content, folder, losses, main, stargrad
+
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
+       "--checkpoint-every", "3s")
+
+
+def start(*arguments):
+    return subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(path, steps, process):
+    """Until metrics.jsonl has that many lines, or the program has ended: no sleep decides anything, it only saves the processor."""
+    while process.poll() is None:
+        try:
+            if content(path, "metrics.jsonl").count(b"\n") >= steps:
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.002)
+
+
+def whole():
+    out = folder("whole")
+    stargrad(*RUN, "--out", out)
+    return out
+
+
+def test_killed_at_any_moment():
+    reference = whole()
+    dice = random.Random(1)
+    for trial in range(4):
+        out = folder("killed")
+        for attempt in range(3):
+            process = start(*RUN, "--out", out, "--resume")
+            wait_for_steps(out, dice.randrange(1, 24), process)
+            process.kill()
+            process.communicate()
+        stargrad(*RUN, "--out", out, "--resume")
+        assert losses(out) == losses(reference), f"trial {trial}"
+        assert content(out) == content(reference), f"trial {trial}"
+        assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
+
+
+def test_signals_end_with_a_checkpoint():
+    reference = whole()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        out = folder("stopped")
+        process = start(*RUN, "--out", out)
+        wait_for_steps(out, 7, process)
+        process.send_signal(number)
+        _, said = process.communicate()
+        assert process.returncode == 1 and "checkpoint written" in said and said.count("\n") == 1, (process.returncode, said)
+        stargrad(*RUN, "--out", out, "--resume")
+        assert content(out) == content(reference)
+
+
+def test_a_corrupt_newest_checkpoint_is_passed_over():
+    reference = whole()
+    out = folder("corrupt")
+    stargrad(*RUN, "--out", out)
+    newest = max((f for f in os.listdir(out) if f.startswith("checkpoint-")), key=lambda f: int(f[11:].split(".")[0]))
+    os.truncate(os.path.join(out, newest), 1000)
+    stargrad(*RUN, "--out", out, "--resume")
+    assert content(out) == content(reference)
+
+
+def test_another_run_is_refused():
+    out = whole()
+    before = content(out, "metrics.jsonl")
+    for other in (("--seed", 2), ("--batch", 32), ("--model", "mlp")):
+        said = stargrad(*RUN, *other, "--out", out, "--resume", status=2)
+        assert said.count("\n") == 1 and out in said, said
+    assert content(out, "metrics.jsonl") == before
+
+
+def test_a_loss_that_is_no_number_stops_the_run():
+    run = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,512", "--batch", 64, "--lr", 1e6, "--steps", 20)
+    said = stargrad(*run, "--out", folder("nan"), status=1)
+    assert said.count("\n") == 1 and "step" in said and "checkpoint" in said, said
+    stargrad(*run, "--nan-ok", "--out", folder("nan-ok"))
+
+
+if __name__ == "__main__":
+    main(globals())

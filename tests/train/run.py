@@ -1,0 +1,70 @@
+"""What the tests of training share: start the program, read what it leaves. A test is a function named test_…; main() runs a
+file's tests, prints a line for each, and fails the file if one fails."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+
+STARGRAD = os.environ.get("STARGRAD", "build/stargrad")
+SOURCE = os.environ.get("srcdir", ".")
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+DATA = os.environ.get("STARGRAD_DATA", "")      # a folder with fashion-mnist/ and cifar-10-batches-bin/
+FOLDER = tempfile.mkdtemp(prefix="stargrad-test-")
+
+
+class Skip(Exception):
+    pass
+
+
+def folder(name):
+    path = os.path.join(FOLDER, name)
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def command(*arguments):
+    return [STARGRAD, *(str(a) for a in arguments)]
+
+
+def stargrad(*arguments, status=0, env=None):
+    """Runs the program; returns its output. Its exit status has to be STATUS."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=900)
+    if done.returncode != status:
+        raise AssertionError(f"{' '.join(command(*arguments))}: exit status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
+    return done.stdout if status == 0 else done.stderr
+
+
+def events(path, kind="step"):
+    with open(os.path.join(path, "metrics.jsonl")) as f:
+        return [e for e in map(json.loads, f) if e["event"] == kind]
+
+
+def losses(path):
+    return [e["loss"] for e in events(path)]
+
+
+def content(path, name="model.safetensors"):
+    with open(os.path.join(path, name), "rb") as f:
+        return f.read()
+
+
+def main(tests):
+    failed = 0
+    ran = 0
+    for name, test in sorted(tests.items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            print(f"ok       {name}")
+            ran += 1
+        except Skip as why:
+            print(f"skipped  {name}: {why}")
+        except Exception:
+            failed += 1
+            print(f"FAILED   {name}\n{traceback.format_exc()}")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    sys.exit(1 if failed else 0 if ran else 77)
