@@ -40,7 +40,8 @@ struct sgrad__option {
     double low, high;                   /* of numbers */
     bool required;
 };
-#define SGRAD__FIELD(name) .field = offsetof(struct sgrad__request, train.name), .size = sizeof ((struct sgrad__request *)0)->train.name
+#define SGRAD__FIELD(name) \
+    .field = offsetof(struct sgrad__request, train.name), .size = sizeof(((struct sgrad__request *)0)->train.name)
 
 /* How a word becomes a value. */
 struct sgrad__type {
@@ -53,13 +54,16 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
 
 /* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
  * printed, or one line on standard error says what is wrong. */
-bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status);
+bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
+                          int *status);
+
+/* ---- answer.c ---- */
 
 /* One line on standard error: what is wrong with the command line. Returns SGRAD__USAGE. */
 int sgrad__wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* "; did you mean NEAREST?", or INSTEAD when no name is near; free it. */
-char *sgrad__suggestion(const char *word, const char *const *names, const char *instead);
+/* "COMMAND: no WHAT 'WORD'", and the nearest of NAMES, after DASHES, or where to look. COMMAND "": stargrad itself. */
+int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes);
 
 /* The exit status of a library function that returned ERROR. */
 int sgrad__status(int error);
@@ -70,11 +74,17 @@ json_t *sgrad__json_real(double x);     /* null where X is no number, for JSON h
 
 /* ---- history.c: a run's folder, read ---- */
 
+struct sgrad__history_step {
+    double step, loss, rate;            /* rate: samples per second */
+};
+struct sgrad__history_epoch {
+    double epoch, train_loss, test_loss, top1, seconds;
+};
 struct sgrad__history {
     json_t *config;
     int steps, epochs;                  /* how many of each */
-    struct sgrad__history_step { double step, loss, rate; } *step;      /* rate: samples per second */
-    struct sgrad__history_epoch { double epoch, train_loss, test_loss, top1, seconds; } *epoch;
+    struct sgrad__history_step *step;
+    struct sgrad__history_epoch *epoch;
 };
 int sgrad__history_read(const char *folder, struct sgrad__history *history);    /* at least one step is there */
 void sgrad__history_free(struct sgrad__history *history);

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *file, *terminal; } pictures[] = {
+static const struct {
+    const char *file, *terminal;
+} pictures[] = {
     { "curve.svg", "svg size 1000,400 font 'sans,13' background 'white'" },
     { "curve.png", "@png size 1000,400 font 'sans,11'" },
 };
@@ -52,12 +54,14 @@ static void write_quoted(FILE *to, const char *text) {
 }
 
 static void write_loss_panel(FILE *to, double top) {
-    fprintf(to, "set xlabel 'step'\nset title 'training loss'\nset format y '%%g'\nset xrange [*:*]\nset xtics auto\nset yrange [0:%g]\n", 1.15 * top);
+    fputs("set xlabel 'step'\nset title 'training loss'\nset format y '%g'\nset xrange [*:*]\nset xtics auto\n", to);
+    fprintf(to, "set yrange [0:%g]\n", 1.15 * top);
     fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' notitle\n", to);
 }
 
 static void write_accuracy_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
-    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %.4g)'\nset format y '%%g %%%%'\n", 100 * best->top1, best->epoch);
+    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %.4g)'\nset format y '%%g %%%%'\n",
+            100 * best->top1, best->epoch);
     fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
     if (h->epochs <= 15) fputs("set xtics 1\n", to);
     fputs("plot $accuracy using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
@@ -76,8 +80,8 @@ static void write_script(FILE *to, const char *folder, const struct sgrad__histo
     double top = write_losses(to, h);
     write_accuracies(to, h);
     fputs("png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'\n"
-          "set encoding utf8\nset border 3 lc '#666666'\nset tics nomirror textcolor '#444444'\nset grid ytics lc '#e4e4e4' lt 1\n"
-          "unset key\n", to);
+          "set encoding utf8\nset border 3 lc '#666666'\nset tics nomirror textcolor '#444444'\n"
+          "set grid ytics lc '#e4e4e4' lt 1\nunset key\n", to);
     for (int i = 0; i < PICTURES; i++) {
         fprintf(to, "set terminal %s\nset output ", pictures[i].terminal);
         char *part = sgrad_format("%s/%s.part", folder, pictures[i].file);
@@ -109,7 +113,7 @@ bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history)
         sgrad_warn("no learning curve was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)");
         return false;
     }
-    void (*before)(int) = signal(SIGPIPE, SIG_IGN);     /* gnuplot may end before it has read everything */
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may end before it has read everything */
     FILE *gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
     int status = -1;
     if (gnuplot) {

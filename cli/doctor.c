@@ -7,13 +7,13 @@
 #include <mpi.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <signal.h>
+#include <starpu.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <starpu.h>
 #ifdef SGRAD_HAVE_CUDA
 #include <cuda_runtime.h>
 #include <cudnn.h>
@@ -21,11 +21,25 @@
 
 /* What the probes found. */
 struct machine {
-    struct { int cores, threads, numa, gpus, located_gpus; char cpu[128]; } hwloc;
-    struct { int cpus, cudas, models, error; } starpu;
-    struct { int level, error; } mpi;
-    struct { int count, error; struct { char name[256]; double memory; int major, minor; } gpu[16]; } cuda;
-    bool seen, started, joined, asked;          /* hwloc, starpu, mpi, cuda: whether the probe came to its end */
+    struct {
+        int cores, threads, numa, gpus, located_gpus;
+        char cpu[128];
+    } hwloc;
+    struct {
+        int cpus, cudas, models, error;
+    } starpu;
+    struct {
+        int level, error;
+    } mpi;
+    struct {
+        int count, error;
+        struct {
+            char name[256];
+            double memory;
+            int major, minor;
+        } gpu[16];
+    } cuda;
+    bool seen, started, joined, asked; /* hwloc, starpu, mpi, cuda: whether the probe came to its end */
 };
 
 struct doctor {
@@ -46,7 +60,8 @@ __attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum le
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (level == FATAL) d->cannot_train = true;
-    json_array_append_new(d->findings, json_pack("{s:s, s:s, s:s, s:s?}", "status", level_name[level], "about", about, "text", text, "advice", advice));
+    json_array_append_new(d->findings, json_pack("{s:s, s:s, s:s, s:s?}", "status", level_name[level], "about", about, "text",
+                                                 text, "advice", advice));
 }
 
 /* ---- probes ---- */
@@ -82,7 +97,8 @@ static void count_gpus(hwloc_topology_t topology, struct machine *m) {
     for (hwloc_obj_t o = NULL; (o = hwloc_get_next_pcidev(topology, o));)
         m->hwloc.gpus += o->attr->pcidev.vendor_id == 0x10de && o->attr->pcidev.class_id >> 8 == 0x03;
     for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(topology, o));)
-        m->hwloc.located_gpus += o->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC && (subtype = o->subtype) && !strcmp(subtype, "CUDA");
+        m->hwloc.located_gpus +=
+            o->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC && (subtype = o->subtype) && !strcmp(subtype, "CUDA");
 }
 
 static void see_hwloc(struct machine *m) {
@@ -149,23 +165,33 @@ static void check_versions(struct doctor *d) {
 #ifdef SGRAD_HAVE_CUDA
     int runtime = 0;
     cudaRuntimeGetVersion(&runtime);
-    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu", runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000, cudnnGetVersion() % 10000 / 100);
+    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu", runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
+             cudnnGetVersion() % 10000 / 100);
 #endif
-    find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s", major, minor, release,
-         dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
+    find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s",
+         major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
 /* The instructions that oneDNN chooses its kernels from. */
 static void check_cpu(struct doctor *d) {
     struct machine *m = d->machine;
-    static const struct { int isa; const char *name; bool bf16; } isas[] = {
-        { dnnl_cpu_isa_avx512_core_amx, "AMX", true }, { dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16", true },
-        { dnnl_cpu_isa_avx512_core, "AVX-512", false }, { dnnl_cpu_isa_avx2, "AVX2", false },
-        { dnnl_cpu_isa_avx, "AVX", false }, { dnnl_cpu_isa_sse41, "SSE4.1", false }, { 0, "no vector instructions it knows", false },
+    static const struct {
+        int isa;
+        const char *name;
+        bool bf16;
+    } isas[] = {
+        { dnnl_cpu_isa_avx512_core_amx, "AMX", true },
+        { dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16", true },
+        { dnnl_cpu_isa_avx512_core, "AVX-512", false },
+        { dnnl_cpu_isa_avx2, "AVX2", false },
+        { dnnl_cpu_isa_avx, "AVX", false },
+        { dnnl_cpu_isa_sse41, "SSE4.1", false },
+        { 0, "no vector instructions it knows", false },
     };
     int isa = dnnl_get_effective_cpu_isa(), i = 0;
     while ((isa & isas[i].isa) != isas[i].isa) i++;
-    find(d, isas[i].bf16 ? OK : NOTE, "CPU", isas[i].bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
+    find(d, isas[i].bf16 ? OK : NOTE, "CPU",
+         isas[i].bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
          "%d cores, %d threads of %s; oneDNN uses %s", m->hwloc.cores, m->hwloc.threads, m->hwloc.cpu, isas[i].name);
     if (!m->seen)
         find(d, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
@@ -176,9 +202,10 @@ static void check_quota(struct doctor *d) {
     long quota, period;
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
     if (!file) return;
-    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 && (double)quota / (double)period < d->machine->hwloc.cores - 0.5)
-        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit", "this container may use %.1f of %d cores",
-             (double)quota / (double)period, d->machine->hwloc.cores);
+    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 &&
+        (double)quota / (double)period < d->machine->hwloc.cores - 0.5)
+        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit",
+             "this container may use %.1f of %d cores", (double)quota / (double)period, d->machine->hwloc.cores);
     fclose(file);
 }
 
@@ -192,46 +219,66 @@ static void check_memory(struct doctor *d) {
 static void check_starpu(struct doctor *d) {
     const struct machine *m = d->machine;
     const char *again = "build StarPU again: ./quickstart build does";
-    if (!m->started) find(d, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0", "StarPU hangs or crashes when it starts");
-    else if (m->starpu.error) find(d, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s", sgrad_strerror(m->starpu.error));
-    else find(d, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
+    if (!m->started)
+        find(d, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0",
+             "StarPU hangs or crashes when it starts");
+    else if (m->starpu.error)
+        find(d, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s",
+             sgrad_strerror(m->starpu.error));
+    else
+        find(d, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
 
-    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA devices, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS, STARPU_NMAXBUFS);
+    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA devices, %d buffers a task", STARPU_MAXCPUS,
+         STARPU_MAXCUDADEVS, STARPU_NMAXBUFS);
     if (STARPU_NMAXBUFS <= SGRAD_MAX_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_MAX_OPERANDS + 1);
     if (m->hwloc.cores > STARPU_MAXCPUS) find(d, WARNING, "StarPU", again, "%d cores stay idle", m->hwloc.cores - STARPU_MAXCPUS);
-    if (m->cuda.count > STARPU_MAXCUDADEVS) find(d, WARNING, "StarPU", again, "%d GPUs stay idle", m->cuda.count - STARPU_MAXCUDADEVS);
+    if (m->cuda.count > STARPU_MAXCUDADEVS)
+        find(d, WARNING, "StarPU", again, "%d GPUs stay idle", m->cuda.count - STARPU_MAXCUDADEVS);
 #ifdef STARPU_USE_FXT
     find(d, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
 #else
-    find(d, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace", "StarPU was built without FxT");
+    find(d, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace",
+         "StarPU was built without FxT");
 #endif
 }
 
 static void check_gpus(struct doctor *d) {
     const struct machine *m = d->machine;
     int count = m->hwloc.gpus > m->cuda.count ? m->hwloc.gpus : m->cuda.count;
-    if (!m->asked) find(d, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without", "CUDA hangs or crashes when it starts");
+    if (!m->asked)
+        find(d, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without",
+             "CUDA hangs or crashes when it starts");
     if (!count) find(d, OK, "GPU", NULL, "none: CPUs train");
     for (int i = 0; i < m->cuda.count && i < 16; i++)
         find(d, OK, "GPU", NULL, "%s, %.0f GiB, compute capability %d.%d", m->cuda.gpu[i].name, m->cuda.gpu[i].memory / (1 << 30),
              m->cuda.gpu[i].major, m->cuda.gpu[i].minor);
 #ifndef SGRAD_HAVE_CUDA
-    if (count) find(d, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build", "%d on the PCI bus, but this build knows no CUDA", count);
+    if (count)
+        find(d, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build",
+             "%d on the PCI bus, but this build knows no CUDA", count);
 #else
     if (m->asked && count > m->cuda.count)
-        find(d, WARNING, "GPU", "see whether nvidia-smi shows them; install a driver as new as the toolkit; look at CUDA_VISIBLE_DEVICES",
+        find(d, WARNING, "GPU",
+             "see whether nvidia-smi shows them; install a driver as new as the toolkit; look at CUDA_VISIBLE_DEVICES",
              "%d on the PCI bus, CUDA offers %d: %s", count, m->cuda.count, cudaGetErrorString((enum cudaError)m->cuda.error));
 #endif
     if (m->cuda.count && m->seen && !m->hwloc.located_gpus)
         find(d, WARNING, "GPU", "install hwloc's CUDA plugin (Debian, Ubuntu: libhwloc-plugins)",
              "hwloc does not see where the GPUs are, so StarPU places data blindly: training can be 10 times slower");
     if (m->cuda.count && m->started && !m->starpu.error && !m->starpu.cudas)
-        find(d, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc", "StarPU starts no CUDA worker: CPUs train");
+        find(d, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc",
+             "StarPU starts no CUDA worker: CPUs train");
 }
 
 static void check_mpi(struct doctor *d) {
-    static const struct { int level; const char *name; } levels[] = {
-        { MPI_THREAD_SINGLE, "single" }, { MPI_THREAD_FUNNELED, "funneled" }, { MPI_THREAD_SERIALIZED, "serialized" }, { MPI_THREAD_MULTIPLE, "multiple" },
+    static const struct {
+        int level;
+        const char *name;
+    } levels[] = {
+        { MPI_THREAD_SINGLE, "single" },
+        { MPI_THREAD_FUNNELED, "funneled" },
+        { MPI_THREAD_SERIALIZED, "serialized" },
+        { MPI_THREAD_MULTIPLE, "multiple" },
     };
     const struct machine *m = d->machine;
     const char *name = "unknown";
@@ -240,18 +287,26 @@ static void check_mpi(struct doctor *d) {
     if (!m->joined || m->mpi.error)
         find(d, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
     else
-        find(d, m->mpi.level < MPI_THREAD_SERIALIZED ? WARNING : OK, "MPI", m->mpi.level < MPI_THREAD_SERIALIZED ? "several ranks need an MPI built with thread support" : NULL,
+        find(d, m->mpi.level < MPI_THREAD_SERIALIZED ? WARNING : OK, "MPI",
+             m->mpi.level < MPI_THREAD_SERIALIZED ? "several ranks need an MPI built with thread support" : NULL,
              "thread level %s", name);
 }
 
 static void check_calibration(struct doctor *d) {
     const struct machine *m = d->machine;
-    if (m->starpu.models) find(d, OK, "calibration", NULL, "StarPU has measured %d kinds of tasks", m->starpu.models);
-    else if (m->starpu.cudas) find(d, NOTE, "calibration", "train once for some hundred steps: what is measured is kept", "StarPU has measured no task yet: GPU runs begin slowly");
+    if (m->starpu.models)
+        find(d, OK, "calibration", NULL, "StarPU has measured %d kinds of tasks", m->starpu.models);
+    else if (m->starpu.cudas)
+        find(d, NOTE, "calibration", "train once for some hundred steps: what is measured is kept",
+             "StarPU has measured no task yet: GPU runs begin slowly");
 }
 
 static void check_environment(struct doctor *d) {
-    static const struct { const char *name; enum level level; const char *what; } known[] = {
+    static const struct {
+        const char *name;
+        enum level level;
+        const char *what;
+    } known[] = {
         { "OMP_NUM_THREADS", NOTE, "no effect: oneDNN gets one thread in each task" },
         { "DNNL_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
         { "ONEDNN_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
@@ -288,7 +343,8 @@ static void check_tools(struct doctor *d) {
 }
 
 static void (*const checks[])(struct doctor *doctor) = {
-    check_versions, check_cpu, check_quota, check_memory, check_gpus, check_starpu, check_mpi, check_calibration, check_environment, check_tools,
+    check_versions, check_cpu, check_quota,       check_memory,      check_gpus,
+    check_starpu,   check_mpi, check_calibration, check_environment, check_tools,
 };
 
 /* ---- the command ---- */
@@ -315,8 +371,10 @@ static int run(const struct sgrad__request *request) {
 
     struct doctor d = { .machine = m, .findings = json_array() };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&d);
-    if (request->train.json) sgrad__print_json(json_pack("{s:b, s:O}", "can_train", !d.cannot_train, "findings", d.findings));
-    else print(&d);
+    if (request->train.json)
+        sgrad__print_json(json_pack("{s:b, s:O}", "can_train", !d.cannot_train, "findings", d.findings));
+    else
+        print(&d);
     json_decref(d.findings);
     munmap(m, sizeof *m);
     return d.cannot_train ? SGRAD__FAILED : SGRAD__DONE;

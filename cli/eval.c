@@ -6,7 +6,8 @@
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
     { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
-    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data), .required = true },
+    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
+      .required = true },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "batch", "N", "samples in flight at once", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
@@ -23,10 +24,10 @@ static int run(const struct sgrad__request *request) {
     int error = sgrad_evaluate(&request->train, &result);
     if (error) return sgrad__status(error);
     if (request->train.json)
-        sgrad__print_json(json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "weights", request->train.init, "model", request->train.model,
-                                    "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
-                                    sgrad__json_real(result.test_top1), "seconds", sgrad__json_real(result.seconds),
-                                    "samples_per_second", sgrad__json_real(result.samples_per_second)));
+        sgrad__print_json(json_pack(
+            "{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "weights", request->train.init, "model", request->train.model, "data",
+            request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1", sgrad__json_real(result.test_top1),
+            "seconds", sgrad__json_real(result.seconds), "samples_per_second", sgrad__json_real(result.samples_per_second)));
     else
         printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
     free(result.folder);

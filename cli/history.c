@@ -8,7 +8,10 @@
 enum { LONGEST_LINE = 65536 };
 static const size_t largest_file = (size_t)4 << 30;
 
-struct place { const char *path; long line; };
+struct place {
+    const char *path;
+    long line;
+};
 
 static int malformed(const struct place *at, const char *reason) {
     return sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: %s", at->path, at->line, reason);
@@ -60,8 +63,10 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
     if (!row) return malformed(at, error.text);
     const char *event = json_string_value(json_object_get(row, "event"));
-    int result = !event ? malformed(at, "not an object with an \"event\"") : !strcmp(event, "step") ? add_step(at, row, h)
-               : !strcmp(event, "epoch") ? add_epoch(at, row, h) : 0;
+    int result = 0;
+    if (!event) result = malformed(at, "not an object with an \"event\"");
+    else if (!strcmp(event, "step")) result = add_step(at, row, h);
+    else if (!strcmp(event, "epoch")) result = add_epoch(at, row, h);
     json_decref(row);
     return result;
 }
@@ -75,9 +80,11 @@ static int read_lines(const char *path, struct sgrad__history *h) {
     const char *line = (const char *)map.data, *end = line + map.size, *next;
     for (; !error && (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1) {
         at.line++;
-        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a metric") : add_line(&at, line, (size_t)(next - line), h);
+        error =
+            next - line > LONGEST_LINE ? malformed(&at, "too long for a metric") : add_line(&at, line, (size_t)(next - line), h);
     }
-    if (!error && !h->steps) error = sgrad_fail(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
+    if (!error && !h->steps)
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
     sgrad_map_close(&map);
     return error;
 }
@@ -100,8 +107,10 @@ int sgrad__history_read(const char *folder, struct sgrad__history *history) {
     if (!error) error = read_lines(lines, &h);
     free(config);
     free(lines);
-    if (error) sgrad__history_free(&h);
-    else *history = h;
+    if (error)
+        sgrad__history_free(&h);
+    else
+        *history = h;
     return error;
 }
 

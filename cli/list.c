@@ -15,20 +15,26 @@ static void add(json_t *list, const char *name, const char *summary) {
 }
 
 /* Each list is an array of records of its own type, that ends with NULL; all have a name and a summary. */
-#define EACH(array) for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
+#define EACH(array)                                                                                                              \
+    for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
 static void models(json_t *list) { EACH(sgrad_models); }
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
-        char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument) : sgrad_format("%s", (*r)->summary);
+        char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument)
+                                       : sgrad_format("%s", (*r)->summary);
         add(list, (*r)->name, summary);
         free(summary);
     }
 }
 
-static const struct { const char *name; void (*fill)(json_t *list); const char *empty; } lists[] = {
+static const struct {
+    const char *name;
+    void (*fill)(json_t *list);
+    const char *empty;      /* what this build then has */
+} lists[] = {
     { "models", models, "no network" },
     { "layers", layers, "no layer composed of operations" },
     { "ops", ops, "no operation" },
@@ -41,9 +47,7 @@ enum { LISTS = sizeof lists / sizeof *lists };
 static int unknown(const char *word) {
     const char *names[LISTS + 1] = { 0 };
     for (int i = 0; i < LISTS; i++) names[i] = lists[i].name;
-    const char *nearest = sgrad_nearest(word, names);
-    return sgrad__wrong("list: no list '%s'%s%s%s", word, nearest ? "; did you mean " : "; see stargrad list --help",
-                        nearest ? nearest : "", nearest ? "?" : "");
+    return sgrad__no_such("list", "list", word, names, "");
 }
 
 static void print(const json_t *list) {
@@ -54,8 +58,11 @@ static void print(const json_t *list) {
         int length = (int)json_string_length(json_object_get(row, "name"));
         if (length > width) width = length;
     }
-    json_array_foreach(list, i, row)
-        printf("%-*s  %s\n", width, json_string_value(json_object_get(row, "name")), json_string_value(json_object_get(row, "summary")));
+    json_array_foreach(list, i, row) {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        const char *summary = json_string_value(json_object_get(row, "summary"));
+        printf("%-*s  %s\n", width, name, summary);
+    }
 }
 
 static int run(const struct sgrad__request *request) {
@@ -65,7 +72,8 @@ static int run(const struct sgrad__request *request) {
 
     json_t *list = json_array();
     if (lists[which].fill) lists[which].fill(list);
-    if (!request->train.json && !json_array_size(list)) fprintf(stderr, "stargrad: list: this build has %s\n", lists[which].empty);
+    if (!request->train.json && !json_array_size(list))
+        fprintf(stderr, "stargrad: list: this build has %s\n", lists[which].empty);
     if (request->train.json) return sgrad__print_json(list), SGRAD__DONE;
     print(list);
     json_decref(list);

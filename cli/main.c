@@ -1,7 +1,6 @@
 /* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
 #include "cli/cli.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const struct sgrad__command *const commands[] = {
@@ -21,14 +20,10 @@ static void help(void) {
 }
 
 static int unknown(const char *word) {
-    const char *names[COMMANDS + 3] = { 0 };
+    static const char *const options[] = { "help", "version", NULL };
+    const char *names[COMMANDS + 1] = { 0 };
     for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
-    names[COMMANDS] = "--help";
-    names[COMMANDS + 1] = "--version";
-    char *hint = sgrad__suggestion(word, names, "; see stargrad --help");
-    sgrad__wrong("no %s '%s'%s", *word == '-' ? "option" : "command", word, hint);
-    free(hint);
-    return SGRAD__USAGE;
+    return *word == '-' ? sgrad__no_such("", "option", word, options, "--") : sgrad__no_such("", "command", word, names, "");
 }
 
 static int dispatch(int argc, char **argv) {

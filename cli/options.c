@@ -4,38 +4,8 @@
 #include <argp.h>
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-int sgrad__wrong(const char *format, ...) {
-    va_list list;
-    char text[1024];
-    va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    sgrad_fail(SGRAD_EINVAL, "%s", text);
-    return SGRAD__USAGE;
-}
-
-char *sgrad__suggestion(const char *word, const char *const *names, const char *instead) {
-    const char *nearest = sgrad_nearest(word, names);
-    return nearest ? sgrad_format("; did you mean %s?", nearest) : sgrad_format("%s", instead);
-}
-
-int sgrad__status(int error) {
-    if (!error) return SGRAD__DONE;
-    return error == SGRAD_ENAME || error == SGRAD_EINVAL ? SGRAD__USAGE : SGRAD__FAILED;
-}
-
-void sgrad__print_json(json_t *result) {
-    json_dumpf(result, stdout, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
-    putchar('\n');
-    json_decref(result);
-}
-
-json_t *sgrad__json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 /* ---- types of values ---- */
 
@@ -61,11 +31,15 @@ const struct sgrad__type sgrad__flag = { .read = read_flag };
 static bool read_whole(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     long n;
     if (!parse_whole(text, o->low, o->high, &n)) return false;
-    if (o->size == sizeof(int)) *(int *)field(o, r) = (int)n;
-    else *(long *)field(o, r) = n;
+    if (o->size == sizeof(int))
+        *(int *)field(o, r) = (int)n;
+    else
+        *(long *)field(o, r) = n;
     return true;
 }
-static char *takes_whole(const struct sgrad__option *o) { return sgrad_format("a whole number from %.0f to %.0f", o->low, o->high); }
+static char *takes_whole(const struct sgrad__option *o) {
+    return sgrad_format("a whole number from %.0f to %.0f", o->low, o->high);
+}
 static char *show_whole(const struct sgrad__option *o, const struct sgrad__request *r) {
     long n = o->size == sizeof(int) ? *(const int *)field_of(o, r) : *(const long *)field_of(o, r);
     return (double)n < o->low ? NULL : sgrad_format("%ld", n);
@@ -114,8 +88,13 @@ static char *show_precision(const struct sgrad__option *o, const struct sgrad__r
 }
 const struct sgrad__type sgrad__precision = { read_precision, takes_precision, show_precision };
 
-static const struct { const char *name; long group; } groups[] = {
-    { "rank", SGRAD_GROUP_RANK }, { "micro", SGRAD_GROUP_MICRO }, { "global", SGRAD_GROUP_GLOBAL },
+static const struct {
+    const char *name;
+    long group;
+} groups[] = {
+    { "rank", SGRAD_GROUP_RANK },
+    { "micro", SGRAD_GROUP_MICRO },
+    { "global", SGRAD_GROUP_GLOBAL },
 };
 static bool read_group(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
@@ -185,7 +164,7 @@ const struct sgrad__type sgrad__allreduce = { .read = read_allreduce, .takes = t
 
 /* ---- the command line ---- */
 
-enum { HELP = 'h', FIRST_KEY = 0x100 };     /* keys that are no character have no short form */
+enum { HELP = 'h', FIRST_KEY = 0x100 }; /* keys that are no character have no short form */
 
 struct parsing {
     const struct sgrad__command *command;
@@ -219,14 +198,12 @@ static int wrong_option(const struct parsing *p, const char *word) {
             return sgrad__wrong("%s: --%s takes a value: %s", command, o->name, o->value);
         }
     }
-    if (matches > 1) return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
+    if (matches > 1)
+        return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
     char *name = sgrad_format("%.*s", (int)length, word);
-    char *instead = sgrad_format("; see stargrad %s --help", command);
-    const char *nearest = sgrad_nearest(name + strspn(name, "-"), names);
-    sgrad__wrong("%s: no option %s%s%s%s", command, name, nearest ? "; did you mean --" : instead, nearest ? nearest : "", nearest ? "?" : "");
-    free(instead);
+    int status = sgrad__no_such(command, "option", name, names, "--");
     free(name);
-    return SGRAD__USAGE;
+    return status;
 }
 
 /* A value that may be left out is the next word when that begins with a digit: --trace 5-10, --trace --json. */
@@ -241,8 +218,10 @@ static int wrong_end(const struct parsing *p) {
     const struct sgrad__command *c = p->command;
     for (int i = 0; i < p->rows; i++)
         if (c->options[i].required && !p->given[i])
-            return sgrad__wrong("%s: --%s %s is missing; see stargrad %s --help", c->name, c->options[i].name, c->options[i].value, c->name);
-    if (c->argument && !p->request->argument) return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
+            return sgrad__wrong("%s: --%s %s is missing; see stargrad %s --help", c->name, c->options[i].name,
+                                c->options[i].value, c->name);
+    if (c->argument && !p->request->argument)
+        return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
     return SGRAD__DONE;
 }
 
@@ -257,9 +236,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         free(title);
         return ECANCELED;
     case ARGP_KEY_ARG:
-        if (!p->command->argument) p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
-        else if (p->request->argument) p->status = sgrad__wrong("%s: one %s only: '%s' is too much", name, p->command->argument, text);
-        else return p->request->argument = text, 0;
+        if (!p->command->argument)
+            p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
+        else if (p->request->argument)
+            p->status = sgrad__wrong("%s: one %s only: '%s' is too much", name, p->command->argument, text);
+        else
+            return p->request->argument = text, 0;
         return ECANCELED;
     case ARGP_KEY_END: p->status = wrong_end(p); return p->status ? ECANCELED : 0;
     case ARGP_KEY_ERROR:
@@ -284,7 +266,9 @@ static struct argp_option *table(const struct sgrad__command *command, const str
         const struct sgrad__option *o = &command->options[i];
         group += !o->name;
         char *shown = o->name && o->type->show ? o->type->show(o, defaults) : NULL;
-        table[i] = (struct argp_option){ .name = o->name, .key = o->name ? FIRST_KEY + i : 0, .group = group,
+        table[i] = (struct argp_option){ .name = o->name,
+                                         .key = o->name ? FIRST_KEY + i : 0,
+                                         .group = group,
                                          .doc = shown ? sgrad_format("%s [%s]", o->help, shown) : sgrad_format("%s", o->help) };
         free(shown);
         if (!o->value) continue;
@@ -296,7 +280,8 @@ static struct argp_option *table(const struct sgrad__command *command, const str
     return table;
 }
 
-bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status) {
+bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
+                          int *status) {
     struct parsing p = { .command = command, .request = request, .status = -1 };
     struct argp_option *options = table(command, request, &p.rows);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");

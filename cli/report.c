@@ -15,8 +15,9 @@ static json_t *epochs_as_json(const struct sgrad__history *h) {
     json_t *epochs = json_array();
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        json_array_append_new(epochs, json_pack("{s:o, s:o, s:o, s:o, s:o}", "epoch", sgrad__json_real(e->epoch), "train_loss", sgrad__json_real(e->train_loss),
-                                                "test_loss", sgrad__json_real(e->test_loss), "test_top1", sgrad__json_real(e->top1), "seconds", sgrad__json_real(e->seconds)));
+        json_array_append_new(epochs, json_pack("{s:o, s:o, s:o, s:o, s:o}", "epoch", sgrad__json_real(e->epoch), "train_loss",
+                                                sgrad__json_real(e->train_loss), "test_loss", sgrad__json_real(e->test_loss),
+                                                "test_top1", sgrad__json_real(e->top1), "seconds", sgrad__json_real(e->seconds)));
     }
     return epochs;
 }
@@ -24,9 +25,13 @@ static json_t *epochs_as_json(const struct sgrad__history *h) {
 static json_t *as_json(const char *folder, const struct sgrad__history *h, bool drawn) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
-    json_t *result = json_pack("{s:s, s:O, s:I, s:o, s:o, s:o}", "folder", folder, "config", h->config, "steps", (json_int_t)last->step,
-                               "loss", sgrad__json_real(last->loss), "samples_per_second", sgrad__json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
-    if (best) json_object_set_new(result, "best", json_pack("{s:o, s:o}", "epoch", sgrad__json_real(best->epoch), "test_top1", sgrad__json_real(best->top1)));
+    json_t *result = json_pack("{s:s, s:O, s:I, s:o, s:o, s:o}", "folder", folder, "config", h->config, "steps",
+                               (json_int_t)last->step, "loss", sgrad__json_real(last->loss), "samples_per_second",
+                               sgrad__json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
+    if (best)
+        json_object_set_new(
+            result, "best",
+            json_pack("{s:o, s:o}", "epoch", sgrad__json_real(best->epoch), "test_top1", sgrad__json_real(best->top1)));
     if (drawn) json_object_set_new(result, "curve", json_pack("[s+, s+]", folder, "/curve.svg", folder, "/curve.png"));
     return result;
 }
@@ -40,7 +45,8 @@ static void print(const struct sgrad__history *h) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
         printf("%6.4g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
     }
-    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss, sgrad__history_median_rate(h));
+    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss,
+           sgrad__history_median_rate(h));
     if (best) printf("best test accuracy %.2f %%, after epoch %.4g\n", 100 * best->top1, best->epoch);
 }
 
@@ -49,7 +55,8 @@ static int run(const struct sgrad__request *request) {
     struct sgrad__history history;
     if (sgrad__history_read(folder, &history)) return SGRAD__FAILED;
     bool drawn = sgrad__curve_draw(folder, &history);
-    if (request->train.json) sgrad__print_json(as_json(folder, &history, drawn));
+    if (request->train.json)
+        sgrad__print_json(as_json(folder, &history, drawn));
     else {
         print(&history);
         if (drawn) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);

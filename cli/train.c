@@ -16,13 +16,16 @@ static const struct sgrad__option options[] = {
     { "epochs", "N", "passes over the data", &sgrad__real, SGRAD__FIELD(epochs), 1e-3, 1e6 },
     { "steps", "N", "end after so many optimizer steps", &sgrad__whole, SGRAD__FIELD(steps), 1, 4294967295.0 },
     { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
-    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
-    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group, SGRAD__FIELD(bn_group), 1, 2147483647 },
+    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
+      SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
+      SGRAD__FIELD(bn_group), 1, 2147483647 },
 
     { .help = "How the weights change" },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
     { "lr", "X", "learning rate", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
-    { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule, SGRAD__FIELD(schedule) },
+    { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule,
+      SGRAD__FIELD(schedule) },
     { "warmup", "E", "epochs of linear warm-up", &sgrad__real, SGRAD__FIELD(warmup), 0, 1e6 },
     { "momentum", "X", "of sgd", &sgrad__real, SGRAD__FIELD(momentum), 0, 1 },
     { "nesterov", NULL, "Nesterov's momentum", &sgrad__flag, SGRAD__FIELD(nesterov) },
@@ -48,19 +51,21 @@ static const struct sgrad__option options[] = {
     { .help = "What is kept, what is shown" },
     { "out", "DIR", "the run's folder; runs/NAME-TIME if not given", &sgrad__text, SGRAD__FIELD(out) },
     { "resume", NULL, "continue the run in --out from its newest checkpoint", &sgrad__flag, SGRAD__FIELD(resume) },
-    { "checkpoint-every", "N|Ns", "epochs, or steps with an s; 0: never", &sgrad__period, SGRAD__FIELD(checkpoint_every), 0, 2147483647 },
+    { "checkpoint-every", "N|Ns", "epochs, or steps with an s; 0: never", &sgrad__period, SGRAD__FIELD(checkpoint_every), 0,
+      2147483647 },
     { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep), 1, 1000000 },
-    { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1, 4294967295.0 },
+    { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1,
+      4294967295.0 },
     { "print", NULL, "print network and program, run nothing", &sgrad__flag, SGRAD__FIELD(print) },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };
 
 static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
-                     sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss), "test_loss", sgrad__json_real(r->test_loss),
-                     "test_top1", sgrad__json_real(r->test_top1), "seconds", sgrad__json_real(r->seconds), "samples_per_second",
-                     sgrad__json_real(r->samples_per_second), "curve", curve);
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "folder", r->folder, "steps", (json_int_t)r->steps,
+                     "epochs", sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss), "test_loss",
+                     sgrad__json_real(r->test_loss), "test_top1", sgrad__json_real(r->test_top1), "seconds",
+                     sgrad__json_real(r->seconds), "samples_per_second", sgrad__json_real(r->samples_per_second), "curve", curve);
 }
 
 /* The path of the picture of the learning curve, or NULL; free it. */
@@ -76,10 +81,13 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&request->train, &result);
     if (error) return sgrad__status(error);
-    if (!result.folder) return SGRAD__DONE;     /* --print, or another rank tells */
+    if (!result.folder) return SGRAD__DONE; /* --print, or another rank tells */
     char *curve = draw(result.folder);
-    if (request->train.json) sgrad__print_json(as_json(&result, curve));
-    else printf("%s: test accuracy %.2f %%%s%s\n", result.folder, 100 * result.test_top1, curve ? "\nlearning curve: " : "", curve ? curve : "");
+    if (request->train.json)
+        sgrad__print_json(as_json(&result, curve));
+    else
+        printf("%s: test accuracy %.2f %%%s%s\n", result.folder, 100 * result.test_top1, curve ? "\nlearning curve: " : "",
+               curve ? curve : "");
     free(curve);
     free(result.folder);
     return SGRAD__DONE;

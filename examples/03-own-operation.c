@@ -50,7 +50,7 @@ static void backward(const struct sgrad_args *a) {
 }
 
 /* erf counts as 20 operations. Bytes need no word: every operand once is the default. */
-static double flops(const struct sgrad_args *a) { return 23.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *a) { return 24.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
 static const struct sgrad_op sgrad_own_gelu_op = {
     .name = "own_gelu",

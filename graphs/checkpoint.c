@@ -118,7 +118,7 @@ static int get_number(const struct sgrad_safetensors *file, const char *key, lon
 
 static int get_position(const struct sgrad_safetensors *file, struct sgrad__position *position) {
     struct sgrad__position p = { 0 };
-    long epoch;
+    long epoch = 0;
     SGRAD_TRY(get_number(file, "step", LONG_MAX, &p.step));
     SGRAD_TRY(get_number(file, "epoch", INT_MAX, &epoch));
     SGRAD_TRY(get_number(file, "step_in_epoch", LONG_MAX, &p.step_in_epoch));

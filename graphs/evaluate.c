@@ -8,7 +8,7 @@ static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, in
     int64_t batch = runner->program->batch, batches = count / batch;
     int64_t *sample = sgrad_alloc((size_t)batch, sizeof *sample);
     struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
-    double statistics[3];
+    const struct sgrad__slot *slot;
     int error = 0;
     for (int64_t next = 0, done = 0; done < batches && !error; done++) {
         while (next < batches && next - done < runner->program->window && !error) {
@@ -16,8 +16,8 @@ static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, in
             error = sgrad__runner_submit(runner, &step, sample);
             next++;
         }
-        if (!error) error = sgrad__runner_wait(runner, &step, statistics);
-        for (int i = 0; i < 3 && !error; i++) total[i] += statistics[i];
+        if (!error) error = sgrad__runner_wait(runner, &slot);
+        for (int i = 0; i < 3 && !error; i++) total[i] += slot->statistics[i];
     }
     free(sample);
     return error;

@@ -132,6 +132,7 @@ struct sgrad__slot {
     double statistics[3];
     atomic_int pending;         /* tasks, and the fetch of the statistics */
     bool finished;
+    double time;                /* when it finished: seconds of the monotonic clock */
     struct sgrad__runner *runner;
 };
 /* The window of steps in flight, in order: submit fills the next slot, wait empties the oldest. */
@@ -145,7 +146,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
 /* Submits one step; SAMPLE holds program->batch indices and is copied. The caller keeps submitted - finished < window. */
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
-/* Waits for the oldest step in flight; gives its [Σ loss, correct, samples]. */
-int sgrad__runner_wait(struct sgrad__runner *runner, struct sgrad_step *step, double statistics[3]);
+/* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
+int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);
 
 #endif

@@ -152,7 +152,7 @@ void sgrad__metrics_submitted(struct sgrad__metrics *m) {
 
 int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event *e) {
     if (!m) return 0;
-    const double time = now(), seconds = time - m->last, rate = (double)m->is.batch / seconds;
+    const double time = e->time, seconds = time - m->last, rate = (double)m->is.batch / seconds;
     m->in_flight--;
     m->last = time;
     m->run_seconds += seconds;

@@ -94,6 +94,7 @@ struct sgrad__step_event {
     long step;                              /* 1 is the first */
     int epoch;                              /* 0 is the first */
     double loss, rate;
+    double time;                            /* when: seconds of the monotonic clock */
 };
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 

@@ -79,6 +79,11 @@ static int open_data(struct sgrad__run *r) {
     struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
     SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
     SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test));
+    if (r->train->height != r->test->height || r->train->width != r->test->width || r->train->channels != r->test->channels)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: training images are %dx%dx%d, test images %dx%dx%d", o->data, r->train->height,
+                          r->train->width, r->train->channels, r->test->height, r->test->width, r->test->channels);
+    if (r->test->classes > r->train->classes)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", o->data, r->test->classes, r->train->classes);
     SGRAD_TRY(sgrad_dataset_statistics(r->train, r->mean, r->deviation));
     set_input(r);
     return 0;

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct sgrad__sync {
     pthread_mutex_t lock;
@@ -44,8 +45,11 @@ static void one_done(void *arg) {
     struct sgrad__slot *slot = arg;
     struct sgrad__sync *sync = slot->runner->sync;
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&sync->lock);
     slot->finished = true;
+    slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     pthread_cond_broadcast(&sync->done);
     pthread_mutex_unlock(&sync->lock);
 }
@@ -79,13 +83,12 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, slot);
 }
 
-int sgrad__runner_wait(struct sgrad__runner *r, struct sgrad_step *step, double statistics[3]) {
+int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
     pthread_mutex_lock(&r->sync->lock);
     while (!slot->finished) pthread_cond_wait(&r->sync->done, &r->sync->lock);
     pthread_mutex_unlock(&r->sync->lock);
-    *step = slot->step;
-    memcpy(statistics, slot->statistics, sizeof slot->statistics);
+    *done = slot;
     return sgrad_task_error();
 }

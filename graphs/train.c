@@ -29,12 +29,17 @@ static void unwatch_signals(const struct sigaction before[2]) {
 
 /* ---- training ---- */
 
+/* The learning rate of the step that follows STEP others. */
+static double rate_of(const struct sgrad__run *r, long step) {
+    double epoch = (double)r->steps_per_epoch;
+    return sgrad_schedule_rate(&r->schedule, r->options.lr, (double)step / epoch, (double)r->steps / epoch);
+}
+
 static int submit_step(struct sgrad__run *r, long step) {
     const struct sgrad_train_options *o = &r->options;
-    double epoch = (double)step / (double)r->steps_per_epoch;
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
-        .rate = (float)sgrad_schedule_rate(&r->schedule, o->lr, epoch, (double)r->steps / (double)r->steps_per_epoch),
+        .rate = (float)rate_of(r, step),
     };
     int64_t *sample = sgrad_alloc((size_t)o->batch, sizeof *sample);
     for (long i = 0; i < o->batch; i++)
@@ -82,14 +87,20 @@ static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
     return every > 0 && done % every == 0;
 }
 
-/* Up to where steps may be in flight together: evaluations and checkpoints look at whole steps. */
+/* Up to where steps may be in flight together: evaluations and checkpoints look at whole steps, and StarPU's traces may not
+ * begin while tasks run. */
 static long next_stop(const struct sgrad__run *r, long done) {
-    long stop = (done / r->steps_per_epoch + 1) * r->steps_per_epoch;
-    if (r->options.checkpoint_in_steps && r->options.checkpoint_every > 0) {
-        long checkpoint = (done / r->options.checkpoint_every + 1) * r->options.checkpoint_every;
-        if (checkpoint < stop) stop = checkpoint;
-    }
-    return stop < r->steps ? stop : r->steps;
+    long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0;
+    long stops[] = { (done / r->steps_per_epoch + 1) * r->steps_per_epoch, every ? (done / every + 1) * every : 0, r->trace_first - 1, r->trace_last };
+    long next = r->steps;
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (stops[i] > done && stops[i] < next) next = stops[i];
+    return next;
+}
+
+static void trace(const struct sgrad__run *r, long done) {
+    if (done == r->trace_first - 1) sgrad_trace_begin();
+    if (done == r->trace_last) sgrad_trace_end();
 }
 
 /* Turns steps until the next stop. *DONE counts the steps that have ended. */
@@ -98,17 +109,14 @@ static int turn(struct sgrad__run *r, long *done) {
     while (*done < stop) {
         while (next < stop && next - *done < r->options.window && !caught) {
             sgrad__metrics_submitted(r->metrics);
-            if (next + 1 == r->trace_first) sgrad_trace_begin();
             SGRAD_TRY(submit_step(r, next++));
         }
         if (next == *done) return 0;
-        struct sgrad_step step;
-        double statistics[3];
-        SGRAD_TRY(sgrad__runner_wait(r->runner, &step, statistics));
-        double loss = statistics[0] / statistics[2];
+        const struct sgrad__slot *slot;
+        SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+        double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
-        if (*done == r->trace_last) sgrad_trace_end();
-        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)step.epoch, loss, step.rate }));
+        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, rate_of(r, *done - 1), slot->time }));
         if (!isfinite(loss) && !r->options.nan_ok) return stop_for_nan(r, *done, loss);
     }
     return 0;
@@ -117,6 +125,7 @@ static int turn(struct sgrad__run *r, long *done) {
 static int train(struct sgrad__run *r, long done) {
     int error = 0;
     while (done < r->steps && !error) {
+        trace(r, done);
         error = turn(r, &done);
         int failed = sgrad_wait_all();
         if (!error) error = failed;

@@ -24,6 +24,8 @@ static void say(const char *prefix, const char *format, va_list list) {
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
     size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (end > sizeof line - 2) end = sizeof line - 2;
+    for (size_t i = 0; i < end; i++)        /* names from files may hold anything */
+        if ((unsigned char)line[i] < ' ') line[i] = '?';
     line[end] = '\n';
     line[end + 1] = 0;
     fputs(line, stderr);

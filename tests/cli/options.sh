@@ -26,30 +26,22 @@ refuses 2 'list: .* is missing' list
 refuses 2 "doctor: 'x' is no option" doctor x
 
 train=(train --model convnet --data digits)
-refuses 2 'train: no option --bacth; did you mean --batch?' "${train[@]}" --bacth 3
-refuses 2 'train: no option --zzzzzzzzzz; see' "${train[@]}" --zzzzzzzzzz
-refuses 2 'train: no option -q; see' "${train[@]}" -q
+refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
+refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
+refuses 2 "train: no option '-q'; see" "${train[@]}" -q
 refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
 refuses 2 'train: --m is short for several' "${train[@]}" --m 3
 refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
 refuses 2 'train: --print takes no value' "${train[@]}" --print=3
 
-# Whole numbers: 0, below, above, overflowing, no number.
-for option in steps batch micro-batch window keep image-size; do
-	for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do
-		refuses 2 "train: --$option: '$value' is not a whole number from 1 to " "${train[@]}" --$option "$value"
-	done
-done
-for option in seed cpus gpus checkpoint-every; do
-	for value in -1 99999999999999999999 1.5 x ''; do
-		refuses 2 "train: --$option: '$value' is not a whole number from 0 to " "${train[@]}" --$option "$value"
-	done
-done
-for option in epochs lr warmup momentum weight-decay beta1 beta2 eps label-smoothing clip-norm; do
-	for value in -1 1e999 nan inf x '' 1x; do
-		refuses 2 "train: --$option: '$value' is not a number from " "${train[@]}" --$option "$value"
-	done
-done
+# Numbers: 0, below, above, overflowing, none. One option of each kind takes them all, the others one.
+whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${train[@]}" "--$1" "$2"; }
+real() { refuses 2 "train: --$1: '$2' is not a number from " "${train[@]}" "--$1" "$2"; }
+for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do whole batch "$value" 1; done
+for option in steps micro-batch window keep image-size; do whole $option 0 1; done
+for option in seed cpus gpus checkpoint-every; do whole $option -1 0; done
+for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
+for option in epochs warmup momentum weight-decay beta1 beta2 eps label-smoothing clip-norm; do real $option -1; done
 refuses 2 "train: --epochs: '0' is not" "${train[@]}" --epochs 0
 refuses 2 "train: --momentum: '1.1' is not" "${train[@]}" --momentum 1.1
 refuses 2 "train: --bn-group: 'micor' is not rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor

@@ -110,7 +110,8 @@ static void config_file(void **state) {
 static void bad_config_file(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "", "{", "[]", "nonsense", "{\"mean\": [1,2,3]}", "{\"mean\": 1, \"deviation\": 2}", "{\"mean\": [1,2,\"3\"], \"deviation\": [1,1,1]}",
+        "", "{", "[]", "nonsense", "{\"mean\": [1,2,3]}", "{\"mean\": 1, \"deviation\": 2}",
+        "{\"mean\": [1,2,\"3\"], \"deviation\": [1,1,1]}",
         "{\"mean\": [1,2,3], \"deviation\": [1,0,1]}", "{\"mean\": [1,2,3], \"deviation\": [1,-1,1]}",
         "{\"mean\": [1,2,1e999], \"deviation\": [1,1,1]}", "{\"mean\": [1,2,3,4], \"deviation\": [1,1,1,1]}",
     };
@@ -247,7 +248,7 @@ static char *content(const char *path) {
 static void run_steps(struct sgrad__metrics *m, int from, int to) {
     for (int step = from; step <= to; step++) {
         sgrad__metrics_submitted(m);
-        struct sgrad__step_event e = { .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1 };
+        struct sgrad__step_event e = { .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1, .time = 1e9 + (double)step };
         assert_int_equal(sgrad__metrics_step(m, &e), 0);
     }
 }
@@ -261,7 +262,8 @@ static int count_lines(const char *text) {
 static void metrics(void **state) {
     (void)state;
     struct sgrad__metrics *m;
-    struct sgrad__metrics_options o = { .folder = scratch_root, .batch = 32, .steps = 8, .epochs = 2, .terminal = fopen(scratch_path("said"), "w") };
+    struct sgrad__metrics_options o = { .folder = scratch_root, .batch = 32, .steps = 8, .epochs = 2,
+                                        .terminal = fopen(scratch_path("said"), "w") };
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     run_steps(m, 1, 4);
     struct sgrad__epoch first = { .step = 4, .epoch = 1, .test_loss = 0.5, .test_top1 = 0.912 }, second = first;
@@ -319,7 +321,7 @@ static void metrics_of_nothing(void **state) {
     o.folder = scratch_root;
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     sgrad__metrics_submitted(m);
-    assert_int_equal(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1 }), 0);
+    assert_int_equal(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1, .time = 1e9 }), 0);
     sgrad__metrics_close(m);
     char *text = content(scratch_path("metrics.jsonl"));
     assert_non_null(strstr(text, "\"loss\":null,"));

@@ -1,0 +1,36 @@
+/* answer.c: how every command answers: one line on standard error, an exit status, JSON. */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+int sgrad__wrong(const char *format, ...) {
+    va_list list;
+    char text[1024];
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    sgrad_fail(SGRAD_EINVAL, "%s", text);
+    return SGRAD__USAGE;
+}
+
+int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes) {
+    const char *nearest = sgrad_nearest(word + (*dashes ? strspn(word, "-") : 0), names);
+    const char *begin = *command ? ": " : "", *gap = *command ? " " : "";
+    if (nearest) return sgrad__wrong("%s%sno %s '%s'; did you mean %s%s?", command, begin, what, word, dashes, nearest);
+    return sgrad__wrong("%s%sno %s '%s'; see stargrad %s%s--help", command, begin, what, word, command, gap);
+}
+
+int sgrad__status(int error) {
+    if (!error) return SGRAD__DONE;
+    return error == SGRAD_ENAME || error == SGRAD_EINVAL ? SGRAD__USAGE : SGRAD__FAILED;
+}
+
+void sgrad__print_json(json_t *result) {
+    json_dumpf(result, stdout, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    json_decref(result);
+}
+
+json_t *sgrad__json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }

@@ -1,0 +1,254 @@
+/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, augmentation, the chances of dropout. */
+#include "tests/codelets/check.h"
+
+/* (COUNT) numbers, the same for the same stream, as TYPE keeps them */
+static struct sgrad_view line(enum sgrad_dtype type, int64_t count) { return (struct sgrad_view){ type, { 1, { count } } }; }
+static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {
+    double *values = sgrad_alloc((size_t)count, sizeof *values);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = instance_normal(stream, i);
+        if (type == SGRAD_F32) values[i] = (float)values[i];
+    }
+    return values;
+}
+
+/* ---- sums ---- */
+
+/* sum(n) = sum(first p) + sum(rest), p the largest power of two below n */
+static float halved_f32(double *const *x, int n, int64_t i) {
+    int p = 1;
+    if (n == 1) return (float)x[0][i];
+    while (2 * p < n) p *= 2;
+    return halved_f32(x, p, i) + halved_f32(x + p, n - p, i);
+}
+static double halved_f64(double *const *x, int n, int64_t i) {
+    int p = 1;
+    if (n == 1) return x[0][i];
+    while (2 * p < n) p *= 2;
+    return halved_f64(x, p, i) + halved_f64(x + p, n - p, i);
+}
+
+static void check_sum(enum sgrad_dtype type, int n, int64_t count) {
+    struct operand operand[SGRAD_SUM_INPUTS + 1] = { 0 };
+    double *x[SGRAD_SUM_INPUTS], *sum = sgrad_alloc((size_t)count, sizeof *sum);
+    for (int k = 0; k < n; k++) {
+        x[k] = normals((uint32_t)k, type, count);
+        x[k][0] = -0.0;
+        operand[k] = (struct operand){ line(type, count), SGRAD_R, x[k] };
+    }
+    operand[SGRAD_SUM_INPUTS] = (struct operand){ line(type, count), SGRAD_W, sum };
+    run_kernel(&sgrad_sum_kernel, NULL, NULL, 0, operand, SGRAD_SUM_INPUTS + 1);
+    for (int64_t i = 0; i < count; i++) {
+        const double wanted = type == SGRAD_F32 ? (double)halved_f32(x, n, i) : halved_f64(x, n, i);
+        if (memcmp(&sum[i], &wanted, sizeof wanted))
+            fail_msg("sum of %d %s, element %lld of %lld, is %a, not %a", n, sgrad_dtype_name(type), (long long)i, (long long)count, sum[i], wanted);
+    }
+    for (int k = 0; k < n; k++) free(x[k]);
+    free(sum);
+}
+
+static void sums_are_halved(void **state) {
+    (void)state;
+    for (int n = 1; n <= SGRAD_SUM_INPUTS; n++)
+        for (int k = 0; k < 3; k++) {
+            static const int64_t counts[] = { 1, 100, 1300 };
+            check_sum(SGRAD_F32, n, counts[k]);
+            check_sum(SGRAD_F64, n, counts[k]);
+        }
+}
+
+/* ---- norms, clipping ---- */
+
+static void squared_norm(void **state) {
+    (void)state;
+    static const int64_t counts[] = { 1, 31, 32, 33, 5000 };
+    for (int k = 0; k < 5; k++) {
+        double *x = normals(1, SGRAD_F32, counts[k]), sum = 0, got = -1;
+        for (int64_t i = 0; i < counts[k]; i++) sum += x[i] * x[i];
+        run_kernel(&sgrad_squared_norm_kernel, NULL, NULL, 0,
+                   (struct operand[]){ { line(SGRAD_F32, counts[k]), SGRAD_R, x }, { line(SGRAD_F64, 1), SGRAD_W, &got } }, 2);
+        assert_true(near("Σ x²", &got, &sum, 1, 1e-12));
+        free(x);
+    }
+}
+
+enum { WEIGHTS = 40 };
+
+/* The weight after one update by GRADIENT; SQUARES is the norm of all gradients, squared, or NULL. */
+static void update(const struct sgrad_kernel *kernel, int states, float clip_norm, double *gradient, double *squares, double *weight) {
+    const struct sgrad_hyper hyper = { .momentum = 0.9f, .weight_decay = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.1f, .clip_norm = clip_norm };
+    const struct sgrad_step step = { .number = 1, .training = true, .rate = 0.1f };
+    const struct sgrad_view view = line(SGRAD_F32, WEIGHTS);
+    double state[2][WEIGHTS] = { { 0 } };
+    for (int i = 0; i < WEIGHTS; i++) weight[i] = i;
+    run_kernel(kernel, &hyper, &step, 0,
+               (struct operand[]){ { view, SGRAD_RW, weight }, { view, SGRAD_R, gradient }, { line(SGRAD_F64, 1), SGRAD_R, squares },
+                                   { view, SGRAD_RW, state[0] }, { view, SGRAD_RW, state[1] } }, 3 + states);
+}
+
+/* Clipping scales the gradient, as torch.nn.utils.clip_grad_norm_ does, and only where the norm is too large. */
+static void clipping(void **state) {
+    (void)state;
+    static const struct sgrad_kernel *const kernels[] = { &sgrad_sgd_kernel, &sgrad_adam_kernel, &sgrad_adamw_kernel };
+    for (int k = 0; k < 3; k++)
+        for (double norm = 0.5; norm < 10; norm *= 4) {
+            double *gradient = normals(2, SGRAD_F32, WEIGHTS), scaled[WEIGHTS], clipped[WEIGHTS], wanted[WEIGHTS];
+            for (int i = 0; i < WEIGHTS; i++) scaled[i] = gradient[i] * fmin(1, 2 / (norm + 1e-6));
+            update(kernels[k], k ? 2 : 1, 2, gradient, (double[]){ norm * norm }, clipped);
+            update(kernels[k], k ? 2 : 1, 0, scaled, NULL, wanted);
+            assert_true(near("a clipped update", clipped, wanted, WEIGHTS, 1e-7));
+            free(gradient);
+        }
+}
+
+/* ---- augmentation ---- */
+
+enum { IMAGES = 720, HEIGHT = 4, WIDTH = 5, CHANNELS = 2, PIXELS = HEIGHT * WIDTH * CHANNELS, PAD = 1, PLACES = 2 * PAD + 1 };
+static const struct sgrad_image augment = { .full_scale = 200, .mean = { 0.5f, 0.25f }, .deviation = { 0.3f, 2 }, .pad = PAD, .flip = true };
+
+static double pixel_of(int64_t image, int i) { return sgrad_philox(5, 0, 0, (uint64_t)image, (uint32_t)i).word[0] >> 24; }
+
+static double normalised(double pixel, int c) {
+    return (pixel / (double)augment.full_scale - (double)augment.mean[c]) / (double)augment.deviation[c];
+}
+
+/* COUNT images, the samples SAMPLE of the data set, the first of them the FIRST of the batch, as the network sees them; free it */
+static double *seen(const struct sgrad_step *step, int64_t first, int64_t count, enum sgrad_dtype type) {
+    const struct sgrad_shape shape = { 4, { count, HEIGHT, WIDTH, CHANNELS } };
+    double *x = sgrad_alloc((size_t)count * PIXELS, sizeof *x), *y = sgrad_alloc((size_t)count * PIXELS, sizeof *y);
+    for (int64_t i = 0; i < count * PIXELS; i++) x[i] = pixel_of(step->sample[first - step->first + i / PIXELS], (int)(i % PIXELS));
+    run_kernel(&sgrad_image_kernel, &augment, step, first,
+               (struct operand[]){ { { SGRAD_U8, shape }, SGRAD_R, x }, { { type, shape }, SGRAD_W, y } }, 2);
+    free(x);
+    return y;
+}
+
+/* Is Y what comes of IMAGE, padded, cropped at (TOP, LEFT) of the padded image, and then flipped? */
+static bool shows(const double *y, int64_t image, int top, int left, bool flip) {
+    for (int i = 0; i < PIXELS; i++) {
+        const int c = i % CHANNELS, column = i / CHANNELS % WIDTH;
+        const int h = i / (WIDTH * CHANNELS) + top - PAD, w = (flip ? WIDTH - 1 - column : column) + left - PAD;
+        const bool inside = h >= 0 && h < HEIGHT && w >= 0 && w < WIDTH;
+        if (fabs(y[i] - normalised(inside ? pixel_of(image, (h * WIDTH + w) * CHANNELS + c) : 0, c)) > 1e-5) return false;
+    }
+    return true;
+}
+
+static const struct sgrad_step *training_step(int64_t *sample, uint32_t epoch) {
+    static struct sgrad_step step;
+    for (int i = 0; i < IMAGES; i++) sample[i] = (7 * i + 3) % IMAGES;
+    step = (struct sgrad_step){ .seed = 3, .number = 1, .epoch = epoch, .training = true, .sample = sample, .first = 1000 };
+    return &step;
+}
+
+/* Every image is one of the 18 views of itself, and each view is as frequent as the others. */
+static void views_of_images(void **state) {
+    (void)state;
+    int64_t sample[IMAGES];
+    int times[2 * PLACES * PLACES] = { 0 };
+    const struct sgrad_step *step = training_step(sample, 0);
+    double *y = seen(step, step->first, IMAGES, SGRAD_F32);
+    for (int k = 0; k < IMAGES; k++) {
+        int views = 0;
+        for (int v = 0; v < 2 * PLACES * PLACES; v++)
+            if (shows(y + k * PIXELS, sample[k], v / (2 * PLACES), v / 2 % PLACES, v % 2)) views++, times[v]++;
+        assert_int_equal(views, 1);
+    }
+    for (int v = 0; v < 2 * PLACES * PLACES; v++) assert_in_range(times[v], 15, 70);      /* 40 on average */
+    free(y);
+}
+
+/* The view of an image follows from seed, epoch and sample: not from its micro-batch, nor from its place in the batch. */
+static void views_follow_samples(void **state) {
+    (void)state;
+    int64_t sample[IMAGES], others[IMAGES];
+    const struct sgrad_step *step = training_step(sample, 0);
+    double *whole = seen(step, step->first, IMAGES, SGRAD_F32), *part = seen(step, step->first + 100, 20, SGRAD_F32);
+    double *half = seen(step, step->first, IMAGES, SGRAD_BF16);
+    assert_memory_equal(part, whole + 100 * PIXELS, 20 * PIXELS * sizeof *part);
+    for (int i = 0; i < IMAGES * PIXELS; i++) assert_true(half[i] == (double)sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)whole[i])));
+
+    struct sgrad_step moved = *step;
+    for (int i = 0; i < IMAGES; i++) others[i] = sample[IMAGES - 1 - i];
+    moved.sample = others;
+    double *backwards = seen(&moved, step->first, IMAGES, SGRAD_F32);
+    for (int i = 0; i < IMAGES; i++) assert_memory_equal(backwards + i * PIXELS, whole + (IMAGES - 1 - i) * PIXELS, PIXELS * sizeof *whole);
+
+    double *later = seen(training_step(sample, 1), step->first, IMAGES, SGRAD_F32);
+    int same = 0;
+    for (int i = 0; i < IMAGES; i++) same += !memcmp(later + i * PIXELS, whole + i * PIXELS, PIXELS * sizeof *whole);
+    assert_in_range(same, 15, 70);
+    free(whole);
+    free(part);
+    free(half);
+    free(backwards);
+    free(later);
+}
+
+/* Outside training an image is only normalised. */
+static void evaluation_sees_images(void **state) {
+    (void)state;
+    int64_t sample[IMAGES];
+    struct sgrad_step step = *training_step(sample, 0);
+    step.training = false;
+    double *y = seen(&step, step.first, IMAGES, SGRAD_F32);
+    for (int k = 0; k < IMAGES; k++) assert_true(shows(y + k * PIXELS, sample[k], PAD, PAD, false));
+    free(y);
+}
+
+/* ---- dropout ---- */
+
+enum { SAMPLES = 60, FEATURES = 1111, ELEMENTS = SAMPLES * FEATURES };
+
+static double *dropped(const struct sgrad_task *task, const struct sgrad_dropout *attrs, uint32_t step, int64_t first, int64_t samples, double *x) {
+    const struct sgrad_view view = { SGRAD_F32, { 2, { samples, FEATURES } } };
+    double *y = sgrad_alloc((size_t)samples * FEATURES, sizeof *y);
+    run_kernel(&task->kernel, attrs, &(struct sgrad_step){ .seed = 3, .number = step, .training = true }, first,
+               (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_W, y } }, 2);
+    return y;
+}
+
+static int agreements(const double *a, const double *b) {
+    int same = 0;
+    for (int i = 0; i < ELEMENTS; i++) same += (a[i] == 0) == (b[i] == 0);
+    return same;
+}
+
+static void dropout(void **state) {
+    (void)state;
+    const struct sgrad_op *op = &sgrad_dropout_op;
+    const struct sgrad_dropout attrs = { .p = 0.25f, .stream = 1 }, other_layer = { .p = 0.25f, .stream = 2 };
+    double *x = sgrad_alloc(ELEMENTS, sizeof *x), *y, *dx, *part, *same, *step, *layer;
+    for (int i = 0; i < ELEMENTS; i++) x[i] = 3;
+    y = dropped(&op->forward[0], &attrs, 1, 0, SAMPLES, x);
+    int zeros = 0;
+    for (int i = 0; i < ELEMENTS; i++) {
+        zeros += y[i] == 0;
+        assert_true(y[i] == 0 || y[i] == 4);
+    }
+    assert_in_range(zeros, ELEMENTS / 4 - 600, ELEMENTS / 4 + 600);     /* more than 5 deviations */
+
+    dx = dropped(&op->backward[0], &attrs, 1, 0, SAMPLES, x);
+    assert_memory_equal(dx, y, ELEMENTS * sizeof *y);
+    part = dropped(&op->forward[0], &attrs, 1, 20, 10, x);      /* another micro-batch */
+    assert_memory_equal(part, y + 20 * FEATURES, 10 * FEATURES * sizeof *y);
+    same = dropped(&op->inference[0], &attrs, 1, 0, SAMPLES, x);
+    assert_memory_equal(same, x, ELEMENTS * sizeof *x);
+
+    step = dropped(&op->forward[0], &attrs, 2, 0, SAMPLES, x);
+    layer = dropped(&op->forward[0], &other_layer, 1, 0, SAMPLES, x);
+    const int by_chance = ELEMENTS * 10 / 16;       /* (1/4)² + (3/4)² */
+    assert_in_range(agreements(y, step), by_chance - 700, by_chance + 700);
+    assert_in_range(agreements(y, layer), by_chance - 700, by_chance + 700);
+    double *all[] = { x, y, dx, part, same, step, layer };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_halved),      cmocka_unit_test(squared_norm),           cmocka_unit_test(clipping),
+        cmocka_unit_test(views_of_images),      cmocka_unit_test(views_follow_samples),   cmocka_unit_test(evaluation_sees_images),
+        cmocka_unit_test(dropout),
+    };
+    return run_on_devices(tests);
+}
