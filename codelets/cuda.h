@@ -82,8 +82,9 @@ template <typename To, typename From> static inline To sgrad__as(From x) { retur
 
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, dim3 block, Argument... argument) {
-    kernel<<<grid, block, 0, sgrad_cuda_stream()>>>(sgrad__as<Parameter>(argument)...);
-    SGRAD_CUDA(cudaGetLastError());
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid, config.blockDim = block, config.stream = sgrad_cuda_stream();
+    SGRAD_CUDA(cudaLaunchKernelEx(&config, kernel, sgrad__as<Parameter>(argument)...));
 }
 
 /* One thread for each of COUNT packs, or whatever a thread is for; COUNT is the kernel's first parameter. */

@@ -190,10 +190,10 @@ static void layouts_destroy(const struct layouts *t) {
     }
 }
 
-/* F(4x4,3x3) of Winograd does a quarter of the multiplications, with twice the rounding error (1.5e-6 against 7e-7 of the
- * largest output, measured). The price is transforming the images, which 16 channels do not earn back except in
- * backward-weight, and the filters, for which few tiles of 4x4 outputs are not enough. Measured on Zen 4, one core, over
- * direct: 1.5 to 2 times for 32 to 64 channels, 0.7 for 16; below 1 under some 30 tiles. */
+/* F(4x4,3x3) of Winograd (Lavin, Gray 2016) does a quarter of the multiplications, with twice the rounding error: 1.5e-6 of
+ * the largest output against 7e-7. The price is transforming the images, which 16 channels earn back in backward-weight only,
+ * and the filters, for which few tiles of 4x4 outputs are not enough. Over direct, one Zen 4 core: 1.5 to 2 times the speed
+ * for 32 to 64 channels, 0.7 for 16, below 1 under some 30 tiles. oneDNN 2.6 has it; 3.7 refuses, and direct is used. */
 #ifndef SGRAD_WINOGRAD
 #define SGRAD_WINOGRAD 0
 #endif
@@ -295,12 +295,12 @@ double sgrad__layer_flops(const struct sgrad__layer *l) {
 
 /* Asked with one thread, as workers have it: oneDNN's choices depend on the number of threads. */
 size_t sgrad__layer_workspace(const struct sgrad__layer *layer) {
+    struct plan plan = { 0 };
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    struct plan plan = { 0 };
     plan_create(layer, &plan);
-    plan_destroy(&plan);
     omp_set_num_threads(threads);
+    plan_destroy(&plan);
     return plan.workspace;
 }
 

@@ -135,6 +135,7 @@ static int train(struct sgrad__run *r, long done) {
         if (!error && checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
     }
     r->result.steps = done;
+    r->result.epochs = (double)done / (double)r->steps_per_epoch;
     return error;
 }
 

@@ -31,6 +31,18 @@ static int check_ranks(void) {
     return 0;
 }
 
+static int check_scheduler(const char *name) {
+    struct starpu_sched_policy **policy = starpu_sched_get_predefined_policies();
+    const char *names[64] = { 0 };
+    for (int i = 0; policy[i] && i < 63; i++) {
+        names[i] = policy[i]->policy_name;
+        if (strcmp(names[i], name) == 0) return 0;
+    }
+    const char *near = sgrad_nearest(name, names);
+    return sgrad_fail(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name, near ? ": did you mean '" : "",
+                      near ? near : "", near ? "'?" : "");
+}
+
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context) {
     struct starpu_conf conf;
     SGRAD_TRY(check_ranks());
@@ -45,6 +57,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     conf.catch_signals = 0;
     const char *scheduler = options->scheduler ? options->scheduler : getenv("STARPU_SCHED");
     if (!scheduler) scheduler = sgrad__cuda_devices() > 0 && conf.ncuda != 0 ? "dmdas" : "lws";
+    SGRAD_TRY(check_scheduler(scheduler));
     conf.sched_policy_name = scheduler;
     int error = starpu_init(&conf);
     if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");

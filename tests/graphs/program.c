@@ -1,0 +1,281 @@
+/* program.c: what a training program promises, whatever the network: checked by walking over its instructions with symbols in
+ * place of numbers. The network has what can go wrong: a value with two readers, a branch that leads nowhere, batch norm. */
+#include "graphs/internal.h"
+#include "tests/graphs/asserts.h"
+
+enum { WINDOW = 3 };
+
+/* images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
+ *                          └─────────────┘ (added)
+ *                 bn1 ── dead ── dead_bn                          */
+static struct sgrad_graph *network(void) {
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, 4, 4, 3);
+    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 5, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
+    int dead = sgrad_layer(g, conv2d, "dead", (x), .channels = 5, .kernel = 1);
+    sgrad_layer(g, batchnorm, "dead_bn", (dead), .relu = true);
+    int y = sgrad_layer(g, conv2d, "conv2", (x), .channels = 5, .kernel = 3, .padding = 1, .bias = true);
+    y = sgrad_layer(g, batchnorm, "bn2", (y, x), .relu = true);
+    y = sgrad_layer(g, global_average_pool, "pool", (y));
+    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true), 0), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0], 1), 0);
+    return g;
+}
+
+static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
+    struct sgrad__program *p;
+    const struct sgrad__program_options o = {
+        .batch = 2 * micros, .micro = 2, .group = 2 * group_micros, .training = training, .optimizer = sgrad_optimizers[0],
+        .clip_norm = clip_norm, .window = WINDOW, .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
+    };
+    assert_int_equal(sgrad__program_build(g, &o, &p), 0);
+    return p;
+}
+
+/* ---- walking ---- */
+
+/* What a buffer holds: nothing yet, something, or nothing any more; and, of a sum, which micro-batches in which tree: "((0+2)+4)". */
+struct content {
+    enum { UNWRITTEN, WRITTEN, FORGOTTEN } state;
+    int lasts;
+    char text[256];
+};
+
+/* sum(n) = sum(first p) + sum(rest), p the largest power of two below n, of the COUNT texts of LEAF */
+static void halved(char *text, size_t size, char (*leaf)[256], int count) {
+    char left[256], right[256];
+    int p = 1;
+    if (count == 1) {
+        snprintf(text, size, "%s", leaf[0]);
+        return;
+    }
+    while (2 * p < count) p *= 2;
+    halved(left, sizeof left, leaf, p);
+    halved(right, sizeof right, leaf + p, count - p);
+    assert_true(snprintf(text, size, "(%s+%s)", left, right) < (int)size);
+}
+
+/* The tree over the micro-batches FROM, FROM + STEP, … below TO. */
+static const char *tree(int from, int to, int step) {
+    static char text[256];
+    char leaf[64][256];
+    int count = 0;
+    for (int m = from; m < to; m += step) snprintf(leaf[count++], sizeof leaf[0], "%d", m);
+    halved(text, sizeof text, leaf, count);
+    return text;
+}
+
+/* What an instruction leaves in what it writes: a sum the tree of its operands, any other task its own micro-batch. */
+static void write_content(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content, char *text, size_t size) {
+    char leaf[SGRAD_SUM_INPUTS][256];
+    int count = 0;
+    if (in->call->kernel != &sgrad_sum_kernel) {
+        snprintf(text, size, "%d", (int)(in->first / p->micro));
+        return;
+    }
+    for (; count < SGRAD_SUM_INPUTS && in->operand[count] >= 0; count++) snprintf(leaf[count], sizeof leaf[0], "%s", content[in->operand[count]].text);
+    assert_true(count > 1);
+    halved(text, size, leaf, count);
+}
+
+/* One operand: nothing is read that was not written, or is forgotten; what is written again is added to, and the kernel knows. */
+static void check_operand(const struct sgrad__program *p, const struct sgrad__instruction *in, int j, const struct content *c) {
+    const struct sgrad__buffer *b = &p->buffer[in->operand[j]];
+    const enum sgrad_access access = in->call->access[j];
+    const bool adds = in->call->accumulate >> j & 1;
+    if (c->state == FORGOTTEN) fail_msg("%s uses %s after its last use", in->name, b->name);
+    if (access != SGRAD_W && c->state == UNWRITTEN && !b->lent) fail_msg("%s reads %s, which nobody has written", in->name, b->name);
+    if (access == SGRAD_W && (c->state == WRITTEN || b->lent)) fail_msg("%s overwrites %s", in->name, b->name);
+    if (adds && access != SGRAD_RW) fail_msg("%s adds to %s, but does not say that it reads it", in->name, b->name);
+    if (access == SGRAD_RW && !b->lent && !adds) fail_msg("%s changes %s, but does not add to it", in->name, b->name);
+    assert_true(sgrad_view_bytes(&in->call->view[j]) == sgrad_view_bytes(&b->view));
+}
+
+static void walk_instruction(const struct sgrad__program *p, const struct sgrad__instruction *in, struct content *content) {
+    char text[256];
+    for (int j = 0; j < in->call->operands; j++)
+        if (in->operand[j] >= 0) check_operand(p, in, j, &content[in->operand[j]]);
+    write_content(p, in, content, text, sizeof text);
+    for (int j = 0; j < in->call->operands; j++) {
+        if (in->operand[j] < 0) continue;
+        struct content *c = &content[in->operand[j]];
+        if (in->call->access[j] == SGRAD_W) {
+            c->state = WRITTEN;
+            memcpy(c->text, text, sizeof text);
+        }
+        if (in->last >> j & 1) {
+            c->state = FORGOTTEN;
+            c->lasts++;
+        }
+    }
+}
+
+/* A sum that INSTRUCTION reads as operand J is that of the micro-batches FROM to TO, one in STEP. */
+static void check_sum(const struct sgrad__instruction *in, int j, const struct content *content, int from, int to, int step) {
+    const char *wanted = tree(from, to, step), *got = content[in->operand[j]].text;
+    if (strcmp(got, wanted)) fail_msg("%s reads the sum %s, not %s", in->name, got, wanted);
+}
+
+/* Where sums are read: batch norm's over its group, its statistics' over the groups; gradients over all that made them. */
+static void check_sums(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content) {
+    const int micros = (int)(p->batch / p->micro), group = (int)(p->group / p->micro), m = (int)(in->first / p->micro), start = m - m % group;
+    const char *kernel = in->call->kernel->name;
+    if (!strcmp(kernel, "batchnorm apply")) check_sum(in, 4, content, start, start + group, 1);
+    if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);
+    if (!strcmp(kernel, "batchnorm data")) check_sum(in, 5, content, start, start + group, 1);
+    if (!strcmp(kernel, "batchnorm finish")) check_sum(in, 0, content, 0, micros, group);
+    if (in->call->kernel == sgrad_optimizers[0]->update) check_sum(in, 1, content, 0, micros, strstr(in->name, "bn") ? group : 1);
+}
+
+static void walk(const struct sgrad__program *p) {
+    struct content *content = sgrad_alloc((size_t)p->buffer_count, sizeof *content);
+    for (int i = 0; i < p->instruction_count; i++) {
+        check_sums(p, &p->instruction[i], content);
+        walk_instruction(p, &p->instruction[i], content);
+    }
+    for (int i = 0; i < p->buffer_count; i++) {
+        const struct sgrad__buffer *b = &p->buffer[i];
+        if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
+        if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
+    }
+    assert_string_equal(content[p->statistics].text, tree(0, (int)(p->batch / p->micro), 1));
+    free(content);
+}
+
+/* How many instructions have a name that begins so. */
+static int times(const struct sgrad__program *p, const char *name) {
+    int count = 0;
+    for (int i = 0; i < p->instruction_count; i++) count += !strncmp(p->instruction[i].name, name, strlen(name));
+    return count;
+}
+
+/* ---- tests ---- */
+
+/* Micro-batches, and micro-batches of a group. */
+static const int cuts[][2] = { { 1, 1 }, { 2, 2 }, { 4, 1 }, { 4, 2 }, { 6, 3 }, { 9, 9 }, { 12, 4 } };
+#define for_each_cut(c) for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
+
+static struct sgrad_graph *graph;
+
+static void training(void **state) {
+    (void)state;
+    for_each_cut(c)
+        for (float clip_norm = 0; clip_norm < 2; clip_norm++) {
+            struct sgrad__program *p = build(graph, cuts[c][0], cuts[c][1], true, clip_norm);
+            const int micros = cuts[c][0], groups = cuts[c][0] / cuts[c][1];
+            walk(p);
+            assert_int_equal(times(p, "conv1 forward"), micros);
+            assert_int_equal(times(p, "conv1 backward-weight"), micros);
+            assert_int_equal(times(p, "bn1 apply"), micros);
+            assert_int_equal(times(p, "bn1 moments"), groups);
+            assert_int_equal(times(p, "bn1 parameters"), groups);
+            assert_int_equal(times(p, "bn1 finish"), 1);
+            for (int i = 0; i < graph->parameter_count; i++) {
+                const struct sgrad__parameter *w = &graph->parameter[i];
+                char name[64];
+                snprintf(name, sizeof name, "%s update", w->name);
+                assert_int_equal(times(p, name), !w->state && strncmp(w->name, "dead", 4));
+            }
+            sgrad__program_destroy(p);
+        }
+}
+
+static void evaluation(void **state) {
+    (void)state;
+    struct sgrad__program *p = build(graph, 4, 1, false, 0);
+    walk(p);
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        assert_true(in->call->kernel->kind != SGRAD_BACKWARD && in->call->kernel->kind != SGRAD_UPDATE);
+        for (int j = 0; j < in->call->operands; j++)
+            assert_false(in->operand[j] >= 0 && p->buffer[in->operand[j]].lent && in->call->access[j] != SGRAD_R);
+    }
+    assert_int_equal(times(p, "bn1 inference"), 4);
+    assert_int_equal(times(p, "bn1 sum"), 0);
+    sgrad__program_destroy(p);
+}
+
+/* What nobody asks for is not computed: gradients of the images, and of a branch that leads nowhere. */
+static void nothing_in_vain(void **state) {
+    (void)state;
+    struct sgrad__program *p = build(graph, 4, 2, true, 0);
+    assert_int_equal(times(p, "conv1 backward-data"), 0);
+    for (int i = 0; i < p->instruction_count; i++)
+        assert_false(!strncmp(p->instruction[i].name, "dead", 4) && p->instruction[i].call->kernel->kind == SGRAD_BACKWARD);
+    assert_int_equal(times(p, "dead_bn finish"), 1);        /* it saw the images, so its running statistics move */
+    sgrad__program_destroy(p);
+}
+
+/* The gradient of a value with two readers: the first task overwrites it, the second adds. */
+static void shared_value(void **state) {
+    (void)state;
+    struct sgrad__program *p = build(graph, 4, 2, true, 0);
+    for (int b = 0; b < p->buffer_count; b++) {
+        int writers = 0;
+        if (strncmp(p->buffer[b].name, "bn1 gradient", 12)) continue;
+        for (int i = 0; i < p->instruction_count; i++)
+            for (int j = 0; j < p->instruction[i].call->operands; j++) {
+                const struct sgrad_call *call = p->instruction[i].call;
+                if (p->instruction[i].operand[j] != b || call->access[j] == SGRAD_R) continue;
+                assert_string_equal(call->kernel->name, writers ? "conv2d backward-data" : "batchnorm data");
+                assert_int_equal(call->accumulate >> j & 1, writers);
+                assert_int_equal(call->access[j], writers ? SGRAD_RW : SGRAD_W);
+                writers++;
+            }
+        assert_int_equal(writers, 2);
+    }
+    sgrad__program_destroy(p);
+}
+
+/* Twice the micro-batches are twice the tasks of micro-batches, and no more sums than what they add. */
+static void size_is_linear(void **state) {
+    (void)state;
+    int others[6], sums[6];
+    for (int k = 0; k < 6; k++) {
+        struct sgrad__program *p = build(graph, 1 << k, 1 << k, true, 0);
+        sums[k] = others[k] = 0;
+        for (int i = 0; i < p->instruction_count; i++) (p->instruction[i].call->kernel == &sgrad_sum_kernel ? sums : others)[k]++;
+        sgrad__program_destroy(p);
+    }
+    for (int k = 0; k + 2 < 6; k++) assert_int_equal(others[k + 2] - others[k + 1], 2 * (others[k + 1] - others[k]));
+    assert_int_equal(sums[0], 0);
+    assert_int_equal(sums[3], sums[1]);     /* eight terms are one task */
+    assert_int_equal(sums[4], 3 * sums[1]);
+    assert_int_equal(sums[5], 5 * sums[1]);
+}
+
+/* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */
+static void window(void **state) {
+    (void)state;
+    struct sgrad__program *p = build(graph, 2, 2, true, 0);
+    int many = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        assert_true(p->buffer[i].copies == 1 || p->buffer[i].copies == WINDOW);
+        many += p->buffer[i].copies == WINDOW;
+    }
+    assert_int_equal(many, 2 * 3);      /* pixels, labels, images */
+    sgrad__program_destroy(p);
+}
+
+static struct sgrad_context *context;
+static int begin(void **state) {
+    (void)state;
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return -1;
+    graph = network();
+    return 0;
+}
+static int end(void **state) {
+    (void)state;
+    sgrad_graph_destroy(graph);
+    sgrad_context_close(context);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training),     cmocka_unit_test(evaluation),     cmocka_unit_test(nothing_in_vain),
+        cmocka_unit_test(shared_value), cmocka_unit_test(size_is_linear), cmocka_unit_test(window),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# The rules of the house that a script can see. Every line that a check prints is something to mend.
+set -u
+shopt -s globstar nullglob
+cd "${srcdir:-$(dirname "$0")/..}" || exit 99
+sources=({runtime,codelets,datasets,graphs,cli,examples}/**/*.{c,h,cu,def})
+
+# An #include names the folder, and leads to a lower floor or stays in its room.
+includes() {
+	awk '
+	BEGIN { floor["runtime"] = 0; floor["codelets"] = floor["datasets"] = 1; floor["graphs"] = 2; floor["cli"] = floor["examples"] = 3 }
+	/^[ \t]*#[ \t]*include[ \t]*"/ {
+		split($0, quoted, "\""); file = quoted[2]
+		split(FILENAME, here, "/"); split(file, there, "/")
+		if (file == "config.h" || here[1] == there[1]) next
+		if (!(there[1] in floor)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
+		else if (floor[there[1]] >= floor[here[1]])
+			print FILENAME ":" FNR ": " here[1] "/ does not lie above " there[1] "/: no \"" file "\" here"
+	}' "${sources[@]}"
+}
+
+# What a lower room does not know, in code or comment.
+words() {
+	grep -niE 'layer|gradient|epoch' runtime/* | sed 's/$/   <- runtime\/ says neither layer nor gradient nor epoch/'
+	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,datasets}/*.{c,h,cu} |
+		sed 's/$/   <- kernels and readers never wait, submit or send/'
+}
+
+# records FOLDER LIST TYPE: every file of FOLDER with a record of TYPE stands in LIST, every line of LIST has its file.
+# A family's file has its members' name without their number: resnet.c has resnet20 and resnet32.
+records() {
+	local file name
+	for file in "$1"/*.c; do
+		name=$(basename "$file" .c)
+		grep -q "^ *const struct $3 sgrad_" "$file" || continue
+		grep -qE "^[A-Z_]+\($name[0-9]*[,)]" "$2" || echo "$file: no line in $2"
+	done
+	while read -r name; do
+		[ -e "$1/$name.c" ] || [ -e "$1/${name%%[0-9]*}.c" ] || echo "$2: $name: no file $1/$name.c"
+	done < <(sed -n 's/^[A-Z_]*(\([a-z0-9_]*\).*/\1/p' "$2")
+}
+
+# Every file stands in Makefile.am, by its own name, as a program, or with its folder.
+makefile() {
+	local file names
+	names=" $(sed 's/#.*//' Makefile.am | tr -s ' \t\n\\' ' ') "
+	for file in "${sources[@]}" tests/**/*.{c,h,sh,py}; do
+		case $names in *" $file "* | *" ${file%.c} "* | *" ${file%/*} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
+	done
+}
+
+sizes() {
+	local file lines
+	for file in "${sources[@]}" {tests,bench}/**/*.{c,h,sh,py} quickstart configure.ac Makefile.am; do
+		lines=$(wc -l <"$file")
+		case $file in *_data.h) continue ;; esac
+		[ "$lines" -le 500 ] || echo "$file: $lines lines: more than 500; split it by meaning"
+	done
+}
+
+findings=$(
+	includes
+	words
+	records codelets codelets/codelets.def sgrad_op
+	records datasets datasets/datasets.def sgrad_reader
+	records graphs/layers graphs/layers.def sgrad_composite
+	records graphs/models graphs/models.def sgrad_model
+	records graphs/optimizers graphs/optimizers.def sgrad_optimizer
+	records cli cli/cli.def sgrad__command
+	makefile
+	sizes
+)
+[ -z "$findings" ] || { echo "$findings" >&2 && exit 1; }
