@@ -82,8 +82,7 @@ template <typename To, typename From> static inline To sgrad__as(From x) { retur
 
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, dim3 block, Argument... argument) {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid, config.blockDim = block, config.stream = sgrad_cuda_stream();
+    const cudaLaunchConfig_t config = { grid, block, 0, sgrad_cuda_stream(), NULL, 0 };
     SGRAD_CUDA(cudaLaunchKernelEx(&config, kernel, sgrad__as<Parameter>(argument)...));
 }
 

@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays grow by doubling: room for one more element when the count is a power of two. */
-static void *grow(void *array, int count, size_t size) {
-    if (count & (count - 1)) return array;
-    array = realloc(array, (size_t)(count ? 2 * count : 1) * size);
-    if (!array) abort();
-    return array;
-}
-
 struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
     struct sgrad_graph *g = sgrad_alloc(1, sizeof *g);
     g->dtype = dtype;
@@ -42,7 +34,7 @@ struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *g, int value) {
 }
 
 static int add_value(struct sgrad_graph *g, const char *name, struct sgrad_view view, bool needs_gradient) {
-    g->value = grow(g->value, g->value_count, sizeof *g->value);
+    g->value = sgrad_grow(g->value, g->value_count, sizeof *g->value);
     int v = g->value_count++;
     g->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, needs_gradient };
     return v;
@@ -55,7 +47,7 @@ int sgrad_graph_input(struct sgrad_graph *g, int height, int width, int channels
 }
 
 static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
-    g->parameter = grow(g->parameter, g->parameter_count, sizeof *g->parameter);
+    g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
     g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = sgrad_format("%s.%s", layer, is->name), .is = *is, .state = state };
     return g->parameter_count++;
 }
@@ -105,7 +97,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
         n.output = add_value(g, name, n.is.y, needs_gradient);
         if (n.is.view_of_input) g->value[n.output].root = g->value[inputs[0]].root;
     }
-    g->node = grow(g->node, g->node_count, sizeof *g->node);
+    g->node = sgrad_grow(g->node, g->node_count, sizeof *g->node);
     g->node[g->node_count++] = n;
     return n.output;
 }

@@ -34,16 +34,9 @@ struct builder {
 /* What is submitted first when several tasks could run: what the most others wait for. */
 enum { PRIORITY_INPUT, PRIORITY_WEIGHT, PRIORITY_CHAIN, PRIORITY_UPDATE };
 
-static void *grow(void *array, int count, size_t size) {
-    if (count & (count - 1)) return array;
-    array = realloc(array, (size_t)(count ? 2 * count : 1) * size);
-    if (!array) abort();
-    return array;
-}
-
 static int add_buffer(struct builder *b, char *name, struct sgrad_view view) {
     struct sgrad__program *p = b->p;
-    p->buffer = grow(p->buffer, p->buffer_count, sizeof *p->buffer);
+    p->buffer = sgrad_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
     p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1 };
     return p->buffer_count++;
 }
@@ -64,17 +57,18 @@ static const struct sgrad_call *add_call(struct builder *b, struct sgrad_call ca
     call.deterministic = b->o->deterministic;
     sgrad_call_prepare(&call);
     *kept = call;
-    p->call = grow(p->call, p->call_count, sizeof *p->call);
+    p->call = sgrad_grow(p->call, p->call_count, sizeof *p->call);
     p->call[p->call_count++] = kept;
     return kept;
 }
 
 static void add_instruction(struct builder *b, const struct sgrad_call *call, const int *operand, int64_t first, int priority, char *name) {
     struct sgrad__program *p = b->p;
-    p->instruction = grow(p->instruction, p->instruction_count, sizeof *p->instruction);
+    p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
     *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
-    for (int j = 0; j < SGRAD_MAX_OPERANDS; j++) i->operand[j] = j < call->operands ? operand[j] : -1;
+    memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
+    memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
 }
 
 /* ---- sums in a fixed tree ---- */

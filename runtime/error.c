@@ -57,6 +57,13 @@ void *sgrad_alloc(size_t count, size_t size) {
     return memory;
 }
 
+void *sgrad_grow(void *array, int count, size_t size) {
+    if (count & (count - 1)) return array;
+    array = realloc(array, (size_t)(count ? 2 * count : 1) * size);
+    if (!array) out_of_memory();
+    return array;
+}
+
 char *sgrad_format(const char *format, ...) {
     va_list list;
     char *text;

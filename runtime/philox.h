@@ -1,8 +1,8 @@
 /* philox.h: random numbers that depend on where they are used and on nothing else.
  *
  * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11): 128 bits of counter
- * and 64 of key give 128 random bits. The key is the run's seed; the counter says who asks: a stream (below), a step or
- * epoch, an index, a block. Any worker, on any rank, in any order, draws the same number. Usable in CUDA kernels. */
+ * and 64 of key give 128 random bits. The key is the run's seed; the counter says who asks: a stream (below), a time
+ * (whatever counts), an index, a block. Any worker, on any rank, in any order, draws the same number. Usable in CUDA kernels. */
 #ifndef SGRAD_PHILOX_H
 #define SGRAD_PHILOX_H
 

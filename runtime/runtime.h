@@ -73,8 +73,10 @@ const char *sgrad_nearest(const char *word, const char *const *names);
  * one line that says so and suggests the nearest; WHAT is "model", "optimizer", … */
 const void *sgrad_record_find(const char *what, const char *name, const void *records);
 
-/* calloc and vasprintf that never return NULL: they end the program with one line when memory is out. */
+/* calloc, realloc and vasprintf that never return NULL: they end the program with one line when memory is out. */
 void *sgrad_alloc(size_t count, size_t size);
+/* Room for one more element after COUNT elements of SIZE bytes: doubles when COUNT is 0 or a power of two. */
+void *sgrad_grow(void *array, int count, size_t size);
 char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
@@ -199,7 +201,7 @@ struct sgrad_submission {
     const struct sgrad_step *step;          /* must live until the task has run */
     int64_t first;
     int priority;                           /* larger goes first */
-    const char *name;                       /* "layer2.0.conv1 backward-weight #3", for traces */
+    const char *name;                       /* "conv1 backward-weight #3", for traces */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
     void *done_arg;
 };
