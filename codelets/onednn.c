@@ -194,13 +194,10 @@ static void layouts_destroy(const struct layouts *t) {
  * the largest output against 7e-7. The price is transforming the images, which 16 channels earn back in backward-weight only,
  * and the filters, for which few tiles of 4x4 outputs are not enough. Over direct, one Zen 4 core: 1.5 to 2 times the speed
  * for 32 to 64 channels, 0.7 for 16, below 1 under some 30 tiles. oneDNN 2.6 has it; 3.7 refuses, and direct is used. */
-#ifndef SGRAD_WINOGRAD
-#define SGRAD_WINOGRAD 0
-#endif
 static bool winograd_pays(const struct sgrad__layer *l) {
     const int32_t channels = l->x[3] < l->y[3] ? l->x[3] : l->y[3];
     const int64_t tiles = (int64_t)l->y[0] * ((l->y[1] + 3) / 4) * ((l->y[2] + 3) / 4);
-    return SGRAD_WINOGRAD && l->rank == 4 && l->dtype == SGRAD_F32 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 &&
+    return l->rank == 4 && l->dtype == SGRAD_F32 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 &&
            l->dilation == 1 && l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0 &&
            channels >= (l->pass == SGRAD__BACKWARD_WEIGHT ? 16 : 32) && tiles >= 64;
 }
