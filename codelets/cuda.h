@@ -48,6 +48,11 @@ template <typename T, int N> struct alignas(sizeof(T) * N) sgrad__pack {
     T at[N];
 };
 
+/* Calls f with an element of the given type. */
+template <typename F> static inline void sgrad__with_type(enum sgrad_dtype dtype, F f) {
+    dtype == SGRAD_BF16 ? f(__nv_bfloat16()) : f(float());
+}
+
 /* Calls f with a pack of the given type: of 4 elements where COUNT (channels, or elements in all) is a multiple of 4. */
 template <typename F> static inline void sgrad__with_pack(enum sgrad_dtype dtype, int64_t count, F f) {
     const bool four = count % 4 == 0;

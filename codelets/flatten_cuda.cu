@@ -29,11 +29,9 @@ template <typename T> static __global__ void transpose(int rows, int columns, co
 
 static void submit(const struct sgrad_args *a, int64_t samples, int64_t rows, int64_t columns, bool add) {
     const dim3 grid((unsigned)sgrad__ceil(columns, SIDE), (unsigned)sgrad__ceil(rows, SIDE), (unsigned)samples), block(SIDE, 8);
-    const auto launch = [&](auto *y) {
-        using T = std::remove_pointer_t<decltype(y)>;
-        sgrad__launch_grid(transpose<T>, grid, block, rows, columns, a->data[0], y, add);
-    };
-    a->view[0].dtype == SGRAD_BF16 ? launch((__nv_bfloat16 *)a->data[1]) : launch((float *)a->data[1]);
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(transpose<decltype(type)>, grid, block, rows, columns, a->data[0], a->data[1], add);
+    });
 }
 
 /* x (N,H,W,C), y (N,C·H·W) */

@@ -34,11 +34,10 @@ extern "C" void sgrad__image_cuda(const struct sgrad_args *a) {
         for (int64_t s = 0; step->training && s < count; s++)
             crops.at[s] = sgrad__image_draw(step->seed, step->epoch, step->sample[a->first - step->first + first + s], attrs->pad,
                                             attrs->flip);
-        const uint8_t *x = (const uint8_t *)a->data[0] + first * size;
-        const auto launch = [&](auto *y) {
-            sgrad__launch(image<std::remove_pointer_t<decltype(y)>>, count * size, dim[1], dim[2], dim[3], *attrs, crops, x,
-                          y + first * size);
-        };
-        a->view[1].dtype == SGRAD_BF16 ? launch((__nv_bfloat16 *)a->data[1]) : launch((float *)a->data[1]);
+        sgrad__with_type(a->view[1].dtype, [&](auto type) {
+            using T = decltype(type);
+            sgrad__launch(image<T>, count * size, dim[1], dim[2], dim[3], *attrs, crops, (uint8_t *)a->data[0] + first * size,
+                          (T *)a->data[1] + first * size);
+        });
     }
 }

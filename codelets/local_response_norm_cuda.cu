@@ -43,21 +43,18 @@ static struct window window_of(const struct sgrad_args *a) {
     return { C, before, after, attrs->k, attrs->alpha / attrs->size, attrs->beta };
 }
 
-template <typename T> static void launch_forward(const struct sgrad_args *a) {
-    sgrad__launch(forward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), a->data[0], a->data[1]);
-}
-
-template <typename T> static void launch_backward(const struct sgrad_args *a) {
-    sgrad__launch(backward<T>, sgrad_shape_count(&a->view[0].shape), window_of(a), a->data[0], a->data[1], a->data[2], a->data[3],
-                  sgrad__adds(a, 3));
-}
-
 /* x, y (…,C) */
 extern "C" void sgrad__local_response_norm_forward_cuda(const struct sgrad_args *a) {
-    a->view[0].dtype == SGRAD_BF16 ? launch_forward<__nv_bfloat16>(a) : launch_forward<float>(a);
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    sgrad__with_type(a->view[0].dtype,
+                     [=](auto type) { sgrad__launch(forward<decltype(type)>, n, window_of(a), a->data[0], a->data[1]); });
 }
 
 /* x, y, dy, dx (…,C) */
 extern "C" void sgrad__local_response_norm_backward_cuda(const struct sgrad_args *a) {
-    a->view[0].dtype == SGRAD_BF16 ? launch_backward<__nv_bfloat16>(a) : launch_backward<float>(a);
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__launch(backward<decltype(type)>, n, window_of(a), a->data[0], a->data[1], a->data[2], a->data[3],
+                      sgrad__adds(a, 3));
+    });
 }

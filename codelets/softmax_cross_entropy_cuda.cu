@@ -76,25 +76,25 @@ static __global__ void backward(int N, int C, const T *x, const int *label, floa
     }
 }
 
-template <typename T> static void launch_forward(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim;
-    const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
-    sgrad__launch_grid(forward<T>, dim3(1), dim3(32, WARPS), dim[0], dim[1], a->data[0], a->data[1], smoothing, a->data[2]);
-}
-
-template <typename T> static void launch_backward(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim;
-    const float smoothing = ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
-    sgrad__launch_grid(backward<T>, dim3((unsigned)sgrad__ceil(dim[0], 8)), dim3(32, 8), dim[0], dim[1], a->data[0], a->data[1],
-                       smoothing, 1.0f / (float)a->batch, a->data[2], sgrad__adds(a, 2));
+static float smoothing_of(const struct sgrad_args *a) {
+    return ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
 }
 
 /* x (N,C), labels (N), stat (3) */
 extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a) {
-    a->view[0].dtype == SGRAD_BF16 ? launch_forward<__nv_bfloat16>(a) : launch_forward<float>(a);
+    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1];
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, a->data[0], a->data[1], smoothing_of(a),
+                           a->data[2]);
+    });
 }
 
 /* x (N,C), labels (N), dx (N,C) */
 extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a) {
-    a->view[0].dtype == SGRAD_BF16 ? launch_backward<__nv_bfloat16>(a) : launch_backward<float>(a);
+    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1];
+    const dim3 grid((unsigned)sgrad__ceil(N, 8)), block(32, 8);
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(backward<decltype(type)>, grid, block, N, C, a->data[0], a->data[1], smoothing_of(a),
+                           1.0f / (float)a->batch, a->data[2], sgrad__adds(a, 2));
+    });
 }

@@ -187,7 +187,7 @@ static bool may_be_absent(const struct item *item) { return item->is->dtype == S
 
 static int check_item(const struct item *item, const struct sgrad_entry *entry, const char *path) {
     if (!entry)
-        return may_be_absent(item) ? 0 : sgrad_fail(SGRAD_ENAME, "%s: has no tensor %s, which the network has", path, item->name);
+        return may_be_absent(item) ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
     const enum sgrad_dtype has = entry->view.dtype, wants = item->is->dtype;
     if (wants == SGRAD_F32 ? has != SGRAD_F32 && has != SGRAD_BF16 && has != SGRAD_F64 : has != wants)
         return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
@@ -213,7 +213,7 @@ static int check_file(struct items *list, const struct sgrad_safetensors *file, 
         char *name = file->entry[i].name;
         if (!with_optimizer && strncmp(name, OPTIMIZER, strlen(OPTIMIZER)) == 0) continue;
         if (!bsearch(&(struct item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
-            return sgrad_fail(SGRAD_ENAME, "%s: has a tensor %s, which the network has not", file->path, name);
+            return sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, name);
     }
     return 0;
 }

@@ -224,7 +224,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
 
 /* ---- the whole of it ---- */
 
-/* "": steps 10 to 12, warm but early. "N": N steps from there. "A-B": those. */
+/* "": steps 10 to 12, warm but early. "N": that one. "A-B": those. */
 static int parse_trace(struct sgrad__run *r) {
     const char *text = r->options.trace;
     char *end = NULL;
@@ -232,15 +232,9 @@ static int parse_trace(struct sgrad__run *r) {
     r->trace_first = 10;
     r->trace_last = 12;
     if (!*text) return 0;
-    long a = strtol(text, &end, 10), b = a;
-    if (*end == '-') {
-        b = strtol(end + 1, &end, 10);
-        r->trace_first = a;
-        r->trace_last = b;
-    } else {
-        r->trace_last = r->trace_first + a - 1;
-    }
-    if (*end || a < 1 || b < a) return sgrad_fail(SGRAD_EINVAL, "--trace '%s': takes a number of steps, or FIRST-LAST", text);
+    r->trace_first = r->trace_last = strtol(text, &end, 10);
+    if (*end == '-') r->trace_last = strtol(end + 1, &end, 10);
+    if (*end || r->trace_first < 1 || r->trace_last < r->trace_first) return sgrad_fail(SGRAD_EINVAL, "--trace '%s': takes a step, or FIRST-LAST", text);
     return 0;
 }
 

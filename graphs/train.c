@@ -66,6 +66,7 @@ static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
 }
 
 static int stop_for_signal(struct sgrad__run *r, long done) {
+    if (done == 0) return sgrad_fail(SGRAD_EINTR, "%s: stopped before the first step", strsignal(caught));
     SGRAD_TRY(save_checkpoint(r, done));
     return sgrad_fail(SGRAD_EINTR, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", strsignal(caught), done, r->folder);
 }
@@ -125,13 +126,14 @@ static int turn(struct sgrad__run *r, long *done) {
 static int train(struct sgrad__run *r, long done) {
     int error = 0;
     while (done < r->steps && !error) {
+        long before = done;
         trace(r, done);
         error = turn(r, &done);
         int failed = sgrad_wait_all();
         if (!error) error = failed;
         if (error) break;
-        if (caught) return stop_for_signal(r, done);
-        if (done % r->steps_per_epoch == 0 || done == r->steps) error = end_epoch(r, done);
+        if (done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
+        if (!error && caught && done < r->steps) return stop_for_signal(r, done);
         if (!error && checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
     }
     r->result.steps = done;

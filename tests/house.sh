@@ -1,7 +1,7 @@
 #!/bin/bash
 # The rules of the house that a script can see. Every line that a check prints is something to mend.
 set -u
-shopt -s globstar nullglob
+shopt -s extglob globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
 sources=({runtime,codelets,datasets,graphs,cli,examples}/**/*.{c,h,cu,def})
 
@@ -40,12 +40,13 @@ records() {
 	done < <(sed -n 's/^[A-Z_]*(\([a-z0-9_]*\).*/\1/p' "$2")
 }
 
-# Every file stands in Makefile.am, by its own name, as a program, or with its folder.
+# Every source stands in Makefile.am, by its own name or as a program, and so does every test that is one.
 makefile() {
-	local file names
+	local file names tests
 	names=" $(sed 's/#.*//' Makefile.am | tr -s ' \t\n\\' ' ') "
-	for file in "${sources[@]}" tests/**/*.{c,h,sh,py}; do
-		case $names in *" $file "* | *" ${file%.c} "* | *" ${file%/*} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
+	mapfile -t tests < <(printf '%s\n' tests/**/*.c; grep -lE '^#!|^if __name__' tests/*.sh tests/!(reference)/**/*.{sh,py})
+	for file in "${sources[@]}" "${tests[@]}"; do
+		case $names in *" $file "* | *" ${file%.c} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
 	done
 }
 

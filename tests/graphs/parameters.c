@@ -180,7 +180,7 @@ static void round_trip(void **state) {
     assert_int_equal(load(plain, NULL, PATH, false), 0);    /* a checkpoint is weights, too */
     assert_true(equal(find(g, "fc.bias"), find(plain, "fc.bias")));
     assert_int_equal(sgrad__parameters_save(g, adam, PATH, false, NULL, 0), 0);
-    assert_fails(load(h, adam, PATH, true), SGRAD_ENAME, "has no tensor optimizer.exp_avg.conv.weight");
+    assert_fails(load(h, adam, PATH, true), SGRAD_EFORMAT, "has no tensor optimizer.exp_avg.conv.weight");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
     sgrad_graph_destroy(plain);
@@ -236,11 +236,11 @@ static void refusals(void **state) {
                  "fc.bias is of type I32, the network takes F32, BF16 or F64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_F32, { 0 } }, zeros }), SGRAD_EFORMAT,
                  "bn.num_batches_tracked is of type F32, the network takes I64");
-    assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_ENAME,
+    assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
                  "has a tensor fc2.bias, which the network has not");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
     assert_int_equal(sgrad_safetensors_write(PATH, &one, 1, NULL, 0), 0);
-    assert_fails(load(g, NULL, PATH, false), SGRAD_ENAME, "has no tensor bn.weight, which the network has");
+    assert_fails(load(g, NULL, PATH, false), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(untouched);

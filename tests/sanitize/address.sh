@@ -1,0 +1,13 @@
+#!/bin/bash
+# Under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: every test program, the fuzzers' corpus, a short run.
+# No suppression is needed: what is reported is ours.
+# shellcheck source=tests/sanitize/common.sh
+. "$(dirname "$0")/common.sh"
+
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+builds address address,undefined stargrad check-programs
+for program in tests/*/*; do
+	[ -f "$program" ] && [ -x "$program" ] || continue
+	"./$program" >"$work/out" 2>&1 || { cat "$work/out" && wrong "$program"; }
+done
+trains ./stargrad

@@ -1,0 +1,16 @@
+#!/bin/bash
+# Under ThreadSanitizer: the operations, and a short run on two workers.
+#
+# StarPU is not instrumented, but hands tasks over under locks that ThreadSanitizer sees, so our kernels' accesses are ordered for
+# it as they are in truth. No suppression is needed; called_from_lib:libstarpu would hide those locks, and races would be seen
+# everywhere.
+# shellcheck source=tests/sanitize/common.sh
+. "$(dirname "$0")/common.sh"
+
+# Where the kernel scatters memory further than this ThreadSanitizer knows, without scattering.
+runs=
+setarch -R true 2>/dev/null && runs='setarch -R'
+builds thread thread stargrad tests/codelets/operations
+$runs ./tests/codelets/operations >"$work/out" 2>&1 || { cat "$work/out" && wrong 'tests/codelets/operations'; }
+# shellcheck disable=SC2086 # a command
+trains $runs ./stargrad
