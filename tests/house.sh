@@ -1,7 +1,7 @@
 #!/bin/bash
 # The rules of the house that a script can see. Every line that a check prints is something to mend.
 set -u
-shopt -s extglob globstar nullglob
+shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
 sources=({runtime,codelets,datasets,graphs,cli,examples}/**/*.{c,h,cu,def})
 
@@ -33,7 +33,7 @@ records() {
 	for file in "$1"/*.c; do
 		name=$(basename "$file" .c)
 		grep -q "^ *const struct $3 sgrad_" "$file" || continue
-		grep -qE "^[A-Z_]+\($name[0-9]*[,)]" "$2" || echo "$file: no line in $2"
+		grep -qE "^[A-Z_]+\(${name}[0-9]*[,)]" "$2" || echo "$file: no line in $2"
 	done
 	while read -r name; do
 		[ -e "$1/$name.c" ] || [ -e "$1/${name%%[0-9]*}.c" ] || echo "$2: $name: no file $1/$name.c"
@@ -43,8 +43,8 @@ records() {
 # Every source stands in Makefile.am, by its own name or as a program, and so does every test that is one.
 makefile() {
 	local file names tests
-	names=" $(sed 's/#.*//' Makefile.am | tr -s ' \t\n\\' ' ') "
-	mapfile -t tests < <(printf '%s\n' tests/**/*.c; grep -lE '^#!|^if __name__' tests/*.sh tests/!(reference)/**/*.{sh,py})
+	names=" $(sed 's/#.*//' Makefile.am | tr -c '[:graph:]' ' ') "
+	mapfile -t tests < <(printf '%s\n' tests/**/*.c; grep -lE '^#!|^if __name__' tests/**/*.{sh,py} | grep -v '^tests/reference/')
 	for file in "${sources[@]}" "${tests[@]}"; do
 		case $names in *" $file "* | *" ${file%.c} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
 	done

@@ -7,5 +7,5 @@
 command -v valgrind >/dev/null || skip 'valgrind is not installed'
 valgrind --error-exitcode=9 true 2>err || skip "valgrind does not run here: $(tail -n 1 err)"
 STARGRAD=${STARGRAD:-$builddir/stargrad}
-trains valgrind --quiet --fair-sched=yes --error-exitcode=9 --suppressions="$here/memcheck.supp" \
+trains valgrind --quiet --fair-sched=yes --error-exitcode=9 --suppressions="$srcdir/tests/sanitize/memcheck.supp" \
 	--leak-check=full --show-leak-kinds=definite,possible --errors-for-leak-kinds=definite,possible "$STARGRAD"

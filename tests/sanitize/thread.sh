@@ -7,10 +7,11 @@
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 
-# Where the kernel scatters memory further than this ThreadSanitizer knows, without scattering.
-runs=
-setarch -R true 2>/dev/null && runs='setarch -R'
-builds thread thread stargrad tests/codelets/operations
-$runs ./tests/codelets/operations >"$work/out" 2>&1 || { cat "$work/out" && wrong 'tests/codelets/operations'; }
-# shellcheck disable=SC2086 # a command
-trains $runs ./stargrad
+# Where the kernel scatters memory further than ThreadSanitizer knows: without scattering.
+under=
+setarch -R true 2>/dev/null && under='setarch -R'
+runs_with thread
+builds thread stargrad tests/codelets/operations
+$under ./tests/codelets/operations >"$work/out" 2>&1 || { cat "$work/out" && wrong 'tests/codelets/operations'; }
+# shellcheck disable=SC2086 # words
+trains $under ./stargrad
