@@ -1,7 +1,9 @@
 /* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct sgrad__command *const commands[] = {
 #define CLI_COMMAND(name) &sgrad__##name##_command,
@@ -39,7 +41,16 @@ static int dispatch(int argc, char **argv) {
     return unknown(argv[1]);
 }
 
+/* The first file opened would take the number of a standard stream that the caller closed, and get what is printed. */
+static void keep_standard_streams(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
+    keep_standard_streams();
     int status = dispatch(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
         sgrad_fail(SGRAD_EIO, "standard output: the result could not be written");

@@ -3,10 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
@@ -180,14 +183,25 @@ static char *default_folder(const char *model) {
     return sgrad_format("runs/%s-%s", model, when);
 }
 
+/* One run at a time: the lock ends with the process, however that ends. A file system without locks has to trust its users. */
+static int lock_folder(struct sgrad__run *r) {
+    int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", r->folder, strerror(errno));
+    r->lock = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return sgrad_fail(SGRAD_EIO, "%s: another run is writing there", r->folder);
+    return 0;
+}
+
 /* Names the folder, and refuses one that holds something else, before any work is done. */
 static int claim_folder(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
+    r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
+    SGRAD_TRY(make_folder(r->folder));
+    SGRAD_TRY(lock_folder(r));
     if (!o->resume && !is_empty(r->folder))
         return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume", r->folder);
-    return make_folder(r->folder);
+    return 0;
 }
 
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
@@ -198,6 +212,14 @@ static void describe_run(struct sgrad__run *r, struct sgrad__config *config, cha
     };
     memcpy(config->mean, r->mean, sizeof r->mean);
     memcpy(config->deviation, r->deviation, sizeof r->deviation);
+}
+
+/* Beginning anew would lose what a run without checkpoints has come to. */
+static int refuse_finished(const char *folder) {
+    char *path = sgrad_format("%s/model.safetensors", folder);
+    int error = access(path, F_OK) ? 0 : sgrad_fail(SGRAD_EINVAL, "%s: there is no checkpoint from which this finished run could go on", folder);
+    free(path);
+    return error;
 }
 
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
@@ -216,6 +238,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
             if (error) return error;
             *done = r->last_checkpoint = position.step;
         } else {
+            SGRAD_TRY(refuse_finished(r->folder));
             sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
         }
     }
@@ -286,6 +309,7 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad_dataset_close(r->train);
     sgrad_dataset_close(r->test);
     sgrad__order_close(&r->order);
+    if (r->lock > 0) close(r->lock);
     free(r->identity);
     free(r->folder);
 }

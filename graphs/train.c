@@ -85,7 +85,7 @@ static int end_epoch(struct sgrad__run *r, long done) {
 
 static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
     long every = r->options.checkpoint_every * (r->options.checkpoint_in_steps ? 1 : r->steps_per_epoch);
-    return every > 0 && done % every == 0;
+    return every > 0 && (done % every == 0 || done == r->steps);
 }
 
 /* Up to where steps may be in flight together: evaluations and checkpoints look at whole steps, and StarPU's traces may not
@@ -125,6 +125,10 @@ static int turn(struct sgrad__run *r, long *done) {
 
 static int train(struct sgrad__run *r, long done) {
     int error = 0;
+    if (done >= r->steps) {     /* a finished run, resumed: no step of this process has a loss */
+        r->result.train_loss = NAN;
+        error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
+    }
     while (done < r->steps && !error) {
         long before = done;
         trace(r, done);

@@ -28,6 +28,7 @@ struct sgrad__run {
     struct sgrad__order order;
     struct sgrad__metrics *metrics;
     char *folder, *identity;
+    int lock;                                   /* descriptor of the folder; 0: not ours yet */
     long last_checkpoint;
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
