@@ -9,7 +9,6 @@ static const struct sgrad__option options[] = {
     { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
       .required = true },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
-    { "batch", "N", "samples in flight at once", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
     { "precision", "f32|bf16", "bf16: bfloat16 compute", &sgrad__precision, SGRAD__FIELD(bf16) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
@@ -25,9 +24,8 @@ static int run(const struct sgrad__request *request) {
     if (error) return sgrad__status(error);
     if (request->train.json)
         sgrad__print_json(json_pack(
-            "{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "weights", request->train.init, "model", request->train.model, "data",
-            request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1", sgrad__json_real(result.test_top1),
-            "seconds", sgrad__json_real(result.seconds), "samples_per_second", sgrad__json_real(result.samples_per_second)));
+            "{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model, "data", request->train.data,
+            "test_loss", sgrad__json_real(result.test_loss), "test_top1", sgrad__json_real(result.test_top1)));
     else
         printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
     free(result.folder);

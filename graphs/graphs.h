@@ -130,7 +130,7 @@ struct sgrad_train_result {
  * output. SGRAD_EINTR after SIGINT or SIGTERM (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
-/* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights), batch,
+/* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),
  * micro_batch, bf16, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
  * says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);

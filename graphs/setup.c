@@ -33,9 +33,8 @@ static int64_t nearest_divisor(int64_t n, int64_t wanted) {
     return best;
 }
 
-/* The samples whose sums batch norm joins, and the unit of tasks. 32 samples keep a core's caches warm and its task overhead
- * low (measured); every worker should find one; --deterministic must not look at the machine. */
-static int choose_sizes(struct sgrad__run *r) {
+/* The samples whose sums batch norm joins, the unit of tasks if it is given, and how long the run is. */
+static int check_sizes(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     int64_t group = o->bn_group > 0 ? o->bn_group : o->batch, micro = o->micro_batch;
     if (o->batch > r->train->count)
@@ -46,16 +45,25 @@ static int choose_sizes(struct sgrad__run *r) {
     if (micro && group % micro)
         return sgrad_fail(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
                           o->bn_group > 0 ? "the group" : "this rank's share", (long long)group, (long long)nearest_divisor(group, micro));
-    if (!micro) {
-        micro = largest_divisor(group, r->context->cudas && !o->deterministic ? 256 : 32);
-        while (!o->deterministic && o->batch / micro < r->context->cpus && micro > 1) micro = largest_divisor(group, micro - 1);
-    }
     r->micro = micro;
-    r->group = o->bn_group == SGRAD_GROUP_MICRO ? micro : group;
+    r->group = group;
     r->steps_per_epoch = r->train->count / o->batch;
     r->steps = o->steps ? o->steps : (long)(o->epochs * (double)r->steps_per_epoch + 0.5);
     if (r->steps < 1) r->steps = 1;
+    if (r->trace_first > r->steps)
+        return sgrad_fail(SGRAD_EINVAL, "--trace begins with step %ld, the run ends with step %ld", r->trace_first, r->steps);
     return 0;
+}
+
+/* 32 samples keep a core's caches warm and its task overhead low (measured); every worker should find a micro-batch;
+ * --deterministic must not look at the machine. */
+static void choose_micro_batch(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (!r->micro) {
+        r->micro = largest_divisor(r->group, r->context->cudas && !o->deterministic ? 256 : 32);
+        while (!o->deterministic && o->batch / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(r->group, r->micro - 1);
+    }
+    if (o->bn_group == SGRAD_GROUP_MICRO) r->group = r->micro;
 }
 
 /* ---- data, network, parameters ---- */
@@ -275,10 +283,11 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(open_data(r));
     add_augmentation(r);
+    SGRAD_TRY(check_sizes(r));
     SGRAD_TRY(open_graph(r));
     if (!r->options.print) SGRAD_TRY(claim_folder(r));
     SGRAD_TRY(open_context(r));
-    SGRAD_TRY(choose_sizes(r));
+    choose_micro_batch(r);
     SGRAD_TRY(open_parameters(r));
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     return sgrad__program_build(r->graph, &p, &r->program);

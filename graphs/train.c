@@ -55,14 +55,16 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
                                         .step_in_epoch = done % r->steps_per_epoch, .seed = r->options.seed };
     SGRAD_TRY(sgrad__checkpoint_save(r->graph, r->optimizer, r->folder, &position, r->identity, r->options.keep));
     r->last_checkpoint = done;
+    if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
     return 0;
 }
 
 static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
-    if (r->last_checkpoint > 0)
-        return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %f; the last good checkpoint is %s/checkpoint-%ld.safetensors (a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on)",
-                          step, loss, r->folder, r->last_checkpoint);
-    return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %f, before the first checkpoint (a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on)", step, loss);
+    const char *is = isnan(loss) ? "not a number" : "infinite", *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
+    if (r->good_checkpoint > 0)
+        return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)", step,
+                          is, r->folder, r->good_checkpoint, help);
+    return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
 }
 
 static int stop_for_signal(struct sgrad__run *r, long done) {
@@ -118,7 +120,8 @@ static int turn(struct sgrad__run *r, long *done) {
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
         SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, rate_of(r, *done - 1), slot->time }));
-        if (!isfinite(loss) && !r->options.nan_ok) return stop_for_nan(r, *done, loss);
+        if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
+        else if (!r->options.nan_ok) return stop_for_nan(r, *done, loss);
     }
     return 0;
 }

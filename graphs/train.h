@@ -29,7 +29,7 @@ struct sgrad__run {
     struct sgrad__metrics *metrics;
     char *folder, *identity;
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
-    long last_checkpoint;
+    long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
 };

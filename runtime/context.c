@@ -62,6 +62,11 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     int error = starpu_init(&conf);
     if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
     if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+    if ((int)starpu_cuda_worker_get_count() < options->cudas) {
+        int found = (int)starpu_cuda_worker_get_count();
+        starpu_shutdown();
+        return sgrad_fail(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->cudas, found);
+    }
 
     struct sgrad_context *ctx = sgrad_alloc(1, sizeof *ctx);
     ctx->cpus = (int)starpu_cpu_worker_get_count();

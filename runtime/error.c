@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const messages[] = {
 #define SGRAD_ERROR(name, message) message,
@@ -17,14 +18,14 @@ const char *sgrad_strerror(int error) {
     return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
 }
 
-/* One write per line, so that lines of several threads and ranks stay whole. */
+/* One write per line, so that lines of several threads and ranks stay whole. On a terminal it takes the place of a progress bar. */
 static void say(const char *prefix, const char *format, va_list list) {
     char line[2048];
-    int used = snprintf(line, sizeof line, "stargrad: %s", prefix);
+    int used = snprintf(line, sizeof line, "%sstargrad: %s", isatty(STDERR_FILENO) ? "\r\033[K" : "", prefix);
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
     size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (end > sizeof line - 2) end = sizeof line - 2;
-    for (size_t i = 0; i < end; i++)        /* names from files may hold anything */
+    for (size_t i = (size_t)used; i < end; i++)     /* names from files may hold anything */
         if ((unsigned char)line[i] < ' ') line[i] = '?';
     line[end] = '\n';
     line[end + 1] = 0;

@@ -206,6 +206,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     task->priority = submission->priority;
     task->name = submission->name;
     task->flops = call->flops;
+    /* A GPU's bits are not a CPU's, so where bits matter the placement may not decide. */
+    if (call->deterministic && call->kernel->cuda && starpu_cuda_worker_get_count() > 0) task->where = STARPU_CUDA;
     task->callback_func = submission->done;
     task->callback_arg = submission->done_arg;
     int error = starpu_task_submit(task);
