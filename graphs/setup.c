@@ -100,6 +100,12 @@ static int open_data(struct sgrad__run *r) {
     return 0;
 }
 
+/* A damaged test image is found before the first step, not after the first epoch. */
+static int check_test_images(struct sgrad__run *r) {
+    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    return r->test->pixels ? 0 : sgrad_dataset_statistics(r->test, mean, deviation);
+}
+
 /* The standard recipe for small colour images. */
 static void add_augmentation(struct sgrad__run *r) {
     if (r->options.no_augment || r->train->channels != 3 || r->train->height > 64) return;
@@ -282,6 +288,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     r->schedule.warmup = r->options.warmup;
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(open_data(r));
+    SGRAD_TRY(check_test_images(r));
     add_augmentation(r);
     SGRAD_TRY(check_sizes(r));
     SGRAD_TRY(open_graph(r));
@@ -296,10 +303,10 @@ int sgrad__run_open_training(struct sgrad__run *r) {
 int sgrad__run_open_evaluation(struct sgrad__run *r) {
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(open_data(r));
-    SGRAD_TRY(input_of_weights(r));
     SGRAD_TRY(open_graph(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(open_parameters(r));
+    SGRAD_TRY(input_of_weights(r));
     r->micro = r->options.micro_batch ? r->options.micro_batch : 32;
     return 0;
 }

@@ -159,13 +159,13 @@ static int train_run(struct sgrad__run *r) {
     FILE *terminal = r->options.json ? stderr : stdout;
     long done = 0;
     SGRAD_TRY(sgrad__run_open_training(r));
+    if (!r->options.print) SGRAD_TRY(sgrad__run_open_folder(r, &done));
     sgrad__run_print(r, terminal);
     if (r->options.print) {
         sgrad__graph_print(r->graph, stdout);
         sgrad__program_print(r->program, stdout);
         return 0;
     }
-    SGRAD_TRY(sgrad__run_open_folder(r, &done));
     if (done >= r->steps) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
     SGRAD_TRY(sgrad__program_allocate(r->program));
     r->runner = sgrad__runner_create(r->program);

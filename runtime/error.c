@@ -2,6 +2,7 @@
 #include "config.h"
 #include "runtime/runtime.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,7 @@ char *sgrad_format(const char *format, ...) {
     return text;
 }
 
-/* Levenshtein's distance, two rows at a time. */
+/* Levenshtein's distance, two rows at a time; capitals are no difference. */
 static size_t distance(const char *a, const char *b) {
     size_t m = strlen(a), n = strlen(b);
     size_t row[2][64];
@@ -85,7 +86,7 @@ static size_t distance(const char *a, const char *b) {
         size_t *now = row[i % 2], *before = row[(i - 1) % 2];
         now[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
+            size_t best = before[j - 1] + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             if (before[j] + 1 < best) best = before[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
             now[j] = best;

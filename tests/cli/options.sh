@@ -60,6 +60,7 @@ done
 # Names that are looked up.
 refuses 2 ".*'resnet21'.*did you mean .*resnet20" train --model resnet21 --data digits
 refuses 2 ".*'adm'.*did you mean .*adam" "${train[@]}" --optimizer adm
+refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*digit: did you mean digits?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent
@@ -69,6 +70,8 @@ refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
 refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
 refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
 refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000
+refuses 2 '.*trace begins with step 10, the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
+[ ! -e wrong ] || wrong 'a wrong command line leaves a folder behind'
 
 # Results that cannot be written are no success.
 if [ -w /dev/full ]; then

@@ -26,10 +26,49 @@ losses = [[json.loads(line)["loss"] for line in open(d + "/metrics.jsonl") if '"
 assert len(losses[0]) == 3 and losses[0][0] == losses[1][0], losses
 END
 
-# A folder that holds files is refused; so is one that cannot be made.
+# A folder that holds files is refused; so is one that cannot be made, is none, or is written by another run.
 refuses 2 '.*first' "${train[@]}" --out first
 refuses 1 '.*/dev/null/run' "${train[@]}" --out /dev/null/run
+refuses 1 'first/config.json: Not a directory' "${train[@]}" --out first/config.json
 refuses 2 '.*resume.*--out' "${train[@]}" --resume
+flock -n first true || wrong 'a run that has ended holds its folder'
+exec 9<first
+flock -n 9
+refuses 1 'first: another run is writing there' "${train[@]}" --out first --resume
+exec 9<&-
+
+# A finished run, resumed, is as it was; with more steps it goes on; without checkpoints it is left alone.
+cp first/metrics.jsonl first/model.safetensors .
+passes "${train[@]}" --out first --resume
+says 'all 3 steps of this run are done already'
+says "^first: test accuracy $(python3 -c 'import json; print("%.2f" % (100 * [json.loads(l) for l in open("metrics.jsonl")][-1]["test_top1"]))') %$"
+cmp metrics.jsonl first/metrics.jsonl && cmp model.safetensors first/model.safetensors || wrong 'resuming changes a finished run'
+cp -r first longer
+passes "${train[@]}" --steps 4 --out longer --resume
+[ "$(grep -c '"event":"step"' longer/metrics.jsonl)" = 4 ] || wrong 'three steps and one are not four'
+cp -r first bare && rm bare/checkpoint-*
+refuses 2 'bare: there is no checkpoint' "${train[@]}" --steps 4 --out bare --resume
+cmp model.safetensors bare/model.safetensors || wrong 'a refused run is changed'
+
+# Standard streams that are closed are no place in a file of the run.
+"$STARGRAD" "${train[@]}" --out closed <&- >&- 2>&-
+[ $? = 1 ] || wrong 'a result that nobody can read is no failure'
+python3 -c 'import json; [json.loads(l) for l in open("closed/metrics.jsonl")]' || wrong 'what is printed lands in metrics.jsonl'
+
+# A damaged test image is found before the first step.
+python3 - <<'END'
+import os, struct, zlib
+chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+image = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(bytes(8 * 25))) + chunk(b"IEND", b"")
+for path in ("train/a/1", "train/a/2", "train/b/1", "val/a/1", "val/b/1"):
+    os.makedirs(os.path.dirname("images/" + path), exist_ok=True)
+    open(f"images/{path}.png", "wb").write(image)
+END
+images=(train --model mlp --data folder:images --batch 3 --steps 2)
+passes "${images[@]}" --out images-run
+truncate -s 50 images/val/b/1.png
+refuses 1 'png: images/val/b/1.png: byte ' "${images[@]}" --out damaged
+[ ! -e damaged ] || wrong 'damaged data begin a run'
 
 passes report first
 says '^convnet on digits$'
@@ -46,7 +85,11 @@ found = json.load(open("out"))["test_top1"]
 last = [json.loads(line) for line in open("first/metrics.jsonl")][-1]
 assert last["event"] == "epoch" and abs(last["test_top1"] - found) < 1e-6, (last, found)
 END
-refuses 1 '.*first/model.safetensors' eval --weights first/model.safetensors --model resnet20 --data digits
+refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), the network.s has (16,1,3,3)' \
+	eval --weights first/model.safetensors --model resnet20 --data digits
+refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), .* (16,3,3,3)' \
+	eval --weights first/model.safetensors --model resnet20 --data synthetic:8x8x3,10,10
+refuses 1 'first/model.safetensors: has no tensor fc1.weight' eval --weights first/model.safetensors --model mlp --data digits
 refuses 1 '/nonexistent' eval --weights /nonexistent --model convnet --data digits
 
 # --print shows network and tasks, and leaves nothing behind.

@@ -1,11 +1,13 @@
 """A run killed at any moment goes on where its newest checkpoint left it, to the same bits."""
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
 
-from run import command, content, folder, losses, main, stargrad
+from run import command, content, events, folder, losses, main, stargrad
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
        "--checkpoint-every", "3s")
@@ -50,15 +52,16 @@ def test_killed_at_any_moment():
 
 def test_signals_end_with_a_checkpoint():
     reference = whole()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number, steps in ((signal.SIGINT, 7), (signal.SIGTERM, 8)):    # an epoch has 8
         out = folder("stopped")
         process = start(*RUN, "--out", out)
-        wait_for_steps(out, 7, process)
+        wait_for_steps(out, steps, process)
         process.send_signal(number)
         _, said = process.communicate()
         assert process.returncode == 1 and "checkpoint written" in said and said.count("\n") == 1, (process.returncode, said)
         stargrad(*RUN, "--out", out, "--resume")
         assert content(out) == content(reference)
+        assert [e["epoch"] for e in events(out, "epoch")] == [1, 2, 3]
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over():
@@ -85,6 +88,13 @@ def test_a_loss_that_is_no_number_stops_the_run():
     said = stargrad(*run, "--out", folder("nan"), status=1)
     assert said.count("\n") == 1 and "step" in said and "checkpoint" in said, said
     stargrad(*run, "--nan-ok", "--out", folder("nan-ok"))
+
+
+def test_the_last_good_checkpoint_is_good():
+    model, data = ("--model", "lenet"), ("--data", "synthetic:28x28x1,10,512")
+    said = stargrad("train", *model, *data, "--batch", 64, "--lr", 100, "--checkpoint-every", "1s", "--out", folder("diverged"), status=1)
+    good = re.search("the last good checkpoint is (\\S*)", said).group(1)
+    assert json.loads(stargrad("eval", *model, *data, "--weights", good, "--json"))["test_loss"] is not None
 
 
 if __name__ == "__main__":
