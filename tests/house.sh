@@ -21,9 +21,15 @@ includes() {
 
 # What a lower room does not know, in code or comment.
 words() {
-	grep -niE 'layer|gradient|epoch' runtime/* | sed 's/$/   <- runtime\/ says neither layer nor gradient nor epoch/'
+	grep -niE 'layer|gradient|epoch' runtime/**/*.* | sed 's/$/   <- runtime\/ says neither layer nor gradient nor epoch/'
 	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,datasets}/*.{c,h,cu} |
 		sed 's/$/   <- kernels and readers never wait, submit or send/'
+}
+
+# Plans are data: they can be checked in one process, because they know neither messages nor tasks.
+plans() {
+	grep -nE '#[ \t]*include.*(mpi|starpu)|(MPI|starpu)_[A-Za-z_]+\(' runtime/allreduce.{c,h} runtime/allreduce/* |
+		sed 's/$/   <- a plan includes neither mpi.h nor starpu.h/'
 }
 
 # records FOLDER LIST TYPE: every file of FOLDER with a record of TYPE stands in LIST, every line of LIST has its file.
@@ -62,6 +68,8 @@ sizes() {
 findings=$(
 	includes
 	words
+	plans
+	records runtime/allreduce runtime/allreduce.def sgrad_allreduce
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
 	records graphs/layers graphs/layers.def sgrad_composite
