@@ -1,6 +1,7 @@
 /* list.c: stargrad list: what this build knows. */
 #include "cli/cli.h"
 #include "datasets/datasets.h"
+#include "runtime/allreduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static void models(json_t *list) { EACH(sgrad_models); }
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
+static void allreduce(json_t *list) { EACH(sgrad_allreduces); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
         char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument)
@@ -40,7 +42,7 @@ static const struct {
     { "ops", ops, "no operation" },
     { "optimizers", optimizers, "no optimizer" },
     { "datasets", datasets, "no data set" },
-    { "allreduce", NULL, "no allreduce algorithm: it trains on one rank" },
+    { "allreduce", allreduce, "no allreduce algorithm" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 
@@ -71,7 +73,7 @@ static int run(const struct sgrad__request *request) {
     if (which == LISTS) return unknown(request->argument);
 
     json_t *list = json_array();
-    if (lists[which].fill) lists[which].fill(list);
+    lists[which].fill(list);
     if (!request->train.json && !json_array_size(list))
         fprintf(stderr, "stargrad: list: this build has %s\n", lists[which].empty);
     if (request->train.json) return sgrad__print_json(list), SGRAD__DONE;

@@ -158,7 +158,7 @@ static bool read_allreduce(const struct sgrad__option *o, const char *text, stru
     return (void)o, (void)text, (void)r, false;
 }
 static char *takes_allreduce(const struct sgrad__option *o) {
-    return (void)o, sgrad_format("in stargrad list allreduce: this build trains on one rank and knows none");
+    return (void)o, sgrad_format("in stargrad list allreduce: this build trains on one rank");
 }
 const struct sgrad__type sgrad__allreduce = { .read = read_allreduce, .takes = takes_allreduce };
 

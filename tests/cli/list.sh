@@ -15,8 +15,14 @@ layers conv_bn_relu
 ops conv2d
 optimizers sgd
 datasets digits
+allreduce ring
+allreduce doubling
+allreduce halving
+allreduce tree
+allreduce multicolor
+allreduce hierarchical
+allreduce mpi
 END
-"$STARGRAD" list allreduce >out 2>err || wrong 'list allreduce fails'
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.
