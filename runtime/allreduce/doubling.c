@@ -1,4 +1,4 @@
-/* doubling.c: recursive doubling (Thakur, Rabenseifner and Gropp 2005, section 4.5).
+/* doubling.c: recursive doubling (Thakur, Rabenseifner and Gropp 2005).
  *
  * In every step the ranks exchange all they have in pairs, at distance 1, 2, 4, …; four ranks:
  *

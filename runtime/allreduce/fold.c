@@ -1,4 +1,4 @@
-/* fold.c: any number of ranks for methods that need 2^k of them (Rabenseifner 2004, section 2.4).
+/* fold.c: any number of ranks for methods that need 2^k of them (Rabenseifner 2004).
  *
  * Seven ranks, four places, three extra:
  *

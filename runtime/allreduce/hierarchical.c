@@ -1,4 +1,4 @@
-/* hierarchical.c: inside each host to its first rank, between the first ranks, and back (Jia et al. 2018, section 3.3).
+/* hierarchical.c: inside each host to its first rank, between the first ranks, and back (Jia et al. 2018).
  *
  * Six ranks on hosts X, Y, Z, in any order and of any sizes; one wire leaves a host, and one message at a time uses it:
  *

@@ -28,13 +28,12 @@
 #include <math.h>
 
 struct forest {
-    int ranks, k, m, depth;
+    int ranks, k, m; /* k trees, and children of a parent; m parents a tree */
 };
 
 static struct forest grow(int ranks) {
     struct forest f = { .ranks = ranks, .k = ranks < 4 ? ranks : 4 };
     while (f.k * (f.m = (ranks - 2 + f.k) / f.k) > ranks) f.k--;
-    for (int place = ranks - 1; place > 0; place = (place - 1) / f.k) f.depth++;
     return f;
 }
 
@@ -95,7 +94,7 @@ static void add_down(struct sgrad_plan *plan, int chunk, int rank, const struct 
         sgrad_plan_add(plan, SGRAD_SEND, rank_of(f, colour, child), chunk);
 }
 
-#define LAG 2 /* rounds until what went up comes down: the fewest that keep all ranks busy */
+enum { LAG = 2 }; /* rounds until what went up comes down: the fewest that keep all ranks busy */
 
 /* In a round a rank sends as a leaf what waits for nobody, does its part inside its own colour, up and then down, and takes what
  * comes to it as a leaf. The colours count down from its own: of one parent's children each then begins with another parent. */

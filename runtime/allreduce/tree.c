@@ -1,4 +1,4 @@
-/* tree.c: up a binary reduction tree and down again (FireCaffe: Iandola et al. 2016, section 5.3).
+/* tree.c: up a binary reduction tree and down again (FireCaffe: Iandola et al. 2016).
  *
  * Pairs reduce at distance 1, the firsts of pairs at distance 2, and so on; rank 0 has the sum. Five ranks:
  *
