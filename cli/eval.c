@@ -22,6 +22,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_evaluate(&request->train, &result);
     if (error) return sgrad__status(error);
+    if (sgrad_launched_rank() > 0) return SGRAD__DONE;  /* rank 0 tells */
     if (request->train.json)
         sgrad__print_json(json_pack(
             "{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model, "data", request->train.data,

@@ -154,14 +154,6 @@ static bool read_range(const struct sgrad__option *o, const char *text, struct s
 static char *takes_range(const struct sgrad__option *o) { return (void)o, sgrad_format("a step or a range of steps, like 5-10"); }
 const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_range };
 
-static bool read_allreduce(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    return (void)o, (void)text, (void)r, false;
-}
-static char *takes_allreduce(const struct sgrad__option *o) {
-    return (void)o, sgrad_format("in stargrad list allreduce: this build trains on one rank");
-}
-const struct sgrad__type sgrad__allreduce = { .read = read_allreduce, .takes = takes_allreduce };
-
 /* ---- the command line ---- */
 
 enum { HELP = 'h', FIRST_KEY = 0x100 }; /* keys that are no character have no short form */

@@ -45,7 +45,8 @@ static const struct sgrad__option options[] = {
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
     { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
-    { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", .type = &sgrad__allreduce },
+    { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", &sgrad__text, SGRAD__FIELD(allreduce) },
+    { "bucket", "MB", "gradients summed over the ranks at once; chosen by cost if not given", &sgrad__real, SGRAD__FIELD(bucket), 0, 1e6 },
     { "nan-ok", NULL, "go on when the loss is not a number", &sgrad__flag, SGRAD__FIELD(nan_ok) },
 
     { .help = "What is kept, what is shown" },

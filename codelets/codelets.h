@@ -22,8 +22,8 @@
  * Micro-batches, groups, the step. A batch is computed as micro-batches; a task runs once per micro-batch (SGRAD_MICRO).
  * An operation that needs sums over more samples (batch norm) writes its micro-batch's part to PART i; the program adds
  * the parts over the *group* in a fixed tree and hands the result to later tasks of the operation as SUM i. A task may
- * run once per group (SGRAD_GROUP) or once per step (SGRAD_STEP). DP i and STAT i are added over the whole step in the
- * same way: a task only ever writes its own leaf.
+ * run once per group (SGRAD_GROUP; it may write DP and STAT alone) or once per step (SGRAD_STEP). DP i and STAT i are added
+ * over the whole step, and over the ranks, in the same way: a task only ever writes its own leaf.
  *
  * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j
  * is to be added to, not overwritten. Everything else that is W is overwritten.
@@ -77,6 +77,7 @@ struct sgrad_step {
     uint32_t number;            /* 1 is the first optimizer step of the run */
     uint32_t epoch;             /* 0 is the first */
     bool training;
+    bool stop;                  /* this rank was asked to end the run */
     float rate;                 /* learning rate */
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
     int64_t first;              /* index, in the whole batch, of sample[0] */
@@ -162,10 +163,20 @@ const struct sgrad_op *sgrad_op_find(const char *name);  /* or NULL */
 
 /* Bookkeeping operations of the training program: not layers, so not in codelets.def. */
 
-/* out = the sum of the inputs in a fixed tree made by halving: sum(n) = sum(first p) + sum(rest), p the largest power of two
- * below n. Operands: 0…7 the inputs (R; absent from n on), 8 the output (W); all of one shape, F32 or F64. */
+/* out = ((0+1)+(2+3)) + ((4+5)+(6+7)), absent inputs left out. Operands: 0…7 the inputs (R; 0 is there, and the first of each
+ * pair and each four of which any is), 8 the output (W); all of one shape, F32 or F64. */
 extern const struct sgrad_kernel sgrad_sum_kernel;
 #define SGRAD_SUM_INPUTS 8
+
+/* out[to + i] = in[from + i] for i < count, for each input's piece; -0 where a piece has no input. Operands: 0…13 the inputs (R),
+ * 14 the output (W or RW); any shapes, all F32 or all F64. */
+#define SGRAD_COPY_INPUTS 14
+struct sgrad_copy {
+    struct sgrad_copy_piece {
+        int64_t from, to, count;    /* elements; count 0: none */
+    } piece[SGRAD_COPY_INPUTS];
+};
+extern const struct sgrad_kernel sgrad_copy_kernel;
 
 /* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
 extern const struct sgrad_kernel sgrad_squared_norm_kernel;

@@ -1,9 +1,8 @@
-/* sum.c: the sum of up to eight tensors, in one pass over memory and in one fixed tree, made by halving:
+/* sum.c: the sum of up to eight tensors, in one pass over memory and in one fixed tree:
  *
- *     sum(3):  (0+1) + 2        sum(5):  ((0+1)+(2+3)) + 4        sum(8):  ((0+1)+(2+3)) + ((4+5)+(6+7))
+ *     ((0+1)+(2+3)) + ((4+5)+(6+7))        without 3, 6 and 7:  ((0+1)+2) + (4+5)
  *
- * Each is the tree of eight with its missing leaves left out, which is what adding -0 to them does: x + -0 is x, for
- * every x and to the bit. */
+ * Absent leaves are left out, which is what -0 in their place does: x + -0 is x, for every x and to the bit. */
 #include "codelets/kernels.h"
 
 void sgrad__sum_cuda(const struct sgrad_args *a);
@@ -31,7 +30,6 @@ SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
     }
 }
 
-/* Absent operands have rank -1. */
 static void sum(const struct sgrad_args *a) {
     void *out = a->data[SGRAD_SUM_INPUTS];
     int64_t size = sgrad_shape_count(&a->view[0].shape);
@@ -43,7 +41,7 @@ static void sum(const struct sgrad_args *a) {
 
 static double flops(const struct sgrad_args *a) {
     int additions = 0;
-    while (additions + 1 < SGRAD_SUM_INPUTS && a->view[additions + 1].shape.rank >= 0) additions++;
+    for (int i = 1; i < SGRAD_SUM_INPUTS; i++) additions += a->view[i].shape.rank >= 0;
     return (double)additions * (double)sgrad_shape_count(&a->view[0].shape);
 }
 

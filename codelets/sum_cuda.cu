@@ -3,7 +3,6 @@
 
 template <typename T> struct inputs {
     const T *x[SGRAD_SUM_INPUTS];
-    int count;
 };
 
 template <typename T, int N> static __global__ void sum(uint32_t n, inputs<sgrad__pack<T, N>> in, sgrad__pack<T, N> *out) {
@@ -12,23 +11,20 @@ template <typename T, int N> static __global__ void sum(uint32_t n, inputs<sgrad
     sgrad__pack<T, N> v[SGRAD_SUM_INPUTS];
 #pragma unroll
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++)
-        if (k < in.count) v[k] = in.x[k][i];
+        if (in.x[k]) v[k] = in.x[k][i];
 #pragma unroll
     for (int half = 1; half < SGRAD_SUM_INPUTS; half *= 2)
 #pragma unroll
         for (int k = 0; k + half < SGRAD_SUM_INPUTS; k += 2 * half)
-            if (k + half < in.count)
+            if (in.x[k + half])
                 for (int j = 0; j < N; j++) v[k].at[j] += v[k + half].at[j];
     out[i] = v[0];
 }
 
-/* in (any shape) 0 … 7, absent from n on, out (the same) */
+/* in (any shape) 0 … 7, some of them absent, out (the same) */
 template <typename T, int N> static void launch(const struct sgrad_args *a) {
     inputs<sgrad__pack<T, N>> in = {};
-    while (in.count < SGRAD_SUM_INPUTS && a->data[in.count]) {
-        in.x[in.count] = (const sgrad__pack<T, N> *)a->data[in.count];
-        in.count++;
-    }
+    for (int k = 0; k < SGRAD_SUM_INPUTS; k++) in.x[k] = (const sgrad__pack<T, N> *)a->data[k];
     sgrad__launch(sum<T, N>, sgrad_shape_count(&a->view[0].shape) / N, in, (sgrad__pack<T, N> *)a->data[SGRAD_SUM_INPUTS]);
 }
 

@@ -49,7 +49,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), INTEGER(image_size);
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), FLAG(bf16);
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(trace), INTEGER(window), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
+    TEXT(allreduce), REAL(bucket), TEXT(trace), INTEGER(window), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
 #undef TEXT
 #undef REAL
@@ -124,6 +124,19 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
 char *sgrad__config_identity(const struct sgrad__config *config) {
     json_t *object = identity_object(config);
     char *content = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    return content ? content : sgrad_format("{}");
+}
+
+/* What may differ from node to node: where things lie, what a node has. */
+static const char *const own[] = { "cpus", "gpus", "scheduler", "data", "init", "out", "trace" };
+
+char *sgrad__config_shared(const struct sgrad__config *config) {
+    json_t *object = versions_object(), *options = options_object(config->options);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(options, own[i]);
+    json_object_set_new(object, "identity", identity_object(config));
+    json_object_set_new(object, "options", options);
+    char *content = json_dumps(object, JSON_INDENT(1));
     json_decref(object);
     return content ? content : sgrad_format("{}");
 }

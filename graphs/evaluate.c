@@ -3,23 +3,35 @@
 
 #include <stdlib.h>
 
-/* Runs the COUNT samples from FROM on through PROGRAM, adding to TOTAL. */
-static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
-    int64_t batch = runner->program->batch, batches = count / batch;
-    int64_t *sample = sgrad_alloc((size_t)batch, sizeof *sample);
+/* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the three
+ * statistics of each. */
+static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double (*value)[3]) {
+    const int64_t size = runner->program->share, batches = count / size, ranks = r->context->ranks, window = runner->program->window;
+    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank;
     struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
     const struct sgrad__slot *slot;
     int error = 0;
-    for (int64_t next = 0, done = 0; done < batches && !error; done++) {
-        while (next < batches && next - done < runner->program->window && !error) {
-            for (int64_t i = 0; i < batch; i++) sample[i] = from + next * batch + i;
+    for (int64_t done = next; done < batches && !error; done += ranks) {
+        for (; next < batches && next - done < window * ranks && !error; next += ranks) {
+            for (int64_t i = 0; i < size; i++) sample[i] = from + next * size + i;
             error = sgrad__runner_submit(runner, &step, sample);
-            next++;
         }
         if (!error) error = sgrad__runner_wait(runner, &slot);
-        for (int i = 0; i < 3 && !error; i++) total[i] += slot->statistics[i];
+        for (int i = 0; i < 3 && !error; i++) value[done][i] = slot->statistics[i];
     }
     free(sample);
+    return error;
+}
+
+/* Adds the statistics of all batches to TOTAL, in their order, whichever rank had them. */
+static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
+    const int64_t batches = count / runner->program->share;
+    double(*value)[3] = sgrad_alloc((size_t)batches, sizeof *value);
+    int error = run_batches(r, runner, from, count, value);
+    if (!error) sgrad_ranks_sum(value[0], (int)(3 * batches));
+    for (int64_t b = 0; b < batches; b++)
+        for (int i = 0; i < 3; i++) total[i] += value[b][i];
+    free(value);
     return error;
 }
 

@@ -113,6 +113,8 @@ struct sgrad_train_options {
     int keep;
     bool print, nan_ok, json;
     const char *trace;                          /* "" or "FIRST-LAST" steps to record; NULL: none */
+    const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
+    double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */
     int cpus, gpus;                             /* workers: 0 all, -1 none */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */

@@ -1,7 +1,7 @@
-/* input.c: the task that reads samples. A data set knows no tasks, so it is handed to this one. */
+/* input.c: the tasks that bring in what is no tensor yet: samples, and the wish to end the run. */
 #include "graphs/internal.h"
 
-/* pixels U8 (N,H,W,C), labels I32 (N) */
+/* A data set knows no tasks, so it is handed to this one: pixels U8 (N,H,W,C), labels I32 (N) */
 static void read_samples(const struct sgrad_args *a) {
     int64_t from = a->first - a->step->first;
     int error = sgrad_dataset_read(a->attrs, a->step->sample + from, (int)a->view[0].shape.dim[0], a->data[0], a->data[1]);
@@ -9,3 +9,8 @@ static void read_samples(const struct sgrad_args *a) {
 }
 
 const struct sgrad_kernel sgrad__read_kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
+
+/* out (1) */
+static void vote(const struct sgrad_args *a) { *(double *)a->data[0] = a->step->stop; }
+
+const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = SGRAD_INPUT, .cpu = vote };

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
+#include "runtime/allreduce.h"
 
 #include <stdatomic.h>
 
@@ -65,6 +66,8 @@ int sgrad__parameters_load(struct sgrad_graph *graph, const struct sgrad_optimiz
 /* Writes them (waits for the tasks that change them). */
 int sgrad__parameters_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, bool with_optimizer,
                            const char *const *metadata, int metadata_count);
+/* Rank 0's values, and its optimizer's, to every rank. */
+int sgrad__parameters_broadcast(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer);
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
 /* ---- program ---- */
@@ -86,13 +89,15 @@ struct sgrad__instruction {
     int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
     int64_t first;                                      /* sample, within this rank's part of the batch */
     int priority;
+    int peer;                                           /* of a message: the other rank, and its tag */
+    int64_t tag;
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
 };
 
 struct sgrad__program {
     struct sgrad_graph *graph;
-    int64_t batch, micro, group;                        /* samples */
+    int64_t batch, share, micro, group;                 /* samples: of all ranks, of this one, of a task, of batch norm */
     bool training;
     int window;
     int buffer_count, call_count, instruction_count;
@@ -100,7 +105,12 @@ struct sgrad__program {
     struct sgrad_call **call;
     struct sgrad__instruction *instruction;
     int *pixels, *labels;                               /* buffers of each micro-batch */
-    int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step */
+    int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
+    int votes;                                          /* buffer: how many ranks were asked to end the run; -1: one rank */
+    int buckets;                                        /* of gradients, over ranks */
+    int64_t bucket_bytes;
+    int owned_count;
+    void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_image image;                           /* attributes of the augmentation task */
     struct sgrad_dataset *dataset;                      /* attributes of the read task */
@@ -108,7 +118,11 @@ struct sgrad__program {
 };
 
 struct sgrad__program_options {
-    int64_t batch, micro, group;        /* group: samples of a batch-norm group */
+    int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
+    int rank, ranks;
+    const struct sgrad_network *network;        /* these, like the next, for more than one rank */
+    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    int64_t bucket;                     /* bytes; 0: chosen by cost */
     bool training, deterministic;
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
@@ -120,7 +134,10 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-extern const struct sgrad_kernel sgrad__read_kernel;    /* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples */
+/* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run (F64, 1) */
+extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;
+/* reduce.c: what is handed to StarPU-MPI, and no task */
+extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
 /* ---- step ---- */
@@ -129,8 +146,8 @@ void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 struct sgrad__slot {
     struct sgrad_step step;
     int64_t *sample;
-    double statistics[3];
-    atomic_int pending;         /* tasks, and the fetch of the statistics */
+    double statistics[3], votes;
+    atomic_int pending;         /* tasks, messages, and the fetches of statistics and votes */
     bool finished;
     double time;                /* when it finished: seconds of the monotonic clock */
     struct sgrad__runner *runner;
@@ -144,7 +161,7 @@ struct sgrad__runner {
 };
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
-/* Submits one step; SAMPLE holds program->batch indices and is copied. The caller keeps submitted - finished < window. */
+/* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
 /* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);

@@ -282,3 +282,20 @@ int sgrad__parameters_save(struct sgrad_graph *g, const struct sgrad_optimizer *
     free_items(&list);
     return error;
 }
+
+/* ---- ranks ------------------------------------------------------------------------------------------------------ */
+
+int sgrad__parameters_broadcast(struct sgrad_graph *g, const struct sgrad_optimizer *optimizer) {
+    struct items list = list_items(g, optimizer);
+    int error = 0;
+    for (int i = 0; i < list.count && !error; i++) {
+        const size_t bytes = sgrad_view_bytes(&list.item[i].tensor->view);
+        void *memory = sgrad_alloc(1, bytes);
+        error = sgrad_tensor_read(list.item[i].tensor, memory);
+        sgrad_ranks_broadcast(memory, bytes);
+        if (!error) error = sgrad_tensor_write(list.item[i].tensor, memory);
+        free(memory);
+    }
+    free_items(&list);
+    return error;
+}

@@ -65,7 +65,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     int *times = count_calls(p, sorted);
     double total = 0;
     fprintf(to, "%s of %lld samples: %lld micro-batches of %lld, groups of %lld\n", p->training ? "training step" : "evaluation",
-            (long long)p->batch, (long long)(p->batch / p->micro), (long long)p->micro, (long long)p->group);
+            (long long)p->share, (long long)(p->share / p->micro), (long long)p->micro, (long long)p->group);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
@@ -84,6 +84,19 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     fprintf(to, "%s of activations and gradients\n", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
 }
 
+static void print_network(const struct sgrad__run *r, FILE *to) {
+    const struct sgrad_network *net = r->context->network;
+    const double bytes = (double)r->program->bucket_bytes;
+    const struct sgrad_allreduce *method = r->allreduce;
+    int hosts = 0;
+    for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
+    if (!method) method = sgrad_allreduce_cheapest(bytes, net, r->options.deterministic);
+    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us, and 1 s for every %.2f GB\n", net->ranks, hosts, hosts > 1 ? "s" : "",
+            1e6 * net->latency, net->bandwidth / 1e9);
+    fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.2f MB, each %.1f ms by its cost\n", method->name,
+            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e6, 1e3 * method->cost(bytes, net));
+}
+
 /* What this run really is, before it begins. */
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
@@ -92,10 +105,11 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height, r->train->width,
             r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
             r->image.flip ? ", padded, cropped and flipped" : "");
-    fprintf(to, "batch      %ld = %d rank x %lld micro-batches x %lld, synchronous; batch norm over %lld samples\n", o->batch,
-            r->context->ranks, (long long)(o->batch / r->micro), (long long)r->micro, (long long)r->group);
+    fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, synchronous; batch norm over %lld samples\n", o->batch,
+            r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro, (long long)r->group);
     fprintf(to, "optimizer  %s, learning rate %g, %s%s; %ld steps, %ld an epoch\n", o->optimizer, o->lr, o->schedule,
             o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);
+    if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
             r->context->scheduler, o->bf16 ? "bf16 with f32 master weights" : "f32", (unsigned long long)o->seed,
             o->deterministic ? ", deterministic" : "");

@@ -1,7 +1,7 @@
 /* program.c: from a graph to the tasks of one step, in the order of submission.
  *
- * The batch of this rank is cut into micro-batches; batch norm's sums join those of a group. Without such sums every
- * micro-batch is a group of its own. Two groups of two micro-batches, a network of layers 1 and 2:
+ * This rank's share of the batch is cut into micro-batches; batch norm's sums join those of a group. Without such sums every
+ * micro-batch is a group of its own; a group that spans several ranks has its sums joined over them. Two groups of two micro-batches, a network of layers 1 and 2:
  *
  *     group 0   read 0 1   1f 0 1   2f 0 1   loss 0 1   2b 0 1   1b 0 1
  *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
@@ -9,8 +9,8 @@
  * Backward is the forward walk reversed: each node's own backward tasks, its output's gradient having been completed by
  * the nodes after it. The first task that writes a value's gradient overwrites, later ones add. Parameter gradients and
  * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
- * on who ran when. */
-#include "graphs/internal.h"
+ * on who ran when; then over the ranks (reduce.c). */
+#include "graphs/builder.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,38 +18,22 @@
 
 enum phase { FORWARD, BACKWARD, FINISH, PHASES };
 
-struct builder {
-    struct sgrad__program *p;
-    struct sgrad_graph *g;
-    const struct sgrad__program_options *o;
-    int micros, group_micros;
-    /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
-    int *activation, *gradient;                 /* by value */
-    int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
-    int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
-    const struct sgrad_call **call;             /* by node, phase and task: the last one made */
-    int norm;                                   /* Σ g² over all parameters; -1: no clipping */
-};
-
-/* What is submitted first when several tasks could run: what the most others wait for. */
-enum { PRIORITY_INPUT, PRIORITY_WEIGHT, PRIORITY_CHAIN, PRIORITY_UPDATE };
-
-static int add_buffer(struct builder *b, char *name, struct sgrad_view view) {
+int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view) {
     struct sgrad__program *p = b->p;
     p->buffer = sgrad_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
     p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1 };
     return p->buffer_count++;
 }
 
-static int lend_buffer(struct builder *b, struct sgrad_tensor *tensor) {
-    int i = add_buffer(b, sgrad_format("%s", tensor->name), tensor->view);
+static int lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
+    int i = sgrad__add_buffer(b, sgrad_format("%s", tensor->name), tensor->view);
     b->p->buffer[i].lent = true;
     b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
     b->p->buffer[i].tensor[0] = tensor;
     return i;
 }
 
-static const struct sgrad_call *add_call(struct builder *b, struct sgrad_call call) {
+const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call) {
     struct sgrad__program *p = b->p;
     struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
     call.group = p->group;
@@ -62,65 +46,25 @@ static const struct sgrad_call *add_call(struct builder *b, struct sgrad_call ca
     return kept;
 }
 
-static void add_instruction(struct builder *b, const struct sgrad_call *call, const int *operand, int64_t first, int priority, char *name) {
+struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
+                                                  int64_t first, int priority, char *name) {
     struct sgrad__program *p = b->p;
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
     *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
+    return i;
 }
 
-/* ---- sums in a fixed tree ---- */
-
-static const struct sgrad_call *sum_call(struct builder *b, struct sgrad_view view, int count) {
-    struct sgrad_call call = { .kernel = &sgrad_sum_kernel, .operands = SGRAD_SUM_INPUTS + 1 };
-    for (int i = 0; i <= SGRAD_SUM_INPUTS; i++) {
-        call.view[i] = view;
-        call.access[i] = i < SGRAD_SUM_INPUTS ? SGRAD_R : SGRAD_W;
-        if (i >= count && i < SGRAD_SUM_INPUTS) call.view[i].shape.rank = -1;
-    }
-    for (int i = 0; i < b->p->call_count; i++)
-        if (b->p->call[i]->kernel == call.kernel && memcmp(b->p->call[i]->view, call.view, sizeof call.view) == 0) return b->p->call[i];
-    return add_call(b, call);
-}
-
-/* Adds the COUNT buffers of LIST, eight at a time, until one is left: the tree made by halving, whatever the count.
- * LIST is overwritten. */
-static int add_sum(struct builder *b, int *list, int count, const char *name) {
-    struct sgrad_view view = b->p->buffer[list[0]].view;
-    while (count > 1) {
-        int sums = 0;
-        for (int from = 0; from < count; from += SGRAD_SUM_INPUTS) {
-            int n = count - from < SGRAD_SUM_INPUTS ? count - from : SGRAD_SUM_INPUTS;
-            int operand[SGRAD_SUM_INPUTS + 1];
-            for (int i = 0; i < SGRAD_SUM_INPUTS; i++) operand[i] = i < n ? list[from + i] : -1;
-            if (n == 1) {
-                list[sums++] = list[from];
-                continue;
-            }
-            operand[SGRAD_SUM_INPUTS] = add_buffer(b, sgrad_format("%s sum", name), view);
-            add_instruction(b, sum_call(b, view, n), operand, 0, PRIORITY_UPDATE, sgrad_format("%s sum", name));
-            list[sums++] = operand[SGRAD_SUM_INPUTS];
-        }
-        count = sums;
-    }
-    return list[0];
-}
-
-/* The sum of those of BUFFER[0…count-1] that were made. */
-static int sum_made(struct builder *b, const int *buffer, int count, const char *name) {
-    int *list = sgrad_alloc((size_t)count, sizeof *list), n = 0;
-    for (int i = 0; i < count; i++)
-        if (buffer[i] >= 0) list[n++] = buffer[i];
-    int result = n ? add_sum(b, list, n, name) : -1;
-    free(list);
-    return result;
+void *sgrad__own(struct sgrad__program *p, void *memory) {
+    p->owned = sgrad_grow(p->owned, p->owned_count, sizeof *p->owned);
+    return p->owned[p->owned_count++] = memory;
 }
 
 /* ---- operands ---- */
 
-static struct sgrad_view per_micro(const struct builder *b, struct sgrad_view view) {
+static struct sgrad_view per_micro(const struct sgrad__builder *b, struct sgrad_view view) {
     view.shape.dim[0] = b->p->micro;
     return view;
 }
@@ -128,13 +72,19 @@ static struct sgrad_view per_micro(const struct builder *b, struct sgrad_view vi
 static struct sgrad_view doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
 /* The buffer at *SLOT, made when it is first asked for. */
-static int on_demand(struct builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index, int micro) {
-    if (*slot < 0) *slot = add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro) : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
+static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index, int micro) {
+    if (*slot < 0) *slot = sgrad__add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro) : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
     return *slot;
 }
 
+/* The sum of a group's PARTs, of which this rank has the first micro-batch's at PART. */
+static int add_group_sum(struct sgrad__builder *b, const int *part, const char *name) {
+    int sum = sgrad__add_sum(b, part, b->group_micros, name), rank = b->o->rank;
+    return b->span > 1 ? sgrad__add_rank_sum(b, sum, rank - rank % b->span, b->span, name) : sum;
+}
+
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
-static int resolve(struct builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
     struct sgrad_graph *g = b->g;
     const struct sgrad__node *node = &g->node[n];
     const struct sgrad_signature *is = &node->is;
@@ -172,12 +122,12 @@ static int resolve(struct builder *b, int n, struct sgrad_use use, int m, struct
         return on_demand(b, &b->part[at + m], *view, node->name, "part", i, m);
     case SGRAD_SUM:
         *view = doubles(is->part[i]);
-        if (b->sum[at + start] < 0) b->sum[at + start] = sum_made(b, &b->part[at + start], b->group_micros, node->name);
+        if (b->sum[at + start] < 0) b->sum[at + start] = add_group_sum(b, &b->part[at + start], node->name);
         return b->sum[at + start];
     case SGRAD_STAT:
         *view = doubles(is->stat[i]);
         if (use.access != SGRAD_R) return on_demand(b, &b->leaf[at + m], *view, node->name, "statistic", i, m);
-        if (b->total[at] < 0) b->total[at] = sum_made(b, &b->leaf[at], b->micros, node->name);
+        if (b->total[at] < 0) b->total[at] = sgrad__add_sum(b, &b->leaf[at], b->micros, node->name);
         return b->total[at];
     }
     return -1;
@@ -192,7 +142,7 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
 }
 
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
-static void add_task(struct builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false;
@@ -213,14 +163,21 @@ static void add_task(struct builder *b, int n, enum phase phase, int index, cons
     }
     if (!wanted) return;
     const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
-    if (!*known || (*known)->accumulate != call.accumulate) *known = add_call(b, call);
-    int priority = phase == BACKWARD && writes_only(task, SGRAD_DP) ? PRIORITY_WEIGHT : PRIORITY_CHAIN;
+    if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
+    int priority = phase == BACKWARD && writes_only(task, SGRAD_DP) ? SGRAD__PRIORITY_WEIGHT : SGRAD__PRIORITY_CHAIN;
     const char *what = strrchr(task->kernel.name, ' ');
-    add_instruction(b, *known, operand, m * b->p->micro, priority, sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
+    sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
+}
+
+/* What a group's task leaves counts once, so it runs on the group's first rank only. */
+static void note_elsewhere(struct sgrad__builder *b, int n, const struct sgrad_task *task) {
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
+        if (task->use[j].role == SGRAD_DP && b->g->node[n].p[task->use[j].index] >= 0)
+            b->elsewhere[b->g->node[n].p[task->use[j].index]] = true;
 }
 
 /* The tasks of a node for the group that begins at micro-batch START (phase FINISH: for the step). */
-static void add_node(struct builder *b, int n, enum phase phase, int start) {
+static void add_node(struct sgrad__builder *b, int n, enum phase phase, int start) {
     const struct sgrad_op *op = b->g->node[n].op;
     const struct sgrad_task *tasks = phase == FINISH ? op->finish : phase == BACKWARD ? op->backward : op->forward;
     if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
@@ -229,21 +186,25 @@ static void add_node(struct builder *b, int n, enum phase phase, int start) {
         b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0) return;    /* the loss does not depend on it */
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
+        if (tasks[t].scope == SGRAD_GROUP && b->o->rank % b->span) {
+            note_elsewhere(b, n, &tasks[t]);
+            continue;
+        }
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
     }
 }
 
 /* ---- updates ---- */
 
-static void add_squared_norm(struct builder *b, int parameter, int gradient, int *norm) {
+static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradient, int *norm) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad_call call = { .kernel = &sgrad_squared_norm_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
                                .view = { { SGRAD_F32, w->is.shape }, doubles(sgrad_shape(1, 1)) } };
-    *norm = add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
-    add_instruction(b, add_call(b, call), (int[]){ gradient, *norm }, 0, PRIORITY_UPDATE, sgrad_format("%s norm", w->name));
+    *norm = sgrad__add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
+    sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ gradient, *norm }, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s norm", w->name));
 }
 
-static void add_update(struct builder *b, int parameter, int gradient) {
+static void add_update(struct sgrad__builder *b, int parameter, int gradient) {
     struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
     int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
@@ -257,26 +218,67 @@ static void add_update(struct builder *b, int parameter, int gradient) {
         call.view[call.operands] = call.view[0];
         call.access[call.operands++] = SGRAD_RW;
     }
-    add_instruction(b, add_call(b, call), operand, 0, PRIORITY_UPDATE, sgrad_format("%s update", w->name));
+    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s update", w->name));
+}
+
+/* ---- gradients over ranks ---- */
+
+static void close_gradients(struct sgrad__builder *b, int *summed) {
+    if (!b->bucket) return;
+    char *name = sgrad_format("bucket %d", b->p->buckets);
+    sgrad__bucket_close(b, b->bucket, b->o->allreduce, SGRAD__PRIORITY_UPDATE + ++b->p->buckets, name);
+    free(name);
+    b->bucket = NULL;
+    for (int i = 0; i < b->waiting && b->o->clip_norm <= 0; i++) add_update(b, b->waits[i], summed[b->waits[i]]);
+    b->waiting = 0;
+}
+
+/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready. */
+static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
+    if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
+    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], w->name);
+    b->waits[b->waiting++] = parameter;
+    if (sgrad__bucket_bytes(b->bucket) >= b->p->bucket_bytes) close_gradients(b, summed);
+}
+
+/* Statistics of all nodes, and whether a rank was asked to end the run, are summed over the ranks together. */
+static void add_statistics(struct sgrad__builder *b) {
+    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
+    struct sgrad_view one = doubles(sgrad_shape(1, 1));
+    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .operands = 1, .view = { one }, .access = { SGRAD_W } };
+    for (int n = 0; n < b->g->node_count; n++)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
+            int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
+            int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
+            sgrad__bucket_put(bucket, local, doubles(b->g->node[n].is.stat[i]), &b->total[at], b->g->node[n].name);
+        }
+    b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), one);
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), &b->p->votes, 0, SGRAD__PRIORITY_INPUT, sgrad_format("vote"));
+    sgrad__bucket_put(bucket, b->p->votes, one, &b->p->votes, "votes");
+    sgrad__bucket_close(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
+    b->p->buffer[b->p->votes].lifetime = SGRAD_PERSISTENT;
 }
 
 /* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
-static void add_node_updates(struct builder *b, int n, int *summed) {
+static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
         if (parameter < 0) continue;
-        summed[parameter] = sum_made(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
-        if (summed[parameter] >= 0 && b->o->clip_norm <= 0) add_update(b, parameter, summed[parameter]);
+        summed[parameter] = sgrad__add_sum(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
+        if (b->o->ranks > 1) put_gradient(b, parameter, summed);
+        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) add_update(b, parameter, summed[parameter]);
     }
 }
 
-static void add_clipped_updates(struct builder *b, const int *summed) {
+static void add_clipped_updates(struct sgrad__builder *b, const int *summed) {
     int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
     for (int i = 0; i < b->g->parameter_count; i++) {
         norm[i] = -1;
         if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
     }
-    b->norm = sum_made(b, norm, b->g->parameter_count, "gradient norm");
+    b->norm = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm");
     for (int i = 0; i < b->g->parameter_count; i++)
         if (summed[i] >= 0) add_update(b, i, summed[i]);
     free(norm);
@@ -284,27 +286,27 @@ static void add_clipped_updates(struct builder *b, const int *summed) {
 
 /* ---- the step ---- */
 
-static void add_input(struct builder *b, int m) {
+static void add_input(struct sgrad__builder *b, int m) {
     struct sgrad__program *p = b->p;
     struct sgrad_graph *g = b->g;
     struct sgrad_view pixels = per_micro(b, g->value[g->images].view), labels = per_micro(b, g->value[g->labels].view), x = pixels;
     pixels.dtype = SGRAD_U8;
-    p->pixels[m] = add_buffer(b, sgrad_format("pixels#%d", m), pixels);
-    p->labels[m] = b->activation[g->labels * b->micros + m] = add_buffer(b, sgrad_format("labels#%d", m), labels);
-    int images = b->activation[g->images * b->micros + m] = add_buffer(b, sgrad_format("images#%d", m), x);
+    p->pixels[m] = sgrad__add_buffer(b, sgrad_format("pixels#%d", m), pixels);
+    p->labels[m] = b->activation[g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);
+    int images = b->activation[g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
     p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
 
     static const struct sgrad_kernel *const kernels[] = { &sgrad__read_kernel, &sgrad_image_kernel };
     for (int k = 0; k < 2; k++) {
         struct sgrad_call call = { .kernel = kernels[k], .attrs = k ? (const void *)&p->image : p->dataset, .operands = 2,
                                    .view = { pixels, k ? x : labels }, .access = { k ? SGRAD_R : SGRAD_W, SGRAD_W } };
-        if (!p->input_call[k]) p->input_call[k] = add_call(b, call);
-        add_instruction(b, p->input_call[k], (int[]){ p->pixels[m], k ? images : p->labels[m] }, m * p->micro, PRIORITY_INPUT,
+        if (!p->input_call[k]) p->input_call[k] = sgrad__add_call(b, call);
+        sgrad__add_instruction(b, p->input_call[k], (int[]){ p->pixels[m], k ? images : p->labels[m] }, m * p->micro, SGRAD__PRIORITY_INPUT,
                         sgrad_format("%s #%d", k ? "augment" : "read", m));
     }
 }
 
-static void add_step(struct builder *b) {
+static void add_step(struct sgrad__builder *b) {
     struct sgrad_graph *g = b->g;
     int *summed = sgrad_alloc((size_t)g->parameter_count, sizeof *summed);
     for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
@@ -319,7 +321,9 @@ static void add_step(struct builder *b) {
         }
     }
     if (b->p->training) {
+        close_gradients(b, summed);
         if (b->o->clip_norm > 0) add_clipped_updates(b, summed);
+        if (b->o->ranks > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
     }
     struct sgrad_view view;
@@ -354,7 +358,7 @@ static int *minus_ones(size_t count) {
     return array;
 }
 
-static void open_builder(struct builder *b) {
+static void open_builder(struct sgrad__builder *b) {
     size_t micros = (size_t)b->micros, per_node = (size_t)b->g->node_count * SGRAD_MAX_PARAMETERS * micros;
     b->activation = minus_ones((size_t)b->g->value_count * micros);
     b->gradient = minus_ones((size_t)b->g->value_count * micros);
@@ -366,25 +370,36 @@ static void open_builder(struct builder *b) {
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones((size_t)b->g->parameter_count * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
+    b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
+    b->waits = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->waits);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = lend_buffer(b, b->g->parameter[i].tensor);
 }
 
-static void close_builder(struct builder *b) {
-    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter };
+static void close_builder(struct sgrad__builder *b) {
+    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter, b->waits };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(b->elsewhere);
     free(b->call);
 }
 
+/* Bytes of all gradients: what the buckets are cut from. */
+static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__program_options *o) {
+    const int64_t bytes = sgrad__parameters_count(g) * (int64_t)sizeof(float);
+    if (o->ranks == 1 || !o->training) return 0;
+    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o->allreduce, o->network, o->deterministic);
+}
+
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
-    assert(o->batch % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
-    int64_t group = o->training && has_groups(g) ? o->group : o->micro;
-    assert(o->batch % group == 0 && group % o->micro == 0);
+    const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro, part = group < share ? group : share;
+    assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % group == 0 && share % part == 0 && group % part == 0 && part % o->micro == 0);
 
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .micro = o->micro, .group = group, .training = o->training,
-                                  .window = o->window, .image = o->image, .dataset = o->dataset };
-    struct builder b = { .p = p, .g = g, .o = o, .micros = (int)(o->batch / o->micro), .group_micros = (int)(group / o->micro) };
+    *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .share = share, .micro = o->micro, .group = group, .votes = -1,
+                                  .training = o->training, .window = o->window, .image = o->image, .dataset = o->dataset,
+                                  .bucket_bytes = bucket_bytes(g, o) };
+    struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro), .group_micros = (int)(part / o->micro), .span = (int)(group / part) };
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
     open_builder(&b);
@@ -421,7 +436,9 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     }
     for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
     for (int i = 0; i < p->call_count; i++) free(p->call[i]);
+    for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
     sgrad_tensor_destroy(p->workspace);
+    free(p->owned);
     free(p->buffer);
     free(p->call);
     free(p->instruction);

@@ -38,6 +38,8 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *config);
  * one JSON object; free it. Of two such texts the second has to say what the first does, else SGRAD_EINVAL tells which differs;
  * WHERE, a file's name, begins the message. */
 char *sgrad__config_identity(const struct sgrad__config *config);
+/* What has to agree between ranks: versions, data, and the options that are not a node's own; a line each. Free it. */
+char *sgrad__config_shared(const struct sgrad__config *config);
 int sgrad__config_same(const char *where, const char *before, const char *now);
 
 /* The same comparison with FOLDER/config.json; a folder without one agrees with everything. */

@@ -33,18 +33,21 @@ static int64_t nearest_divisor(int64_t n, int64_t wanted) {
     return best;
 }
 
-/* The samples whose sums batch norm joins, the unit of tasks if it is given, and how long the run is. */
-static int check_sizes(struct sgrad__run *r) {
+/* The samples whose sums batch norm joins, the unit of tasks if it is given, and how long the run is, on RANKS ranks. */
+static int check_sizes(struct sgrad__run *r, long ranks) {
     const struct sgrad_train_options *o = &r->options;
-    int64_t group = o->bn_group > 0 ? o->bn_group : o->batch, micro = o->micro_batch;
     if (o->batch > r->train->count)
         return sgrad_fail(SGRAD_EINVAL, "--batch %ld is more than the %lld samples of the training set", o->batch, (long long)r->train->count);
-    if (o->batch % group)
-        return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the batch of %ld: %lld does", (long long)group, o->batch,
-                          (long long)nearest_divisor(o->batch, group));
-    if (micro && group % micro)
+    if (o->batch % ranks)
+        return sgrad_fail(SGRAD_EINVAL, "--batch %ld cannot be shared by %ld ranks: %ld can", o->batch, ranks, (o->batch / ranks + 1) * ranks);
+    const int64_t share = o->batch / ranks, micro = o->micro_batch;
+    const int64_t group = o->bn_group > 0 ? o->bn_group : o->bn_group == SGRAD_GROUP_GLOBAL ? o->batch : share, part = group < share ? group : share;
+    if (o->batch % group || share % part || group % part)
+        return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld: %lld does", (long long)group,
+                          ranks > 1 ? "rank's share" : "batch", (long long)share, (long long)nearest_divisor(share, group));
+    if (micro && part % micro)
         return sgrad_fail(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
-                          o->bn_group > 0 ? "the group" : "this rank's share", (long long)group, (long long)nearest_divisor(group, micro));
+                          part < share ? "the group" : "this rank's share", (long long)part, (long long)nearest_divisor(part, micro));
     r->micro = micro;
     r->group = group;
     r->steps_per_epoch = r->train->count / o->batch;
@@ -56,12 +59,16 @@ static int check_sizes(struct sgrad__run *r) {
 }
 
 /* 32 samples keep a core's caches warm and its task overhead low (measured); every worker should find a micro-batch;
- * --deterministic must not look at the machine. */
+ * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
 static void choose_micro_batch(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    if (!r->micro) {
-        r->micro = largest_divisor(r->group, r->context->cudas && !o->deterministic ? 256 : 32);
-        while (!o->deterministic && o->batch / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(r->group, r->micro - 1);
+    const int64_t share = o->batch / r->context->ranks, part = r->group < share ? r->group : share;
+    if (!r->micro && o->deterministic) {
+        r->micro = largest_divisor(part, 32);
+        while (o->batch % 8 == 0 && (o->batch / 8) % r->micro) r->micro = largest_divisor(part, r->micro - 1);
+    } else if (!r->micro) {
+        r->micro = largest_divisor(part, r->context->cudas ? 256 : 32);
+        while (share / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(part, r->micro - 1);
     }
     if (o->bn_group == SGRAD_GROUP_MICRO) r->group = r->micro;
 }
@@ -158,6 +165,8 @@ static int open_parameters(struct sgrad__run *r) {
 struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, bool training, int64_t batch, int64_t micro) {
     struct sgrad__program_options p = {
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
+        .rank = training ? r->context->rank : 0, .ranks = training ? r->context->ranks : 1, .network = r->context->network,
+        .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
     };
@@ -236,27 +245,43 @@ static int refuse_finished(const char *folder) {
     return error;
 }
 
-/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
-int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
-    struct sgrad__config config;
-    char devices[256], *path = NULL;
-    describe_run(r, &config, devices, sizeof devices);
-    r->identity = sgrad__config_identity(&config);
+static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *config, long *done) {
+    char *path = NULL;
     if (r->options.resume) {
         struct sgrad__position position;
-        SGRAD_TRY(sgrad__config_check(r->folder, &config));
+        SGRAD_TRY(sgrad__config_check(r->folder, config));
         SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
         if (path) {
             int error = sgrad__checkpoint_load(r->graph, r->optimizer, path, r->identity, &position);
             free(path);
             if (error) return error;
-            *done = r->last_checkpoint = position.step;
+            *done = position.step;
         } else {
             SGRAD_TRY(refuse_finished(r->folder));
             sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
         }
     }
-    return sgrad__config_write(r->folder, &config);
+    return sgrad__config_write(r->folder, config);
+}
+
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
+ * others get what it holds from there. */
+int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
+    struct sgrad__config config;
+    char devices[256];
+    describe_run(r, &config, devices, sizeof devices);
+    r->identity = sgrad__config_identity(&config);
+    char *everything = sgrad__config_shared(&config);
+    int error = sgrad_ranks_compare(everything);
+    free(everything);
+    r->together |= error != 0;
+    if (error) return error;
+    error = sgrad_ranks_agree(r->context->rank ? 0 : open_own_folder(r, &config, done));
+    r->together |= error != 0;
+    if (error) return error;
+    sgrad_ranks_broadcast(done, sizeof *done);
+    r->last_checkpoint = *done;
+    return sgrad__parameters_broadcast(r->graph, r->optimizer);
 }
 
 /* ---- the whole of it ---- */
@@ -279,7 +304,8 @@ static int find_records(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     r->model = o->custom_model ? o->custom_model : sgrad_record_find("model", o->model, sgrad_models);
     r->optimizer = sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
-    return r->model && r->optimizer ? 0 : SGRAD_ENAME;
+    if (o->allreduce) r->allreduce = sgrad_record_find("allreduce", o->allreduce, sgrad_allreduces);
+    return r->model && r->optimizer && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
 int sgrad__run_open_training(struct sgrad__run *r) {
@@ -290,10 +316,11 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(open_data(r));
     SGRAD_TRY(check_test_images(r));
     add_augmentation(r);
-    SGRAD_TRY(check_sizes(r));
+    SGRAD_TRY(check_sizes(r, 1));
     SGRAD_TRY(open_graph(r));
-    if (!r->options.print) SGRAD_TRY(claim_folder(r));
+    if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(claim_folder(r));
     SGRAD_TRY(open_context(r));
+    if (r->context->ranks > 1) SGRAD_TRY(check_sizes(r, r->context->ranks));
     choose_micro_batch(r);
     SGRAD_TRY(open_parameters(r));
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);

@@ -26,7 +26,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     pthread_cond_init(&r->sync->done, NULL);
     for (int i = 0; i < program->window; i++) {
         r->slot[i].runner = r;
-        r->slot[i].sample = sgrad_alloc((size_t)program->batch, sizeof *r->slot[i].sample);
+        r->slot[i].sample = sgrad_alloc((size_t)program->share, sizeof *r->slot[i].sample);
     }
     return r;
 }
@@ -54,15 +54,25 @@ static void one_done(void *arg) {
     pthread_mutex_unlock(&sync->lock);
 }
 
+/* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
+static int submit_call(const struct sgrad__instruction *i, struct sgrad_tensor *const *operand, struct sgrad_tensor *workspace,
+                       struct sgrad__slot *slot) {
+    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = one_done, .arg = slot };
+    if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
+    if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
+    if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
+    return sgrad_task_submit(&(struct sgrad_submission){
+        .call = i->call, .operand = operand, .workspace = workspace, .step = &slot->step, .first = slot->step.first + i->first,
+        .priority = i->priority, .name = i->name, .done = one_done, .done_arg = slot });
+}
+
 static int submit_instruction(struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad__slot *slot, int copy) {
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
         const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &p->buffer[i->operand[j]];
         operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
     }
-    SGRAD_TRY(sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = p->workspace, .step = &slot->step, .first = slot->step.first + i->first,
-        .priority = i->priority, .name = i->name, .done = one_done, .done_arg = slot }));
+    SGRAD_TRY(submit_call(i, operand, p->workspace, slot));
     for (int j = 0; j < i->call->operands; j++)
         if (i->last >> j & 1) sgrad_tensor_forget(operand[j]);
     return 0;
@@ -73,13 +83,15 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     int copy = (int)(r->submitted % p->window);
     struct sgrad__slot *slot = &r->slot[copy];
     assert(r->submitted - r->finished < p->window);
-    memcpy(slot->sample, sample, (size_t)p->batch * sizeof *sample);
+    memcpy(slot->sample, sample, (size_t)p->share * sizeof *sample);
     slot->step = *step;
     slot->step.sample = slot->sample;
     slot->finished = false;
-    atomic_store(&slot->pending, p->instruction_count + 1);
+    slot->votes = 0;
+    atomic_store(&slot->pending, p->instruction_count + (p->votes >= 0 ? 2 : 1));
     r->submitted++;
     for (int i = 0; i < p->instruction_count; i++) SGRAD_TRY(submit_instruction(p, &p->instruction[i], slot, copy));
+    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, slot));
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, slot);
 }
 

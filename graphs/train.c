@@ -29,6 +29,14 @@ static void unwatch_signals(const struct sigaction before[2]) {
 
 /* ---- training ---- */
 
+/* What all ranks know, rank 0 says, and all end in good order; whoever fails alone ends the others (sgrad_train). */
+static int together(struct sgrad__run *r, int error) {
+    error = sgrad_ranks_agree(error);
+    r->together |= error != 0;
+    return error;
+}
+#define SAY(r, error, ...) ((r)->together = true, (r)->context->rank ? (error) : sgrad_fail(error, __VA_ARGS__))
+
 /* The learning rate of the step that follows STEP others. */
 static double rate_of(const struct sgrad__run *r, long step) {
     double epoch = (double)r->steps_per_epoch;
@@ -37,13 +45,14 @@ static double rate_of(const struct sgrad__run *r, long step) {
 
 static int submit_step(struct sgrad__run *r, long step) {
     const struct sgrad_train_options *o = &r->options;
+    const int64_t share = r->program->share;
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
-        .rate = (float)rate_of(r, step),
+        .rate = (float)rate_of(r, step), .first = r->context->rank * share, .stop = caught != 0,
     };
-    int64_t *sample = sgrad_alloc((size_t)o->batch, sizeof *sample);
-    for (long i = 0; i < o->batch; i++)
-        sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + i);
+    int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
+    for (int64_t i = 0; i < share; i++)
+        sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + s.first + i);
     int error = sgrad__runner_submit(r->runner, &s, sample);
     free(sample);
     return error;
@@ -53,7 +62,10 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
     if (r->last_checkpoint == done) return 0;
     struct sgrad__position position = { .step = done, .epoch = (int)(done / r->steps_per_epoch),
                                         .step_in_epoch = done % r->steps_per_epoch, .seed = r->options.seed };
-    SGRAD_TRY(sgrad__checkpoint_save(r->graph, r->optimizer, r->folder, &position, r->identity, r->options.keep));
+    int error = 0;
+    if (r->context->rank == 0)
+        error = sgrad__checkpoint_save(r->graph, r->optimizer, r->folder, &position, r->identity, r->options.keep);
+    SGRAD_TRY(together(r, error));
     r->last_checkpoint = done;
     if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
     return 0;
@@ -62,15 +74,16 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
 static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite", *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
     if (r->good_checkpoint > 0)
-        return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)", step,
+        return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)", step,
                           is, r->folder, r->good_checkpoint, help);
-    return sgrad_fail(SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
+    return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
 }
 
 static int stop_for_signal(struct sgrad__run *r, long done) {
-    if (done == 0) return sgrad_fail(SGRAD_EINTR, "%s: stopped before the first step", strsignal(caught));
+    const char *why = caught ? strsignal(caught) : "another rank was asked to end";
+    if (done == 0) return SAY(r, SGRAD_EINTR, "%s: stopped before the first step", why);
     SGRAD_TRY(save_checkpoint(r, done));
-    return sgrad_fail(SGRAD_EINTR, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", strsignal(caught), done, r->folder);
+    return SAY(r, SGRAD_EINTR, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
 }
 
 static int end_epoch(struct sgrad__run *r, long done) {
@@ -110,16 +123,18 @@ static void trace(const struct sgrad__run *r, long done) {
 static int turn(struct sgrad__run *r, long *done) {
     long stop = next_stop(r, *done), next = *done;
     while (*done < stop) {
-        while (next < stop && next - *done < r->options.window && !caught) {
+        if (r->context->ranks == 1 && caught) r->stopping = true;
+        while (next < stop && next - *done < r->options.window && !r->stopping) {
             sgrad__metrics_submitted(r->metrics);
             SGRAD_TRY(submit_step(r, next++));
         }
-        if (next == *done) return 0;
+        if (next == *done) return 0;    /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
         SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, rate_of(r, *done - 1), slot->time }));
+        if (slot->votes > 0) r->stopping = true;    /* every rank sees it after the same step */
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) return stop_for_nan(r, *done, loss);
     }
@@ -140,7 +155,7 @@ static int train(struct sgrad__run *r, long done) {
         if (!error) error = failed;
         if (error) break;
         if (done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
-        if (!error && caught && done < r->steps) return stop_for_signal(r, done);
+        if (!error && r->stopping && done < r->steps) return stop_for_signal(r, done);
         if (!error && checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
     }
     r->result.steps = done;
@@ -160,22 +175,23 @@ static int train_run(struct sgrad__run *r) {
     long done = 0;
     SGRAD_TRY(sgrad__run_open_training(r));
     if (!r->options.print) SGRAD_TRY(sgrad__run_open_folder(r, &done));
-    sgrad__run_print(r, terminal);
-    if (r->options.print) {
+    if (r->context->rank == 0) sgrad__run_print(r, terminal);
+    if (r->options.print && r->context->rank == 0) {
         sgrad__graph_print(r->graph, stdout);
         sgrad__program_print(r->program, stdout);
-        return 0;
     }
-    if (done >= r->steps) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
+    if (r->options.print) return 0;
+    if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
     SGRAD_TRY(sgrad__program_allocate(r->program));
     r->runner = sgrad__runner_create(r->program);
     r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
-    SGRAD_TRY(open_metrics(r, done, terminal));
+    SGRAD_TRY(together(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
+    if (r->context->rank) return together(r, 0);
     char *path = sgrad_format("%s/model.safetensors", r->folder);
     int error = sgrad__parameters_save(r->graph, NULL, path, false, NULL, 0);
     free(path);
-    return error;
+    return together(r, error);
 }
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
@@ -185,6 +201,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
     watch_signals(before);
     int error = train_run(r);
     unwatch_signals(before);
+    if (error && !r->together) sgrad_ranks_abort(1);
     if (!error) {
         *result = r->result;
         result->folder = r->folder;

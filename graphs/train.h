@@ -30,6 +30,9 @@ struct sgrad__run {
     char *folder, *identity;
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
+    bool together;                              /* all ranks know of the error that ends the run */
+    bool stopping;                              /* asked to end: no step begins any more */
+    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
 };

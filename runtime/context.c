@@ -1,4 +1,4 @@
-/* context.c: starts and stops StarPU. */
+/* context.c: starts and stops MPI and StarPU. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -24,13 +24,6 @@ static void one_thread(void *arg) {
     omp_set_num_threads(1);
 }
 
-static int check_ranks(void) {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    if (size && atoi(size) > 1)
-        return sgrad_fail(SGRAD_EINVAL, "started on %s ranks, but this version trains on one: run it without mpirun", size);
-    return 0;
-}
-
 static int check_scheduler(const char *name) {
     struct starpu_sched_policy **policy = starpu_sched_get_predefined_policies();
     const char *names[64] = { 0 };
@@ -43,9 +36,19 @@ static int check_scheduler(const char *name) {
                       near ? near : "", near ? "'?" : "");
 }
 
+static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
+    int error = starpu_init(conf);
+    if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
+    if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+    int found = (int)starpu_cuda_worker_get_count();
+    if (found >= options->cudas) return 0;
+    starpu_shutdown();
+    return sgrad_fail(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->cudas, found);
+}
+
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context) {
     struct starpu_conf conf;
-    SGRAD_TRY(check_ranks());
+    struct sgrad_context *ctx;
     SGRAD_TRY(sgrad__trace_prepare(options->trace));
     keep_freed_memory();
     setenv("STARPU_SILENT", "1", 0);
@@ -59,19 +62,17 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     if (!scheduler) scheduler = sgrad__cuda_devices() > 0 && conf.ncuda != 0 ? "dmdas" : "lws";
     SGRAD_TRY(check_scheduler(scheduler));
     conf.sched_policy_name = scheduler;
-    int error = starpu_init(&conf);
-    if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
-    if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
-    if ((int)starpu_cuda_worker_get_count() < options->cudas) {
-        int found = (int)starpu_cuda_worker_get_count();
-        starpu_shutdown();
-        return sgrad_fail(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->cudas, found);
+    ctx = sgrad_alloc(1, sizeof *ctx);
+    int error = sgrad__ranks_open(ctx, &conf);
+    if (!error) error = start(&conf, options);
+    if (!error) error = sgrad__ranks_start(ctx);
+    if (error) {
+        sgrad_ranks_abort(1);
+        free(ctx);
+        return error;
     }
-
-    struct sgrad_context *ctx = sgrad_alloc(1, sizeof *ctx);
     ctx->cpus = (int)starpu_cpu_worker_get_count();
     ctx->cudas = (int)starpu_cuda_worker_get_count();
-    ctx->ranks = 1;
     snprintf(ctx->scheduler, sizeof ctx->scheduler, "%s", scheduler);
     omp_set_num_threads(1);
     if (ctx->cpus) starpu_execute_on_each_worker(one_thread, NULL, STARPU_CPU);
@@ -84,6 +85,7 @@ void sgrad_context_close(struct sgrad_context *context) {
     starpu_task_wait_for_all();
     sgrad__caches_clear();
     sgrad__devices_close();
+    sgrad__ranks_close();
     starpu_shutdown();
     sgrad__trace_convert();
     free(context);

@@ -5,6 +5,18 @@
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
 int sgrad__worker(void);
 
+struct sgrad_context;
+struct starpu_conf;
+int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
+int sgrad__ranks_start(struct sgrad_context *context);                              /* after: StarPU-MPI, the network's measures */
+void sgrad__ranks_close(void);                                                      /* before StarPU stops */
+void sgrad__messages_open(void);
+void sgrad__messages_close(void);
+struct sgrad_network;
+struct ompi_communicator_t;
+/* Fills latencies and bandwidths; every rank calls it. */
+int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
+
 void sgrad__caches_clear(void);     /* when no task runs any more */
 void sgrad__devices_close(void);    /* likewise */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */

@@ -227,18 +227,52 @@ struct sgrad_context_options {
     const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
     const char *trace;          /* folder for a trace; NULL: none */
 };
+struct sgrad_network;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
-    int rank, ranks;
+    int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
     char scheduler[32];
+    const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
 };
-/* Starts StarPU. One context at a time. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
+/* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
 void sgrad_context_close(struct sgrad_context *context);
 /* What happens between begin and end, any number of times, is recorded in the context's trace, if it has one: closing the
  * context leaves FOLDER/paje.trace, for ViTE, and tasks.rec. */
 void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
+
+/* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
+
+/* Sends TENSOR as the tasks submitted so far leave it; receives into it, as a task that writes it would. Neither waits: DONE(ARG)
+ * is called, on some thread, when the message is through. Messages with one TAG from one rank to another arrive in the order of
+ * submission. Larger PRIORITY goes first. */
+struct sgrad_message {
+    struct sgrad_tensor *tensor;
+    int peer;                   /* the other rank */
+    int64_t tag;                /* 0 to 2^50 */
+    int priority;
+    void (*done)(void *arg);
+    void *arg;
+};
+int sgrad_send(const struct sgrad_message *message);
+int sgrad_receive(const struct sgrad_message *message);
+/* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
+ * ones in the same order. */
+int sgrad_allreduce(const struct sgrad_message *message);
+
+/* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
+void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
+void sgrad_ranks_broadcast(void *data, size_t bytes);           /* from rank 0 */
+int sgrad_ranks_agree(int error);                               /* 0 when every rank says 0, else an error; silent */
+/* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL. */
+int sgrad_ranks_compare(const char *text);
+
+/* Ends all ranks at once, when one cannot go on and the others may be waiting for it. With one rank: nothing. */
+void sgrad_ranks_abort(int status);
+
+/* The rank that a launcher gave this process: 0 without one. Before a context is open, too. */
+int sgrad_launched_rank(void);
 
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);   /* "2 CPU cores, 1 NVIDIA H200" */
 

@@ -51,7 +51,6 @@ refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-ev
 refuses 2 "train: --precision: 'f16' is not f32 or bf16" "${train[@]}" --precision f16
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
 refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
-refuses 2 "train: --allreduce: 'rnig' is not in stargrad list allreduce" "${train[@]}" --allreduce rnig
 refuses 2 "train: --model: '' is not a value" train --model '' --data digits
 for schedule in '' stp step step:3 step:3,2:0.1 step:x:0.1 poly poly:-1 cosine:3; do
 	refuses 2 ".*schedule" "${train[@]}" --schedule "$schedule"
@@ -61,6 +60,7 @@ done
 refuses 2 ".*'resnet21'.*did you mean .*resnet20" train --model resnet21 --data digits
 refuses 2 ".*'adm'.*did you mean .*adam" "${train[@]}" --optimizer adm
 refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
+refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 ".*digit: did you mean digits?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent

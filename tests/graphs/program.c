@@ -26,7 +26,7 @@ static struct sgrad_graph *network(void) {
 static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
     struct sgrad__program *p;
     const struct sgrad__program_options o = {
-        .batch = 2 * micros, .micro = 2, .group = 2 * group_micros, .training = training, .optimizer = sgrad_optimizers[0],
+        .batch = 2 * micros, .micro = 2, .group = 2 * group_micros, .ranks = 1, .training = training, .optimizer = sgrad_optimizers[0],
         .clip_norm = clip_norm, .window = WINDOW, .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
     };
     assert_int_equal(sgrad__program_build(g, &o, &p), 0);
@@ -42,17 +42,15 @@ struct content {
     char text[256];
 };
 
-/* sum(n) = sum(first p) + sum(rest), p the largest power of two below n, of the COUNT texts of LEAF */
+/* sum(n) = sum(first ⌈n/2⌉) + sum(rest), of the COUNT texts of LEAF */
 static void halved(char *text, size_t size, char (*leaf)[256], int count) {
     char left[256], right[256];
-    int p = 1;
     if (count == 1) {
         snprintf(text, size, "%s", leaf[0]);
         return;
     }
-    while (2 * p < count) p *= 2;
-    halved(left, sizeof left, leaf, p);
-    halved(right, sizeof right, leaf + p, count - p);
+    halved(left, sizeof left, leaf, count - count / 2);
+    halved(right, sizeof right, leaf + count - count / 2, count / 2);
     assert_true(snprintf(text, size, "(%s+%s)", left, right) < (int)size);
 }
 
@@ -66,17 +64,20 @@ static const char *tree(int from, int to, int step) {
     return text;
 }
 
+/* The sum task's tree of eight, absent operands left out: SPAN of them from J on. */
+static bool added(const struct sgrad__instruction *in, const struct content *content, int j, int span, char *text, size_t size) {
+    char left[256], right[256];
+    if (span == 1) return in->operand[j] >= 0 && snprintf(text, size, "%s", content[in->operand[j]].text) < (int)size;
+    if (!added(in, content, j, span / 2, left, sizeof left)) return false;
+    bool both = added(in, content, j + span / 2, span / 2, right, sizeof right);
+    assert_true(snprintf(text, size, both ? "(%s+%s)" : "%s", left, right) < (int)size);
+    return true;
+}
+
 /* What an instruction leaves in what it writes: a sum the tree of its operands, any other task its own micro-batch. */
 static void write_content(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content, char *text, size_t size) {
-    char leaf[SGRAD_SUM_INPUTS][256];
-    int count = 0;
-    if (in->call->kernel != &sgrad_sum_kernel) {
-        snprintf(text, size, "%d", (int)(in->first / p->micro));
-        return;
-    }
-    for (; count < SGRAD_SUM_INPUTS && in->operand[count] >= 0; count++) snprintf(leaf[count], sizeof leaf[0], "%s", content[in->operand[count]].text);
-    assert_true(count > 1);
-    halved(text, size, leaf, count);
+    if (in->call->kernel == &sgrad_sum_kernel) assert_true(added(in, content, 0, SGRAD_SUM_INPUTS, text, size));
+    else snprintf(text, size, "%d", (int)(in->first / p->micro));
 }
 
 /* One operand: nothing is read that was not written, or is forgotten; what is written again is added to, and the kernel knows. */

@@ -37,6 +37,22 @@ def stargrad(*arguments, status=0, env=None):
     return done.stdout if status == 0 else done.stderr
 
 
+# MPI as root and more ranks than cores: what tests need, and only they.
+RANKS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+         "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def ranks(count, *arguments, status=0, env=None):
+    """The same on COUNT ranks, one core each."""
+    if not shutil.which("mpirun"):
+        raise Skip("there is no mpirun")
+    words = ["mpirun", "-n", str(count), *command(*arguments), "--cpus", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **RANKS, **(env or {})}, timeout=600)
+    if bool(done.returncode) != bool(status):
+        raise AssertionError(f"{' '.join(words)}: exit status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
+    return done.stdout if status == 0 else done.stderr
+
+
 def events(path, kind="step"):
     with open(os.path.join(path, "metrics.jsonl")) as f:
         return [e for e in map(json.loads, f) if e["event"] == kind]

@@ -1,0 +1,115 @@
+/* messages.c: tensors from rank to rank, by StarPU-MPI's detached transfers; and MPI_Iallreduce on a tensor, the baseline that
+ * plans are measured against.
+ *
+ * MPI asks that all ranks begin collective calls in the same order, but tensors are ready when they are ready. So each takes a
+ * ticket when it is submitted, and one thread begins them in the order of tickets and looks for their end:
+ *
+ *     submitted  0 1 2 3        ready  . 1 2 .    waits for 0        ready  0 1 2 .    begins 0, 1, 2
+ */
+#include "config.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <starpu_mpi.h>
+#include <stdlib.h>
+#include <time.h>
+
+int sgrad_send(const struct sgrad_message *m) {
+    if (starpu_mpi_isend_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0) return 0;
+    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
+}
+
+int sgrad_receive(const struct sgrad_message *m) {
+    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0) return 0;
+    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
+}
+
+/* ---- MPI_Iallreduce ---------------------------------------------------------------------------------------------- */
+
+struct ticket {
+    struct sgrad_message is;
+    bool ready, begun;
+    MPI_Request request;
+    struct ticket *next;
+};
+static struct ticket *first, **last = &first;       /* those that have not ended, in order */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static MPI_Comm collective;
+static bool started, closing;
+
+static void is_ready(void *arg) {
+    pthread_mutex_lock(&lock);
+    ((struct ticket *)arg)->ready = true;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void begin(struct ticket *t) {
+    const struct sgrad_view *v = &t->is.tensor->view;
+    MPI_Iallreduce(MPI_IN_PLACE, starpu_data_get_local_ptr(t->is.tensor->handle), (int)sgrad_shape_count(&v->shape),
+                   v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request);
+    t->begun = true;
+}
+
+/* Takes the first ticket that has ended out of the list; NULL: none has. */
+static struct ticket *take_ended(void) {
+    for (struct ticket **at = &first; *at && (*at)->begun; at = &(*at)->next) {
+        struct ticket *t = *at;
+        int ended = 0;
+        MPI_Test(&t->request, &ended, MPI_STATUS_IGNORE);
+        if (!ended) continue;
+        if (!(*at = t->next)) last = at;
+        return t;
+    }
+    return NULL;
+}
+
+static void *look_after(void *arg) {
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    while (!closing || first) {
+        for (struct ticket *t = first; t && t->ready; t = t->next)
+            if (!t->begun) begin(t);
+        struct ticket *ended = take_ended();
+        bool waiting = first && first->begun;
+        if (!ended && !waiting && !(closing && !first)) pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+        if (ended) {
+            starpu_data_release(ended->is.tensor->handle);
+            ended->is.done(ended->is.arg);
+            free(ended);
+        } else if (waiting) {
+            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+        }
+        pthread_mutex_lock(&lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+int sgrad_allreduce(const struct sgrad_message *m) {
+    struct ticket *t = sgrad_alloc(1, sizeof *t);
+    t->is = *m;
+    pthread_mutex_lock(&lock);
+    if (!started && pthread_create(&thread, NULL, look_after, NULL) == 0) started = true;
+    *last = t;
+    last = &t->next;
+    pthread_mutex_unlock(&lock);
+    if (started && starpu_data_acquire_cb(m->tensor->handle, STARPU_RW, is_ready, t) == 0) return 0;
+    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
+}
+
+void sgrad__messages_open(void) { MPI_Comm_dup(MPI_COMM_WORLD, &collective); }
+
+void sgrad__messages_close(void) {
+    pthread_mutex_lock(&lock);
+    closing = true;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+    if (started) pthread_join(thread, NULL);
+    MPI_Comm_free(&collective);
+}

@@ -1,0 +1,65 @@
+/* network.c: how long a message takes, measured the way messages will travel: from tensor to tensor, by StarPU-MPI. */
+#include "config.h"
+#include "runtime/allreduce.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <mpi.h>
+#include <starpu_mpi.h>
+
+enum { SMALL = 8, LARGE = 1 << 20, SMALL_TIMES = 20, LARGE_TIMES = 3 };
+
+/* Seconds one way, the least of TIMES round trips of BYTES between ranks A and B, as A finds. Each end calls it. */
+static int ping_pong(int rank, int a, int b, int bytes, int times, double *seconds) {
+    struct sgrad_tensor *t;
+    *seconds = 1e30;
+    SGRAD_TRY(sgrad_tensor_create("network probe", SGRAD_U8, sgrad_shape(1, bytes), SGRAD_PERSISTENT, &t));
+    for (int i = 0; i < times; i++) {
+        double start = MPI_Wtime();
+        MPI_Status status;
+        if (rank == a) starpu_mpi_send(t->handle, b, 0, MPI_COMM_WORLD);
+        starpu_mpi_recv(t->handle, rank == a ? b : a, 0, MPI_COMM_WORLD, &status);
+        if (rank == b) starpu_mpi_send(t->handle, a, 0, MPI_COMM_WORLD);
+        double took = (MPI_Wtime() - start) / 2;
+        if (took < *seconds) *seconds = took;
+    }
+    sgrad_tensor_destroy(t);
+    return 0;
+}
+
+static int measure(int rank, int a, int b, MPI_Comm comm, double *latency, double *bandwidth) {
+    double seconds[2] = { 0 };
+    if (rank == a || rank == b) {
+        SGRAD_TRY(ping_pong(rank, a, b, SMALL, SMALL_TIMES, &seconds[0]));
+        SGRAD_TRY(ping_pong(rank, a, b, LARGE, LARGE_TIMES, &seconds[1]));
+    }
+    MPI_Bcast(seconds, 2, MPI_DOUBLE, a, comm);
+    *latency = seconds[0];
+    *bandwidth = LARGE / (seconds[1] > 1.1 * seconds[0] ? seconds[1] - seconds[0] : 0.1 * seconds[1]);
+    return 0;
+}
+
+/* The first two ranks whose hosts are the same, or not; false: there are none. */
+static bool find_pair(const struct sgrad_network *net, bool same, int *a, int *b) {
+    for (*a = 0; *a < net->ranks; ++*a)
+        for (*b = *a + 1; *b < net->ranks; ++*b)
+            if ((net->host[*a] == net->host[*b]) == same) return true;
+    return false;
+}
+
+int sgrad__network_measure(int rank, struct sgrad_network *net, MPI_Comm comm) {
+    int a, b;
+    bool apart = find_pair(net, false, &a, &b);
+    if (apart) SGRAD_TRY(measure(rank, a, b, comm, &net->latency, &net->bandwidth));
+    if (find_pair(net, true, &a, &b)) {
+        SGRAD_TRY(measure(rank, a, b, comm, &net->host_latency, &net->host_bandwidth));
+    } else {
+        net->host_latency = net->latency;
+        net->host_bandwidth = net->bandwidth;
+    }
+    if (!apart) {
+        net->latency = net->host_latency;
+        net->bandwidth = net->host_bandwidth;
+    }
+    return 0;
+}

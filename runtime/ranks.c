@@ -1,0 +1,184 @@
+/* ranks.c: several processes as one program: MPI and StarPU-MPI from beginning to end, and what all ranks decide together.
+ *
+ * A process that no launcher started is the only rank, and MPI stays out of it. StarPU-MPI has a thread of its own that looks
+ * for messages without rest: where a core is to spare it gets one, where none is it yields at every look, which Open MPI does
+ * for it when asked.
+ *
+ * Limits: MPI starts once in the life of a process, so a context of several ranks is opened once. */
+#include "config.h"
+#include "runtime/allreduce.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <starpu_mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CORES_TO_SPARE = 5 };        /* with so many for a rank, one is the messages' */
+
+static MPI_Comm control = MPI_COMM_NULL;    /* of the collective calls of main threads */
+static int rank, ranks = 1, *host;
+static struct sgrad_network network;
+
+int sgrad_launched_rank(void) {
+    static const char *const says[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (getenv(says[i])) return atoi(getenv(says[i]));
+    return 0;
+}
+
+static bool launched(void) {
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    return size ? atoi(size) > 1 : getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
+/* ---- the cores of this rank -------------------------------------------------------------------------------------- */
+
+/* Ranks that share a host, not bound by the launcher, share its cores: each takes its slice. */
+static int claim_cores(void) {
+    MPI_Comm here;
+    cpu_set_t all, mine;
+    int at, count, cores, seen = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_rank(here, &at);
+    MPI_Comm_size(here, &count);
+    sched_getaffinity(0, sizeof all, &all);
+    cores = CPU_COUNT(&all);
+    int bound = cores < (int)sysconf(_SC_NPROCESSORS_ONLN), any;
+    MPI_Allreduce(&bound, &any, 1, MPI_INT, MPI_MAX, here);
+    MPI_Comm_free(&here);
+    if (any || count == 1 || cores < count) return any || count == 1 ? cores : 1;
+    CPU_ZERO(&mine);
+    for (int c = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &all) && seen++ * count / cores == at) CPU_SET(c, &mine);
+    sched_setaffinity(0, sizeof mine, &mine);
+    return CPU_COUNT(&mine);
+}
+
+static void name_hosts(void) {
+    char name[MPI_MAX_PROCESSOR_NAME] = { 0 }, *names = sgrad_alloc((size_t)ranks, sizeof name);
+    int length;
+    MPI_Get_processor_name(name, &length);
+    MPI_Allgather(name, sizeof name, MPI_CHAR, names, sizeof name, MPI_CHAR, control);
+    host = sgrad_alloc((size_t)ranks, sizeof *host);
+    for (int r = 0; r < ranks; r++)
+        while (strcmp(names + host[r] * MPI_MAX_PROCESSOR_NAME, names + r * MPI_MAX_PROCESSOR_NAME)) host[r]++;
+    free(names);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------- */
+
+/* Settings that a user has made stay. */
+static void set_up(void) {
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    setenv("STARPU_MPI_COOP_SENDS", "0", 0);            /* they need another MPI */
+    setenv("STARPU_MPI_NDETACHED_SEND", "0", 0);        /* no limit: the window of steps is one */
+}
+
+int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
+    int level, finished;
+    context->ranks = 1;
+    if (!launched()) return 0;
+    MPI_Finalized(&finished);
+    if (finished) return sgrad_fail(SGRAD_EDEVICE, "MPI has ended in this process, and starts only once");
+    set_up();
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    if (level < MPI_THREAD_MULTIPLE)
+        return sgrad_fail(SGRAD_EDEVICE, "this MPI has no MPI_THREAD_MULTIPLE, which ranks need; see stargrad doctor");
+    MPI_Comm_dup(MPI_COMM_WORLD, &control);
+    MPI_Comm_rank(control, &rank);
+    MPI_Comm_size(control, &ranks);
+    context->rank = rank;
+    context->ranks = ranks;
+    int cores = claim_cores();
+    if (cores < CORES_TO_SPARE) {
+        setenv("STARPU_MPI_NOBIND", "1", 0);
+        if (conf->ncpus < 0 && !getenv("STARPU_NCPU")) conf->ncpus = cores;
+    } else if (conf->ncpus < 0) {
+        conf->reserve_ncpus = 1;
+    }
+    conf->will_use_mpi = 1;
+    return 0;
+}
+
+int sgrad__ranks_start(struct sgrad_context *context) {
+    if (ranks == 1) return 0;
+    if (starpu_mpi_init_comm(NULL, NULL, 0, MPI_COMM_WORLD) != 0) return sgrad_fail(SGRAD_EDEVICE, "StarPU-MPI does not start");
+    name_hosts();
+    network = (struct sgrad_network){ .ranks = ranks, .host = host };
+    sgrad__messages_open();
+    int error = sgrad__network_measure(rank, &network, control);
+    context->network = &network;
+    return error;
+}
+
+void sgrad__ranks_close(void) {
+    int initialized, finished;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finished);
+    if (!initialized || finished) return;
+    if (ranks > 1) {
+        sgrad__messages_close();
+        MPI_Barrier(control);
+        starpu_mpi_shutdown();
+    }
+    MPI_Comm_free(&control);
+    MPI_Finalize();
+    free(host);
+    host = NULL;
+    ranks = 1;
+    rank = 0;
+}
+
+void sgrad_ranks_abort(int status) {
+    if (ranks > 1) MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+/* ---- together ---------------------------------------------------------------------------------------------------- */
+
+void sgrad_ranks_sum(double *value, int count) {
+    if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, value, count, MPI_DOUBLE, MPI_SUM, control);
+}
+
+void sgrad_ranks_broadcast(void *data, size_t bytes) {
+    for (size_t at = 0, piece; ranks > 1 && at < bytes; at += piece) {
+        piece = bytes - at < 1 << 30 ? bytes - at : 1 << 30;
+        MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, 0, control);
+    }
+}
+
+int sgrad_ranks_agree(int error) {
+    int worst = error;
+    if (ranks > 1) MPI_Allreduce(&error, &worst, 1, MPI_INT, MPI_MIN, control);
+    return error ? error : worst;
+}
+
+/* The first line in which MINE is not what rank 0 says. */
+static void tell_difference(const char *first, const char *mine) {
+    while (*first && *mine) {
+        size_t a = strcspn(first, "\n"), b = strcspn(mine, "\n");
+        if (a != b || strncmp(first, mine, a)) break;
+        first += a + (first[a] != 0);
+        mine += b + (mine[b] != 0);
+    }
+    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", rank,
+               (int)strcspn(mine, "\n"), mine, (int)strcspn(first, "\n"), first);
+}
+
+int sgrad_ranks_compare(const char *text) {
+    size_t size = strlen(text) + 1;
+    int differs = ranks, lowest;
+    if (ranks == 1) return 0;
+    sgrad_ranks_broadcast(&size, sizeof size);
+    char *first = sgrad_alloc(size, 1);
+    if (rank == 0) memcpy(first, text, size);
+    sgrad_ranks_broadcast(first, size);
+    if (strcmp(first, text)) differs = rank;
+    MPI_Allreduce(&differs, &lowest, 1, MPI_INT, MPI_MIN, control);
+    if (lowest == rank) tell_difference(first, text);
+    free(first);
+    return lowest < ranks ? SGRAD_EINVAL : 0;
+}

@@ -1,0 +1,110 @@
+"""Several ranks train as one does: to the bit with --deterministic and 2^k of them, to 1e-5 with any number and any allreduce."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from run import RANKS, command, content, events, folder, losses, main, ranks, stargrad
+
+# Batch norm and augmentation; dropout and augmentation.
+NETWORKS = {
+    "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--lr", 0.02),
+    "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--lr", 0.01),
+}
+SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
+
+
+def outcome(out):
+    return losses(out), [(e["test_loss"], e["test_top1"]) for e in events(out, "epoch")], content(out)
+
+
+def train(count, *words, name="out"):
+    out = folder(f"{name}-{count}")
+    if count > 1:
+        ranks(count, *words, "--out", out)
+    else:
+        stargrad(*words, "--out", out, "--cpus", 1)
+    return outcome(out)
+
+
+def near(one, other):
+    return len(one) == len(other) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(one, other))
+
+
+def test_same_bits():
+    for name, network in NETWORKS.items():
+        run = ("train", *network, "--batch", 64, "--steps", 3, "--bn-group", "global", "--deterministic")
+        one = train(1, *run)
+        for count in (2, 4, 8):
+            assert train(count, *run) == one, f"{name} on {count} ranks"
+
+
+def test_groups_of_several_ranks():
+    run = (*SMALL, "--bn-group", 32, "--batch", 128, "--micro-batch", 8, "--steps", 3, "--deterministic")
+    one = train(1, *run)
+    for count in (4, 8):
+        assert train(count, *run) == one, f"groups of 32 on {count} ranks"
+
+
+def test_any_number():
+    run = (*SMALL, "--batch", 168, "--steps", 4)
+    one = train(1, *run)[0]
+    for count in (3, 7):
+        assert near(one, train(count, *run)[0]), f"{count} ranks"
+
+
+def test_every_allreduce():
+    run = (*SMALL, "--batch", 48, "--steps", 3, "--clip-norm", 1, "--optimizer", "adam", "--lr", 0.001)
+    one = train(1, *run)[0]
+    names = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
+    assert len(names) >= 7, names
+    for name in names:
+        for count in (3, 4):
+            got = train(count, *run, "--allreduce", name)[0]
+            assert near(one, got), f"{name} on {count} ranks: {got}, not {one}"
+    small = train(4, *run, "--bucket", 0.01)[0]
+    assert near(one, small), f"small buckets: {small}, not {one}"
+
+
+def test_resume_on_fewer():
+    run = (*SMALL, "--batch", 64, "--steps", 6, "--checkpoint-every", "3s", "--deterministic")
+    whole = train(1, *run, name="whole")
+    for count in (1, 2):
+        out = folder("parted")
+        ranks(4, *run, "--out", out)
+        for file in os.listdir(out):
+            if file == "checkpoint-6.safetensors" or file == "model.safetensors":
+                os.remove(os.path.join(out, file))
+        (ranks if count > 1 else stargrad)(*([count] if count > 1 else []), *run, "--out", out, "--resume")
+        assert outcome(out) == whole, f"4 ranks, then {count}"
+
+
+def test_signal():
+    """mpirun hands the signal on to its ranks, which see it at different moments, and end after the same step."""
+    out = folder("signal")
+    words = ["mpirun", "-n", "3", *command(*SMALL, "--batch", 48, "--epochs", 1000, "--out", out, "--cpus", 1)]
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **RANKS})
+    path = os.path.join(out, "metrics.jsonl")
+    deadline = time.monotonic() + 120
+    while not (os.path.exists(path) and len(losses(out)) > 2):
+        assert run.poll() is None and time.monotonic() < deadline, run.communicate()[0]
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    said = run.communicate(timeout=120)[0]
+    assert run.returncode, said
+    step = re.search(r"Terminated: stopped after step (\d+); checkpoint written", said)
+    assert step, said
+    assert os.path.exists(os.path.join(out, f"checkpoint-{step[1]}.safetensors")), os.listdir(out)
+
+
+def test_differences_are_told():
+    one, other = (command(*SMALL, "--batch", 48, "--steps", 1, "--lr", lr, "--out", folder("differ"), "--cpus", 1) for lr in (0.1, 0.2))
+    done = subprocess.run(["mpirun", "-n", "2", *one, ":", "-n", "1", *other], capture_output=True, text=True, env={**os.environ, **RANKS}, timeout=120)
+    assert done.returncode and re.search(r'rank 2 has "lr": 0.2.*rank 0 has "lr": 0.1', done.stderr), done.stderr
+    said = ranks(3, *SMALL, "--batch", 64, "--steps", 1, "--out", folder("shared"), status=2)
+    assert "--batch 64 cannot be shared by 3 ranks: 66 can" in said, said
+
+
+if __name__ == "__main__":
+    main(globals())
