@@ -184,13 +184,16 @@ extern const struct sgrad_kernel sgrad_squared_norm_kernel;
 /* Optimizer updates. ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R),
  * 2 Σ g² over all parameters F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */
 struct sgrad_hyper {
-    float momentum, weight_decay, beta1, beta2, eps;
+    float momentum, weight_decay, beta1, beta2, eps, trust;
     float clip_norm;        /* largest norm of all gradients together; 0: off (torch.nn.utils.clip_grad_norm_) */
     bool nesterov;
 };
 extern const struct sgrad_kernel sgrad_sgd_kernel;      /* one state; torch.optim.SGD, dampening 0 */
 extern const struct sgrad_kernel sgrad_adam_kernel;     /* two states; torch.optim.Adam: decay is added to the gradient */
 extern const struct sgrad_kernel sgrad_adamw_kernel;    /* two states; torch.optim.AdamW: decay apart (Loshchilov, Hutter 2019) */
+/* Layer-wise rates for large batches: the step of a parameter is in proportion to its norm. Not of vectors (biases, batch norm). */
+extern const struct sgrad_kernel sgrad_lars_kernel;     /* one state; You, Gitman, Ginsburg 2017 */
+extern const struct sgrad_kernel sgrad_lamb_kernel;     /* two states; You et al. 2019 */
 
 /* Pixels to activations: divides by full scale, normalises, and in training pads by PAD, crops at random and flips at random.
  * Operands: 0 pixels U8 (N,H,W,C) (R), 1 y (N,H,W,C) F32 or BF16 (W). Randomness: (seed, epoch, sample index). */

@@ -5,18 +5,11 @@
 
 void sgrad__squared_norm_cuda(const struct sgrad_args *a);
 
-/* x (any shape), out (1): thirty-two sums side by side, joined in order at the end, whatever the processor. The square of a
- * float is exact as a double. */
-enum { LANES = 32 };
+/* x (any shape), out (1) */
 SGRAD_VECTOR static void squared_norm(const struct sgrad_args *a) {
-    const float *x = a->data[0];
-    double *out = a->data[1], lane[LANES] = { 0 }, sum = 0;
-    int64_t n = sgrad_shape_count(&a->view[0].shape), whole = n - n % LANES;
-    for (int64_t i = 0; i < whole; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j] * x[i + j];
-    for (int64_t i = whole; i < n; i++) lane[i - whole] += (double)x[i] * x[i];
-    for (int j = 0; j < LANES; j++) sum += lane[j];
-    *out = sum;
+    double *out = a->data[1], lane[SGRAD_LANES] = { 0 };
+    sgrad__add_squares(a->data[0], sgrad_shape_count(&a->view[0].shape), lane);
+    *out = sgrad__join_lanes(lane);
 }
 
 float sgrad__clip_factor(const struct sgrad_hyper *hyper, const double *squares) {

@@ -98,7 +98,7 @@ struct sgrad_train_options {
     long batch, micro_batch;                    /* micro_batch 0: chosen */
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     const char *optimizer;
-    double lr, momentum, weight_decay, beta1, beta2, eps;
+    double lr, momentum, weight_decay, beta1, beta2, eps, trust;
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;

@@ -14,7 +14,7 @@
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
         .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
-        .beta2 = 0.999, .eps = 1e-8, .schedule = "constant", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
+        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
     };
 }
 
@@ -146,7 +146,7 @@ static void set_hyper(struct sgrad__run *r) {
         p->hyper = (struct sgrad_hyper){
             .momentum = (float)o->momentum, .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1 ? 0 : (float)o->weight_decay,
             .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
-            .nesterov = o->nesterov,
+            .trust = (float)o->trust, .nesterov = o->nesterov,
         };
     }
 }

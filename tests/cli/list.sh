@@ -14,6 +14,8 @@ models resnet20
 layers conv_bn_relu
 ops conv2d
 optimizers sgd
+optimizers lars
+optimizers lamb
 datasets digits
 allreduce ring
 allreduce doubling
@@ -43,6 +45,7 @@ offers 'resnet110 resnet20 resnet32 resnet44 resnet56' train --model res
 offers 'convnet' train --model = con
 offers 'cifar10' train --data c
 offers 'adam adamw' train --optimizer ad
+offers 'lamb lars' train --optimizer l
 offers '--warmup --weight-decay --window' train --w
 offers '--weights' eval --w
 exit 0

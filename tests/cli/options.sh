@@ -41,7 +41,7 @@ for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do 
 for option in steps micro-batch window keep image-size; do whole $option 0 1; done
 for option in seed cpus gpus checkpoint-every; do whole $option -1 0; done
 for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
-for option in epochs warmup momentum weight-decay beta1 beta2 eps label-smoothing clip-norm; do real $option -1; done
+for option in epochs warmup momentum weight-decay beta1 beta2 eps trust label-smoothing clip-norm; do real $option -1; done
 refuses 2 "train: --epochs: '0' is not" "${train[@]}" --epochs 0
 refuses 2 "train: --momentum: '1.1' is not" "${train[@]}" --momentum 1.1
 refuses 2 "train: --bn-group: 'micor' is not rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor

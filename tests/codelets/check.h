@@ -43,9 +43,13 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
         if (operand[i].values && operand[i].access != SGRAD_W) instance_write(tensor[i], operand[i].values);
     }
     sgrad_call_prepare(&call);
-    assert_int_equal(call.workspace, 0);
-    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .step = step, .first = first }), 0);
+    struct sgrad_tensor *workspace = NULL;
+    const struct sgrad_shape room = { 1, { (int64_t)call.workspace } };
+    if (call.workspace && sgrad_tensor_create("workspace", SGRAD_U8, room, SGRAD_SCRATCH, &workspace)) abort();
+    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace,
+                                                                   .step = step, .first = first }), 0);
     assert_int_equal(sgrad_wait_all(), 0);
+    sgrad_tensor_destroy(workspace);
     for (int i = 0; i < count; i++) {
         if (!tensor[i]) continue;
         if (operand[i].access != SGRAD_R) {

@@ -1,0 +1,74 @@
+/* lamb_cuda.cu: lamb.c on CUDA devices: one pass for the moments and the norms, one for the step. */
+#include <cmath>
+
+#include "codelets/cuda.h"
+
+/* What does not differ from element to element: see lamb.c. */
+struct scales {
+    float beta1, beta2, eps, decay, clip_norm;
+    float size, root; /* 1/(1-beta1^t), 1/sqrt(1-beta2^t) */
+};
+
+static __device__ inline float direction(const struct scales &s, float w, float m, float v) {
+    return s.size * m / (sqrtf(v) * s.root + s.eps) + s.decay * w;
+}
+
+/* Every pack is a row of one column: it brings the moments a step on, and adds to Σ w² and Σ u². */
+template <typename P> struct moments_term {
+    static constexpr int values = 2, size = 1;
+    struct scales s;
+    const double *squares;
+    const P *w, *dw;
+    P *m, *v;
+    __device__ void column(int) {}
+    __device__ void add(int row, int, double (*sum)[size]) const {
+        const float c = sgrad__clip(s.clip_norm, squares);
+        float wv[P::size], g[P::size], mv[P::size], vv[P::size];
+        sgrad__load(w + row, wv);
+        sgrad__load(dw + row, g);
+        sgrad__load(m + row, mv);
+        sgrad__load(v + row, vv);
+        for (int j = 0; j < P::size; j++) {
+            g[j] *= c;
+            mv[j] = s.beta1 * mv[j] + (1 - s.beta1) * g[j];
+            vv[j] = s.beta2 * vv[j] + (1 - s.beta2) * g[j] * g[j];
+            const float u = direction(s, wv[j], mv[j], vv[j]);
+            sum[0][0] += (double)wv[j] * wv[j];
+            sum[1][0] += (double)u * u;
+        }
+        sgrad__store(m + row, mv);
+        sgrad__store(v + row, vv);
+    }
+};
+
+/* w = w - rate·‖w‖/‖u‖·u; the ratio of a VECTOR is 1 */
+template <typename P>
+static __global__ void take_step(uint32_t n, struct scales s, float rate, bool vector, const double *sums, P *w, const P *m, const P *v) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    const double ratio = !vector && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
+    const float scaled = (float)(rate * ratio);
+    float wv[P::size], mv[P::size], vv[P::size];
+    sgrad__load(w + i, wv);
+    sgrad__load(m + i, mv);
+    sgrad__load(v + i, vv);
+    for (int j = 0; j < P::size; j++) wv[j] -= scaled * direction(s, wv[j], mv[j], vv[j]);
+    sgrad__store(w + i, wv);
+}
+
+/* w, dw, Σ g² over all parameters (1) or absent, m, v */
+extern "C" void sgrad__lamb_cuda(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = (const struct sgrad_hyper *)a->attrs;
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t n = sgrad_shape_count(shape);
+    const double t = a->step->number;
+    const struct scales s = { h->beta1,     h->beta2, h->eps, h->weight_decay, h->clip_norm, (float)(1 / (1 - pow(h->beta1, t))),
+                              (float)(1 / sqrt(1 - pow(h->beta2, t))) };
+    sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
+        using P = decltype(pack);
+        double *sums = (double *)a->workspace;
+        const moments_term<P> term = { s, (const double *)a->data[2], (const P *)a->data[0], (const P *)a->data[1], (P *)a->data[3], (P *)a->data[4] };
+        sgrad__sum_rows(term, n / P::size, 1, sums);
+        sgrad__launch(take_step<P>, n / P::size, s, a->step->rate, shape->rank <= 1, sums, a->data[0], a->data[3], a->data[4]);
+    });
+}

@@ -1,0 +1,140 @@
+/* layerwise.c: LARS and LAMB against their papers' algorithms in double precision (PyTorch has neither). A parameter is trained
+ * for some steps by gradients drawn at random, its weights and states then compared.
+ *
+ *     LARS   You, Gitman, Ginsburg 2017, algorithm 1; rate and momentum as there
+ *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
+ *
+ * and, as in the implementations of both, a ratio of 1 for vectors and where a norm is zero. */
+#include "tests/codelets/check.h"
+
+enum { STEPS = 5, MOST = 3000 };
+
+static double norm(const double *x, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+struct parameter {
+    struct sgrad_view view;
+    int64_t count;
+    double w[MOST], state[2][MOST];
+};
+
+/* G is the gradient, clipped. */
+typedef void plain(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t);
+
+static void lars(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t) {
+    const double decay = h->weight_decay, momentum = h->momentum, w = norm(p->w, p->count), dw = norm(g, p->count);
+    const double local = p->view.shape.rank > 1 && w > 0 && dw > 0 ? h->trust * w / (dw + decay * w) : 1;
+    (void)t;
+    for (int64_t i = 0; i < p->count; i++) {
+        const double step = rate * local * (g[i] + decay * p->w[i]), v = momentum * p->state[0][i] + step;
+        p->w[i] -= h->nesterov ? momentum * v + step : v;
+        p->state[0][i] = v;
+    }
+}
+
+static void lamb(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t) {
+    double u[MOST], *m = p->state[0], *v = p->state[1];
+    for (int64_t i = 0; i < p->count; i++) {
+        m[i] = (double)h->beta1 * m[i] + (1 - (double)h->beta1) * g[i];
+        v[i] = (double)h->beta2 * v[i] + (1 - (double)h->beta2) * g[i] * g[i];
+        u[i] = m[i] / (1 - pow(h->beta1, t)) / (sqrt(v[i] / (1 - pow(h->beta2, t))) + h->eps) + h->weight_decay * p->w[i];
+    }
+    const double w_norm = norm(p->w, p->count), u_norm = norm(u, p->count);
+    const double ratio = p->view.shape.rank > 1 && w_norm > 0 && u_norm > 0 ? w_norm / u_norm : 1;
+    for (int64_t i = 0; i < p->count; i++) p->w[i] -= rate * ratio * u[i];
+}
+
+/* What is tried: the shape, how large weights and gradients are, the rule's numbers. */
+struct trial {
+    const char *name;
+    struct sgrad_shape shape;
+    double weight, gradient;
+    float momentum, decay, clip_norm;
+    bool nesterov;
+};
+static const struct trial trials[] = {
+    { "a matrix", { 2, { 64, 16 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
+    { "a filter of odd size", { 4, { 5, 3, 3, 7 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
+    { "one row", { 2, { 1, 1 } }, 1, 1, 0.9f, 1e-2f, 0, false },
+    { "a large matrix", { 2, { 150, 20 } }, 0.05, 10, 0.9f, 1e-4f, 0, false },
+    { "without momentum and decay", { 2, { 30, 33 } }, 1, 0.1, 0, 0, 0, false },
+    { "Nesterov's momentum", { 2, { 30, 33 } }, 1, 0.1, 0.9f, 1e-2f, 0, true },
+    { "clipped", { 2, { 64, 16 } }, 1, 3, 0.9f, 1e-2f, 2, false },
+    { "not clipped", { 2, { 64, 16 } }, 1, 0.01, 0.9f, 1e-2f, 2, false },
+    { "zero weights", { 2, { 64, 16 } }, 0, 0.1, 0.9f, 1e-2f, 0, false },
+    { "zero gradients", { 2, { 64, 16 } }, 1, 0, 0.9f, 1e-2f, 0, false },
+    { "zero weights and gradients", { 2, { 64, 16 } }, 0, 0, 0.9f, 1e-2f, 2, false },
+    { "a vector", { 1, { 100 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
+};
+
+static void submit(const struct sgrad_kernel *kernel, int states, struct parameter *p, double *dw, double *squares,
+                   const struct sgrad_hyper *h, double rate, int t) {
+    const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .rate = (float)rate };
+    run_kernel(kernel, h, &step, 0,
+               (struct operand[]){ { p->view, SGRAD_RW, p->w }, { p->view, SGRAD_R, dw }, { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
+                                   { p->view, SGRAD_RW, p->state[0] }, { p->view, SGRAD_RW, p->state[1] } }, 3 + states);
+}
+
+static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *t) {
+    const struct sgrad_hyper h = { .momentum = t->momentum, .weight_decay = t->decay, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f,
+                                   .trust = 0.02f, .clip_norm = t->clip_norm, .nesterov = t->nesterov };
+    struct parameter got = { .view = { SGRAD_F32, t->shape }, .count = sgrad_shape_count(&t->shape) }, wanted;
+    char text[128];
+    for (int64_t i = 0; i < got.count; i++) got.w[i] = (float)(t->weight * instance_normal(1, i));
+    wanted = got;
+    for (int k = 1; k <= STEPS; k++) {
+        double dw[MOST], g[MOST], squares, rate = (float)(0.5 / k);
+        for (int64_t i = 0; i < got.count; i++) dw[i] = (float)(t->gradient * instance_normal((uint32_t)k + 1, i));
+        squares = norm(dw, got.count) * norm(dw, got.count);
+        const double clip = t->clip_norm > 0 ? fmin(1, t->clip_norm / (sqrt(squares) + 1e-6)) : 1;
+        for (int64_t i = 0; i < got.count; i++) g[i] = clip * dw[i];
+        submit(kernel, states, &got, dw, t->clip_norm > 0 ? &squares : NULL, &h, rate, k);
+        rule(&wanted, g, &h, rate, k);
+        snprintf(text, sizeof text, "%s, %s, weights after step %d", kernel->name, t->name, k);
+        assert_true(near(text, got.w, wanted.w, got.count, 1e-5));
+        for (int s = 0; s < states; s++) {
+            snprintf(text, sizeof text, "%s, %s, state %d after step %d", kernel->name, t->name, s, k);
+            assert_true(near(text, got.state[s], wanted.state[s], got.count, 1e-5));
+        }
+    }
+}
+
+static void lars_is_the_papers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) train(&sgrad_lars_kernel, lars, 1, &trials[i]);
+}
+
+static void lamb_is_the_papers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) train(&sgrad_lamb_kernel, lamb, 2, &trials[i]);
+}
+
+/* What the ratio is for: how long a step is does not depend on how large the gradient is. */
+static void scale_of_gradients(void **state) {
+    (void)state;
+    static const struct sgrad_kernel *const kernels[] = { &sgrad_lars_kernel, &sgrad_lamb_kernel };
+    const struct sgrad_hyper h = { .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-20f, .trust = 0.02f };
+    for (int k = 0; k < 2; k++) {
+        struct parameter small = { .view = { SGRAD_F32, { 2, { 20, 30 } } }, .count = 600 }, large;
+        double dw[600], times[600];
+        for (int64_t i = 0; i < 600; i++) {
+            small.w[i] = (float)instance_normal(1, i);
+            dw[i] = (float)instance_normal(2, i);
+            times[i] = 1024 * dw[i];
+        }
+        large = small;
+        submit(kernels[k], k + 1, &small, dw, NULL, &h, 0.1, 1);
+        submit(kernels[k], k + 1, &large, times, NULL, &h, 0.1, 1);
+        assert_true(near("weights, the gradient 1024 times as large", large.w, small.w, 600, 1e-6));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lars_is_the_papers), cmocka_unit_test(lamb_is_the_papers), cmocka_unit_test(scale_of_gradients),
+    };
+    return run_on_devices(tests);
+}
