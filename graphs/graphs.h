@@ -79,11 +79,12 @@ enum sgrad_schedule_kind { SGRAD_CONSTANT, SGRAD_STEPS, SGRAD_COSINE, SGRAD_POLY
 struct sgrad_schedule {
     enum sgrad_schedule_kind kind;
     double milestone[16], factor, power, warmup;    /* milestones and warm-up in epochs */
+    double start;                                   /* the rate that the warm-up begins with, if it is below where it leads */
     int milestones;
 };
 /* Parses "constant", "step:E1,E2:F", "cosine", "poly:P", "onecycle". */
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule);
-/* The learning rate of a step that begins EPOCH epochs (a fraction) into a run of EPOCHS, PEAK being --lr. */
+/* The learning rate of a step that begins EPOCH epochs (a fraction) into a run of EPOCHS. */
 double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, double epoch, double epochs);
 
 /* ---- training ------------------------------------------------------------------------------------------------- */
@@ -99,6 +100,7 @@ struct sgrad_train_options {
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     const char *optimizer;
     double lr, momentum, weight_decay, beta1, beta2, eps, trust;
+    long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;

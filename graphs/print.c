@@ -107,8 +107,9 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
             r->image.flip ? ", padded, cropped and flipped" : "");
     fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, synchronous; batch norm over %lld samples\n", o->batch,
             r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro, (long long)r->group);
-    fprintf(to, "optimizer  %s, learning rate %g, %s%s; %ld steps, %ld an epoch\n", o->optimizer, o->lr, o->schedule,
-            o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);
+    fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
+    if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
+    fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
             r->context->scheduler, o->bf16 ? "bf16 with f32 master weights" : "f32", (unsigned long long)o->seed,

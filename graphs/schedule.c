@@ -1,6 +1,7 @@
 /* schedule.c: the learning rate over a run. t goes from 0, where the warm-up ends, to 1, where the run ends:
  *
- *     warm-up    from 0 to where the schedule begins, linearly, before t = 0 (Goyal et al., 2017)
+ *     warm-up    from start to where the schedule begins, linearly, before t = 0; start is 0, or, where the peak is scaled
+ *                to a large batch, the rate of the small one (Goyal et al., 2017, gradual warm-up)
  *     constant   peak
  *     step       peak · factor^(milestones passed); milestones are epochs of the run, warm-up included
  *     cosine     peak · (1 + cos πt)/2 (Loshchilov, Hutter, 2017)
@@ -85,6 +86,9 @@ static double shape(const struct sgrad_schedule *s, double epoch, double t) {
 
 double sgrad_schedule_rate(const struct sgrad_schedule *s, double peak, double epoch, double epochs) {
     const double rest = epochs - s->warmup;
-    if (epoch < s->warmup) return peak * shape(s, epoch, 0) * epoch / s->warmup;
+    if (epoch < s->warmup) {
+        const double goal = peak * shape(s, epoch, 0), start = fmin(s->start, goal);
+        return start + (goal - start) * epoch / s->warmup;
+    }
     return peak * shape(s, epoch, rest > 0 ? fmin((epoch - s->warmup) / rest, 1) : 1);
 }

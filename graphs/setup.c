@@ -308,10 +308,19 @@ static int find_records(struct sgrad__run *r) {
     return r->model && r->optimizer && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
+/* A batch k times as large takes steps k times as long, once the warm-up has led there from those of the small one. */
+static int set_rate(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    SGRAD_TRY(sgrad_schedule_parse(o->schedule, &r->schedule));
+    r->schedule.warmup = o->warmup;
+    r->schedule.start = o->lr_scale_base ? o->lr : 0;
+    r->peak = o->lr_scale_base ? o->lr * (double)o->batch / (double)o->lr_scale_base : o->lr;
+    return 0;
+}
+
 int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(parse_trace(r));
-    SGRAD_TRY(sgrad_schedule_parse(r->options.schedule, &r->schedule));
-    r->schedule.warmup = r->options.warmup;
+    SGRAD_TRY(set_rate(r));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(open_data(r));
     SGRAD_TRY(check_test_images(r));

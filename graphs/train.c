@@ -40,7 +40,7 @@ static int together(struct sgrad__run *r, int error) {
 /* The learning rate of the step that follows STEP others. */
 static double rate_of(const struct sgrad__run *r, long step) {
     double epoch = (double)r->steps_per_epoch;
-    return sgrad_schedule_rate(&r->schedule, r->options.lr, (double)step / epoch, (double)r->steps / epoch);
+    return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
 }
 
 static int submit_step(struct sgrad__run *r, long step) {

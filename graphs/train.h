@@ -18,6 +18,7 @@ struct sgrad__run {
     const struct sgrad_model *model;
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
+    double peak;                                /* of the learning rate */
     struct sgrad_graph *graph;
     struct sgrad__program *program;
     struct sgrad__runner *runner;

@@ -38,7 +38,7 @@ refuses 2 'train: --print takes no value' "${train[@]}" --print=3
 whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${train[@]}" "--$1" "$2"; }
 real() { refuses 2 "train: --$1: '$2' is not a number from " "${train[@]}" "--$1" "$2"; }
 for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do whole batch "$value" 1; done
-for option in steps micro-batch window keep image-size; do whole $option 0 1; done
+for option in steps lr-scale-base micro-batch window keep image-size; do whole $option 0 1; done
 for option in seed cpus gpus checkpoint-every; do whole $option -1 0; done
 for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
 for option in epochs warmup momentum weight-decay beta1 beta2 eps trust label-smoothing clip-norm; do real $option -1; done

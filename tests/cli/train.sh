@@ -92,6 +92,18 @@ refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), .* (16,3,
 refuses 1 'first/model.safetensors: has no tensor fc1.weight' eval --weights first/model.safetensors --model mlp --data digits
 refuses 1 '/nonexistent' eval --weights /nonexistent --model convnet --data digits
 
+# A rate that follows the batch: what is printed, what is kept, what is used.
+passes "${train[@]}" --lr 0.05 --lr-scale-base 16 --warmup 0.1 --out scaled
+says '^optimizer  sgd, learning rate 0.2 = 0.05 x 64/16, constant after a warm-up; 3 steps, '
+python3 - <<'END' || wrong 'the learning rate does not follow the batch'
+import json
+options = json.load(open("scaled/config.json"))["options"]
+assert options["lr"] == 0.05 and options["lr_scale_base"] == 16 and options["batch"] == 64, options
+rates = [json.loads(line)["lr"] for line in open("scaled/metrics.jsonl") if '"step",' in line]
+steps = 1437 // 64 * 0.1     # of the warm-up
+assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumerate(rates)), rates
+END
+
 # --print shows network and tasks, and leaves nothing behind.
 passes "${train[@]}" --out third --print
 says 'conv1'

@@ -63,6 +63,15 @@ static void warmup(void **state) {
     assert_near(rate("cosine", 5, 1, 5, 5), 0, 1e-15);
 }
 
+/* Goyal et al. 2017, 2.2: from the rate of the small batch to that of the large one, in equal parts. */
+static void gradual_warmup(void **state) {
+    (void)state;
+    struct sgrad_schedule s = { .kind = SGRAD_CONSTANT, .warmup = 5, .start = 0.1 };
+    static const double at[][2] = { { 0, 0.1 }, { 1, 0.72 }, { 2.5, 1.65 }, { 5, 3.2 }, { 9, 3.2 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(sgrad_schedule_rate(&s, 3.2, at[i][0], 90), at[i][1], 1e-12);
+    assert_near(sgrad_schedule_rate(&s, 0.05, 1, 90), 0.05, 0);     /* never down */
+}
+
 static void malformed(void **state) {
     (void)state;
     static const char *const bad[] = {
@@ -84,7 +93,7 @@ static void malformed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant), cmocka_unit_test(steps),  cmocka_unit_test(cosine),    cmocka_unit_test(poly),
-        cmocka_unit_test(onecycle), cmocka_unit_test(warmup), cmocka_unit_test(malformed),
+        cmocka_unit_test(onecycle), cmocka_unit_test(warmup), cmocka_unit_test(gradual_warmup), cmocka_unit_test(malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
