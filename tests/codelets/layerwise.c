@@ -7,7 +7,7 @@
  * and, as in the implementations of both, a ratio of 1 for vectors and where a norm is zero. */
 #include "tests/codelets/check.h"
 
-enum { STEPS = 5, MOST = 3000 };
+enum { STEPS = 5, MOST = 12150 };
 
 static double norm(const double *x, int64_t count) {
     double sum = 0;
@@ -59,7 +59,7 @@ static const struct trial trials[] = {
     { "a matrix", { 2, { 64, 16 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
     { "a filter of odd size", { 4, { 5, 3, 3, 7 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
     { "one row", { 2, { 1, 1 } }, 1, 1, 0.9f, 1e-2f, 0, false },
-    { "a large matrix", { 2, { 150, 20 } }, 0.05, 10, 0.9f, 1e-4f, 0, false },
+    { "a large matrix", { 2, { 150, 81 } }, 0.05, 10, 0.9f, 1e-4f, 0, false },
     { "without momentum and decay", { 2, { 30, 33 } }, 1, 0.1, 0, 0, 0, false },
     { "Nesterov's momentum", { 2, { 30, 33 } }, 1, 0.1, 0.9f, 1e-2f, 0, true },
     { "clipped", { 2, { 64, 16 } }, 1, 3, 0.9f, 1e-2f, 2, false },

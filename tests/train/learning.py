@@ -23,6 +23,14 @@ def test_digits_bf16_and_adamw():
     assert accuracy("--model", "convnet", "--data", "digits", "--epochs", 10, "--optimizer", "adamw", "--lr", 0.003)[0] >= 0.95
 
 
+def test_digits_large_batch():
+    """A batch is a third of the training set; two steps an epoch."""
+    large = "--model", "convnet", "--data", "digits", "--batch", 512, "--schedule", "poly:2", "--checkpoint-every", 0, "--deterministic"
+    lars = accuracy(*large, "--optimizer", "lars", "--lr", 4, "--warmup", 5, "--epochs", 30)[0]
+    lamb = accuracy(*large, "--optimizer", "lamb", "--lr", 0.05, "--warmup", 2, "--epochs", 25)[0]
+    assert lars >= 0.95 and lamb >= 0.95, (lars, lamb)
+
+
 def test_fashion_mnist_lenet():
     data = os.path.join(DATA, "fashion-mnist")
     if not DATA or not os.path.isdir(data):
