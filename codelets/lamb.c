@@ -16,7 +16,7 @@ void sgrad__lamb_cuda(const struct sgrad_args *a);
 
 /* What does not differ from element to element. */
 struct scales {
-    float size, root;       /* 1/(1-beta1^t), 1/sqrt(1-beta2^t) */
+    float size, root; /* 1/(1-beta1^t), 1/sqrt(1-beta2^t) */
     float eps, decay;
 };
 
@@ -54,7 +54,7 @@ SGRAD_VECTOR static void lamb(const struct sgrad_args *a) {
 
 static size_t workspace(const struct sgrad_args *a) {
     (void)a;
-    return 2 * sizeof(double);      /* Σ w², Σ u², on CUDA devices */
+    return 2 * sizeof(double); /* Σ w², Σ u², on CUDA devices */
 }
 
 static double flops(const struct sgrad_args *a) { return 26.0 * (double)sgrad_shape_count(&a->view[0].shape); }

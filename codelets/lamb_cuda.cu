@@ -43,7 +43,8 @@ template <typename P> struct moments_term {
 
 /* w = w - rate·‖w‖/‖u‖·u; the ratio of a VECTOR is 1 */
 template <typename P>
-static __global__ void take_step(uint32_t n, struct scales s, float rate, bool vector, const double *sums, P *w, const P *m, const P *v) {
+static __global__ void take_step(uint32_t n, struct scales s, float rate, bool vector, const double *sums, P *w, const P *m,
+                                 const P *v) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const double ratio = !vector && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
@@ -62,13 +63,13 @@ extern "C" void sgrad__lamb_cuda(const struct sgrad_args *a) {
     const struct sgrad_shape *shape = &a->view[0].shape;
     const int64_t n = sgrad_shape_count(shape);
     const double t = a->step->number;
-    const struct scales s = { h->beta1,     h->beta2, h->eps, h->weight_decay, h->clip_norm, (float)(1 / (1 - pow(h->beta1, t))),
-                              (float)(1 / sqrt(1 - pow(h->beta2, t))) };
+    const float size = (float)(1 / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
+    const struct scales s = { h->beta1, h->beta2, h->eps, h->weight_decay, h->clip_norm, size, root };
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
         double *sums = (double *)a->workspace;
-        const moments_term<P> term = { s, (const double *)a->data[2], (const P *)a->data[0], (const P *)a->data[1], (P *)a->data[3], (P *)a->data[4] };
-        sgrad__sum_rows(term, n / P::size, 1, sums);
-        sgrad__launch(take_step<P>, n / P::size, s, a->step->rate, shape->rank <= 1, sums, a->data[0], a->data[3], a->data[4]);
+        P *w = (P *)a->data[0], *dw = (P *)a->data[1], *m = (P *)a->data[3], *v = (P *)a->data[4];
+        sgrad__sum_rows(moments_term<P>{ s, (const double *)a->data[2], w, dw, m, v }, n / P::size, 1, sums);
+        sgrad__launch(take_step<P>, n / P::size, s, a->step->rate, shape->rank <= 1, sums, w, m, v);
     });
 }

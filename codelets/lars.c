@@ -43,7 +43,7 @@ SGRAD_VECTOR static void lars(const struct sgrad_args *a) {
 
 static size_t workspace(const struct sgrad_args *a) {
     (void)a;
-    return 2 * sizeof(double);      /* Σ w², Σ dw², on CUDA devices */
+    return 2 * sizeof(double); /* Σ w², Σ dw², on CUDA devices */
 }
 
 static double flops(const struct sgrad_args *a) { return 11.0 * (double)sgrad_shape_count(&a->view[0].shape); }
