@@ -136,7 +136,7 @@ char *sgrad__config_shared(const struct sgrad__config *config) {
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(options, own[i]);
     json_object_set_new(object, "identity", identity_object(config));
     json_object_set_new(object, "options", options);
-    char *content = json_dumps(object, JSON_INDENT(1));
+    char *content = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     json_decref(object);
     return content ? content : sgrad_format("{}");
 }

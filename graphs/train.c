@@ -15,16 +15,18 @@
 static volatile sig_atomic_t caught;
 static void catch_signal(int number) { caught = number; }
 
-static void watch_signals(struct sigaction before[2]) {
+/* SIGUSR1 is what mpirun hands on to its ranks, and batch systems send before time is over. */
+static const int watched[] = { SIGINT, SIGTERM, SIGUSR1 };
+enum { WATCHED = sizeof watched / sizeof *watched };
+
+static void watch_signals(struct sigaction before[WATCHED]) {
     struct sigaction action = { .sa_handler = catch_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     caught = 0;
-    sigaction(SIGINT, &action, &before[0]);
-    sigaction(SIGTERM, &action, &before[1]);
+    for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &action, &before[i]);
 }
 
-static void unwatch_signals(const struct sigaction before[2]) {
-    sigaction(SIGINT, &before[0], NULL);
-    sigaction(SIGTERM, &before[1], NULL);
+static void unwatch_signals(const struct sigaction before[WATCHED]) {
+    for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &before[i], NULL);
 }
 
 /* ---- training ---- */
@@ -196,7 +198,7 @@ static int train_run(struct sgrad__run *r) {
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
-    struct sigaction before[2];
+    struct sigaction before[WATCHED];
     r->options = *options;
     watch_signals(before);
     int error = train_run(r);

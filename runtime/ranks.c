@@ -156,6 +156,13 @@ int sgrad_ranks_agree(int error) {
     return error ? error : worst;
 }
 
+/* The length of a line without the blanks around it and a comma at its end. */
+static int trim(const char **line) {
+    *line += strspn(*line, " ");
+    int length = (int)strcspn(*line, "\n");
+    return length && (*line)[length - 1] == ',' ? length - 1 : length;
+}
+
 /* The first line in which MINE is not what rank 0 says. */
 static void tell_difference(const char *first, const char *mine) {
     while (*first && *mine) {
@@ -164,8 +171,8 @@ static void tell_difference(const char *first, const char *mine) {
         first += a + (first[a] != 0);
         mine += b + (mine[b] != 0);
     }
-    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", rank,
-               (int)strcspn(mine, "\n"), mine, (int)strcspn(first, "\n"), first);
+    int a = trim(&first), b = trim(&mine);
+    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", rank, b, mine, a, first);
 }
 
 int sgrad_ranks_compare(const char *text) {
