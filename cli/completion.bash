@@ -15,6 +15,7 @@ _stargrad() {
 	--data) choices=$(_stargrad_names "$program" datasets) ;;
 	--optimizer) choices=$(_stargrad_names "$program" optimizers) ;;
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
+	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
 	--precision) choices='f32 bf16' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;

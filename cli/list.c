@@ -23,6 +23,7 @@ static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
 static void allreduce(json_t *list) { EACH(sgrad_allreduces); }
+static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
         char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument)
@@ -43,6 +44,7 @@ static const struct {
     { "optimizers", optimizers, "no optimizer" },
     { "datasets", datasets, "no data set" },
     { "allreduce", allreduce, "no allreduce algorithm" },
+    { "strategies", strategies, "no strategy" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 
@@ -85,7 +87,7 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
     .summary = "what this build knows, one a line",
-    .argument = "models|layers|ops|optimizers|datasets|allreduce",
+    .argument = "models|layers|ops|optimizers|datasets|allreduce|strategies",
     .options = options,
     .run = run,
 };

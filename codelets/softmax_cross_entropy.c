@@ -70,7 +70,7 @@ static void backward(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
     const int32_t *label = a->data[1];
-    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->batch;
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->averaged;
     for (int64_t s = 0; s < samples; s++) {
         int64_t from = s * classes;
         struct normalizer r = normalize(type, a->data[0], from, classes);

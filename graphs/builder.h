@@ -20,7 +20,6 @@ struct sgrad__builder {
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
-    int waiting, *waits;                        /* the parameters in it */
 };
 
 /* What is submitted first when several tasks could run: what the most others wait for. */
@@ -31,6 +30,9 @@ int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view vi
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
+void sgrad__mark_last_uses(struct sgrad__program *p);
+void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
+int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 
 /* reduce.c */
@@ -42,14 +44,34 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 /* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
 int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
 
-/* A bucket gathers what is to be summed over all ranks, so that few messages are sent. Every rank puts the same things in, in
- * the same order: a BUFFER of -1 is one that this rank has no part in. */
+/* Messages of this rank. A strategy's and a plan's have tags of their own, the same on every rank. */
+int64_t sgrad__next_tag(struct sgrad__builder *b);
+void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
+int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
+
+/* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
+ * same order: a BUFFER of -1 is one that this rank has no part in. Buffers with what came of it go where DONE points to.
+ * PARAMETER is the one whose gradient it is. */
 struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype);
-void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, const char *name);
+void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name);
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
-/* Sums it by METHOD (NULL: the cheapest); the buffers with the sums go where DONE pointed to. Frees the bucket. */
-void sgrad__bucket_close(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority, const char *name);
+void sgrad__bucket_free(struct sgrad__bucket *bucket);
+
+/* Sums it over all ranks by METHOD (NULL: the cheapest). */
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority, const char *name);
+/* The whole bucket as one buffer, and one such buffer, with sums, as parts again. */
+int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const char *name);
+void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, int buffer);
+/* Updates its parameters by what DONE points to; their values as one buffer, and one such buffer as their values. */
+void sgrad__bucket_update(struct sgrad__builder *b, const struct sgrad__bucket *bucket);
+int sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, const char *name);
+void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int weights);
+int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 /* Bytes of a bucket when there are BYTES in all. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
+
+/* server.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to. */
+void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int server, int64_t tag);
+void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name);
 
 #endif

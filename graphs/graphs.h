@@ -75,6 +75,19 @@ struct sgrad_optimizer {
 };
 extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
 
+/* How several ranks train one network. The functions are the library's own. */
+struct sgrad__builder;
+struct sgrad__bucket;
+struct sgrad__program_options;
+struct sgrad_strategy {
+    const char *name, *summary, *source;
+    bool sharded;                       /* each parameter has a server: --servers */
+    bool served;                        /* servers answer whoever comes first */
+    int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */
+    void (*exchange)(struct sgrad__builder *builder, struct sgrad__bucket *bucket, int number, const char *name);
+};
+extern const struct sgrad_strategy *const sgrad_strategies[];      /* all of strategies.def; ends with NULL */
+
 enum sgrad_schedule_kind { SGRAD_CONSTANT, SGRAD_STEPS, SGRAD_COSINE, SGRAD_POLY, SGRAD_ONECYCLE };
 struct sgrad_schedule {
     enum sgrad_schedule_kind kind;
@@ -116,6 +129,8 @@ struct sgrad_train_options {
     bool print, nan_ok, json;
     const char *trace;                          /* "" or "FIRST-LAST" steps to record; NULL: none */
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
+    const char *strategy;                       /* how ranks train together */
+    int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */
     int cpus, gpus;                             /* workers: 0 all, -1 none */

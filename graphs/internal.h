@@ -95,9 +95,17 @@ struct sgrad__instruction {
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
 };
 
+/* Parameters whose updates are one server's business. */
+struct sgrad__shard {
+    int server;
+    int64_t tag;
+    int count, *parameter;
+};
+
 struct sgrad__program {
     struct sgrad_graph *graph;
     int64_t batch, share, micro, group;                 /* samples: of all ranks, of this one, of a task, of batch norm */
+    int64_t averaged;                                   /* samples over which gradients are averaged */
     bool training;
     int window;
     int buffer_count, call_count, instruction_count;
@@ -109,6 +117,8 @@ struct sgrad__program {
     int votes;                                          /* buffer: how many ranks were asked to end the run; -1: one rank */
     int buckets;                                        /* of gradients, over ranks */
     int64_t bucket_bytes;
+    int shards;
+    struct sgrad__shard *shard;
     int owned_count;
     void **owned;
     struct sgrad_tensor *workspace;
@@ -123,6 +133,8 @@ struct sgrad__program_options {
     const struct sgrad_network *network;        /* these, like the next, for more than one rank */
     const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
     int64_t bucket;                     /* bytes; 0: chosen by cost */
+    const struct sgrad_strategy *strategy;
+    int servers, group_ranks;           /* parameter servers; ranks of a group of mixed training */
     bool training, deterministic;
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
@@ -133,6 +145,8 @@ struct sgrad__program_options {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
+/* Submits the instructions FROM to TO; DONE(ARG) is called for each when it has run. COPY: of the window. */
+int sgrad__program_submit(struct sgrad__program *program, int from, int to, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
 /* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run (F64, 1) */
 extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;

@@ -1,4 +1,4 @@
-/* lists.c: every network, composite layer and optimizer, as their .def files list them. */
+/* lists.c: every network, composite layer, optimizer and strategy, as their .def files list them. */
 #include "graphs/graphs.h"
 
 #define SGRAD_MODEL(name) extern const struct sgrad_model sgrad_##name##_model;
@@ -28,5 +28,15 @@ const struct sgrad_optimizer *const sgrad_optimizers[] = {
 #define SGRAD_OPTIMIZER(name) &sgrad_##name##_optimizer,
 #include "graphs/optimizers.def"
 #undef SGRAD_OPTIMIZER
+    NULL,
+};
+
+#define SGRAD_STRATEGY(name) extern const struct sgrad_strategy sgrad_##name##_strategy;
+#include "graphs/strategies.def"
+#undef SGRAD_STRATEGY
+const struct sgrad_strategy *const sgrad_strategies[] = {
+#define SGRAD_STRATEGY(name) &sgrad_##name##_strategy,
+#include "graphs/strategies.def"
+#undef SGRAD_STRATEGY
     NULL,
 };

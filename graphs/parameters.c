@@ -292,7 +292,7 @@ int sgrad__parameters_broadcast(struct sgrad_graph *g, const struct sgrad_optimi
         const size_t bytes = sgrad_view_bytes(&list.item[i].tensor->view);
         void *memory = sgrad_alloc(1, bytes);
         error = sgrad_tensor_read(list.item[i].tensor, memory);
-        sgrad_ranks_broadcast(memory, bytes);
+        sgrad_ranks_broadcast(memory, bytes, 0);
         if (!error) error = sgrad_tensor_write(list.item[i].tensor, memory);
         free(memory);
     }

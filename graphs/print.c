@@ -93,6 +93,10 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
     if (!method) method = sgrad_allreduce_cheapest(bytes, net, r->options.deterministic);
     fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.2f GB/s\n", net->ranks, hosts, hosts > 1 ? "s" : "",
             1e6 * net->latency, net->bandwidth / 1e9);
+    if (r->strategy->sharded) {
+        fprintf(to, "servers    %d, of %d buckets of about %.2f MB; %s\n", r->servers, r->program->buckets, bytes / 1e6, r->strategy->summary);
+        return;
+    }
     fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.2f MB, each %.1f ms by its cost\n", method->name,
             r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e6, 1e3 * method->cost(bytes, net));
 }
@@ -105,8 +109,11 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height, r->train->width,
             r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
             r->image.flip ? ", padded, cropped and flipped" : "");
-    fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, synchronous; batch norm over %lld samples\n", o->batch,
-            r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro, (long long)r->group);
+    fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
+            r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,
+            r->program->averaged == o->batch ? "synchronous" : "asynchronous", (long long)r->group);
+    if (r->program->averaged != o->batch)
+        fprintf(to, "updates    by the gradients of %lld samples, as they come; at most %d steps in flight\n", (long long)r->program->averaged, o->window);
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);

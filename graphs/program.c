@@ -25,7 +25,7 @@ int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view vi
     return p->buffer_count++;
 }
 
-static int lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
+int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
     int i = sgrad__add_buffer(b, sgrad_format("%s", tensor->name), tensor->view);
     b->p->buffer[i].lent = true;
     b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
@@ -38,6 +38,7 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
     struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
     call.group = p->group;
     call.batch = p->batch;
+    call.averaged = p->averaged;
     call.deterministic = b->o->deterministic;
     sgrad_call_prepare(&call);
     *kept = call;
@@ -204,7 +205,7 @@ static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradie
     sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ gradient, *norm }, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s norm", w->name));
 }
 
-static void add_update(struct sgrad__builder *b, int parameter, int gradient) {
+void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
     int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
@@ -214,7 +215,7 @@ static void add_update(struct sgrad__builder *b, int parameter, int gradient) {
     call.view[2] = doubles(sgrad_shape(1, 1));
     if (b->norm < 0) call.view[2].shape.rank = -1;
     for (int i = 0; b->o->optimizer->states[i]; i++) {
-        operand[call.operands] = lend_buffer(b, w->moment[i]);
+        operand[call.operands] = sgrad__lend_buffer(b, w->moment[i]);
         call.view[call.operands] = call.view[0];
         call.access[call.operands++] = SGRAD_RW;
     }
@@ -223,14 +224,13 @@ static void add_update(struct sgrad__builder *b, int parameter, int gradient) {
 
 /* ---- gradients over ranks ---- */
 
-static void close_gradients(struct sgrad__builder *b, int *summed) {
+static void close_gradients(struct sgrad__builder *b) {
     if (!b->bucket) return;
     char *name = sgrad_format("bucket %d", b->p->buckets);
-    sgrad__bucket_close(b, b->bucket, b->o->allreduce, SGRAD__PRIORITY_UPDATE + ++b->p->buckets, name);
-    free(name);
+    b->o->strategy->exchange(b, b->bucket, b->p->buckets++, name);
+    sgrad__bucket_free(b->bucket);
     b->bucket = NULL;
-    for (int i = 0; i < b->waiting && b->o->clip_norm <= 0; i++) add_update(b, b->waits[i], summed[b->waits[i]]);
-    b->waiting = 0;
+    free(name);
 }
 
 /* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready. */
@@ -238,9 +238,8 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
     if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
-    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], w->name);
-    b->waits[b->waiting++] = parameter;
-    if (sgrad__bucket_bytes(b->bucket) >= b->p->bucket_bytes) close_gradients(b, summed);
+    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter, w->name);
+    if (sgrad__bucket_bytes(b->bucket) >= b->p->bucket_bytes) close_gradients(b);
 }
 
 /* Statistics of all nodes, and whether a rank was asked to end the run, are summed over the ranks together. */
@@ -252,12 +251,13 @@ static void add_statistics(struct sgrad__builder *b) {
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
             int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
             int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
-            sgrad__bucket_put(bucket, local, doubles(b->g->node[n].is.stat[i]), &b->total[at], b->g->node[n].name);
+            sgrad__bucket_put(bucket, local, doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
     b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), one);
     sgrad__add_instruction(b, sgrad__add_call(b, vote), &b->p->votes, 0, SGRAD__PRIORITY_INPUT, sgrad_format("vote"));
-    sgrad__bucket_put(bucket, b->p->votes, one, &b->p->votes, "votes");
-    sgrad__bucket_close(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
+    sgrad__bucket_put(bucket, b->p->votes, one, &b->p->votes, -1, "votes");
+    sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
+    sgrad__bucket_free(bucket);
     b->p->buffer[b->p->votes].lifetime = SGRAD_PERSISTENT;
 }
 
@@ -268,7 +268,7 @@ static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
         if (parameter < 0) continue;
         summed[parameter] = sgrad__add_sum(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
         if (b->o->ranks > 1) put_gradient(b, parameter, summed);
-        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) add_update(b, parameter, summed[parameter]);
+        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }
 
@@ -280,7 +280,7 @@ static void add_clipped_updates(struct sgrad__builder *b, const int *summed) {
     }
     b->norm = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm");
     for (int i = 0; i < b->g->parameter_count; i++)
-        if (summed[i] >= 0) add_update(b, i, summed[i]);
+        if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
     free(norm);
 }
 
@@ -321,7 +321,7 @@ static void add_step(struct sgrad__builder *b) {
         }
     }
     if (b->p->training) {
-        close_gradients(b, summed);
+        close_gradients(b);
         if (b->o->clip_norm > 0) add_clipped_updates(b, summed);
         if (b->o->ranks > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
@@ -333,7 +333,7 @@ static void add_step(struct sgrad__builder *b) {
 }
 
 /* Memory ends with its last user: activations are given back as backward goes. */
-static void mark_last_uses(struct sgrad__program *p) {
+void sgrad__mark_last_uses(struct sgrad__program *p) {
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
     for (int i = p->instruction_count - 1; i >= 0; i--)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
@@ -371,13 +371,12 @@ static void open_builder(struct sgrad__builder *b) {
     b->dparameter = minus_ones((size_t)b->g->parameter_count * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
-    b->waits = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->waits);
     b->norm = -1;
-    for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = lend_buffer(b, b->g->parameter[i].tensor);
+    for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = sgrad__lend_buffer(b, b->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter, b->waits };
+    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(b->elsewhere);
     free(b->call);
@@ -398,6 +397,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
     *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .share = share, .micro = o->micro, .group = group, .votes = -1,
                                   .training = o->training, .window = o->window, .image = o->image, .dataset = o->dataset,
+                                  .averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch,
                                   .bucket_bytes = bucket_bytes(g, o) };
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro), .group_micros = (int)(part / o->micro), .span = (int)(group / part) };
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
@@ -405,7 +405,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     open_builder(&b);
     add_step(&b);
     close_builder(&b);
-    mark_last_uses(p);
+    sgrad__mark_last_uses(p);
     *program = p;
     return 0;
 }
@@ -437,8 +437,10 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
     for (int i = 0; i < p->call_count; i++) free(p->call[i]);
     for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
+    for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
     sgrad_tensor_destroy(p->workspace);
     free(p->owned);
+    free(p->shard);
     free(p->buffer);
     free(p->call);
     free(p->instruction);

@@ -93,11 +93,23 @@ static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *ker
     i->tag = tag;
 }
 
+int64_t sgrad__next_tag(struct sgrad__builder *b) { return (int64_t)b->collectives++ << 20; }
+
+void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
+    add_message(b, &sgrad__send_kernel, SGRAD_R, buffer, peer, tag, priority, name);
+}
+
+int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name) {
+    int buffer = sgrad__add_buffer(b, sgrad_format("%s from %d", name, peer), view);
+    add_message(b, &sgrad__receive_kernel, SGRAD_W, buffer, peer, tag, priority, name);
+    return buffer;
+}
+
 /* The plan in terms of ranks FIRST, FIRST + 1, …; CHUNK holds this rank's values and takes the sums. The n-th message between
  * two ranks has the same n on both. */
 static void add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority, const char *name) {
     int ranks = b->o->ranks, *sent = sgrad_alloc((size_t)ranks, sizeof *sent), *received = sgrad_alloc((size_t)ranks, sizeof *received);
-    const int64_t tag = (int64_t)b->collectives++ << 20;
+    const int64_t tag = sgrad__next_tag(b);
     for (int i = 0; i < plan->count; i++) {
         const struct sgrad_action *a = &plan->action[i];
         int peer = first + a->peer, *value = &chunk[a->chunk], two[SGRAD_SUM_INPUTS + 1] = { *value, -1, -1, -1, -1, -1, -1, -1, -1 };
@@ -107,11 +119,10 @@ static void add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
             continue;
         }
         if (a->kind == SGRAD_SEND) {
-            add_message(b, &sgrad__send_kernel, SGRAD_R, *value, peer, tag + sent[peer]++, priority, name);
+            sgrad__add_send(b, *value, peer, tag + sent[peer]++, priority, name);
             continue;
         }
-        *value = sgrad__add_buffer(b, sgrad_format("%s from %d", name, peer), view);
-        add_message(b, &sgrad__receive_kernel, SGRAD_W, *value, peer, tag + received[peer]++, priority, name);
+        *value = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name);
         if (a->kind == SGRAD_COPY) continue;
         two[1] = *value;
         *value = two[SGRAD_SUM_INPUTS] = sgrad__add_buffer(b, sgrad_format("%s reduced", name), view);
@@ -142,7 +153,7 @@ int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ran
 /* ---- buckets ---------------------------------------------------------------------------------------------------- */
 
 struct part {
-    int buffer, *done;
+    int buffer, *done, parameter;
     int64_t first;              /* element of the bucket */
     struct sgrad_view view;
     const char *name;
@@ -160,9 +171,9 @@ struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype) {
     return bucket;
 }
 
-void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, const char *name) {
+void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name) {
     bucket->part = sgrad_grow(bucket->part, bucket->count, sizeof *bucket->part);
-    bucket->part[bucket->count++] = (struct part){ buffer, done, bucket->size, view, name };
+    bucket->part[bucket->count++] = (struct part){ buffer, done, parameter, bucket->size, view, name };
     bucket->size += sgrad_shape_count(&view.shape);
 }
 
@@ -215,8 +226,8 @@ static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k,
     return chunk;
 }
 
-/* A part again, out of the chunks. */
-static int gather_part(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct part *p, const int *chunk, int chunks) {
+/* Part P, out of the chunks, into the buffer TO. */
+static void gather_part(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct part *p, const int *chunk, int chunks, int to) {
     struct piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
     int64_t last = p->first + sgrad_shape_count(&p->view.shape);
     int count = 0;
@@ -224,14 +235,18 @@ static int gather_part(struct sgrad__builder *b, const struct sgrad__bucket *k, 
         int64_t from = chunk_first(k, chunks, c), first = most(from, p->first), end = least(chunk_first(k, chunks, c + 1), last);
         if (first < end) piece[count++] = (struct piece){ chunk[c], { first - from, first - p->first, end - first } };
     }
-    char *name = sgrad_format("%s reduced", p->name);
-    int buffer = sgrad__add_buffer(b, name, p->view);
-    add_gather(b, piece, count, buffer, name);
+    add_gather(b, piece, count, to, b->p->buffer[to].name);
     free(piece);
-    return buffer;
 }
 
-void sgrad__bucket_close(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority, const char *name) {
+static void spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
+    for (int i = 0; i < k->count; i++) {
+        *k->part[i].done = sgrad__add_buffer(b, sgrad_format("%s reduced", k->part[i].name), k->part[i].view);
+        gather_part(b, k, &k->part[i], chunk, chunks, *k->part[i].done);
+    }
+}
+
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority, const char *name) {
     const double bytes = (double)sgrad__bucket_bytes(k);
     if (!method) method = sgrad_allreduce_cheapest(bytes, b->o->network, b->o->deterministic);
     struct sgrad_plan plan = sgrad_plan_make(method, bytes, (int)least(k->size, 1 << 16), b->o->rank, b->o->network);
@@ -239,9 +254,38 @@ void sgrad__bucket_close(struct sgrad__builder *b, struct sgrad__bucket *k, cons
     for (int c = 0; c < plan.chunks; c++)
         chunk[c] = gather_chunk(b, k, chunk_first(k, plan.chunks, c), chunk_first(k, plan.chunks, c + 1), name);
     add_plan(b, &plan, 0, chunk, priority, name);
-    for (int i = 0; i < k->count; i++) *k->part[i].done = gather_part(b, k, &k->part[i], chunk, plan.chunks);
+    spread(b, k, chunk, plan.chunks);
     free(chunk);
     free(plan.action);
+}
+
+int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *k, const char *name) {
+    return gather_chunk(b, k, 0, k->size, name);
+}
+
+void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, int buffer) { spread(b, k, &buffer, 1); }
+
+void sgrad__bucket_update(struct sgrad__builder *b, const struct sgrad__bucket *k) {
+    for (int i = 0; i < k->count; i++) sgrad__add_update(b, k->part[i].parameter, *k->part[i].done);
+}
+
+int sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k, const char *name) {
+    for (int i = 0; i < k->count; i++) k->part[i].buffer = b->parameter[k->part[i].parameter];
+    return gather_chunk(b, k, 0, k->size, name);
+}
+
+void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *k, int weights) {
+    for (int i = 0; i < k->count; i++) gather_part(b, k, &k->part[i], &weights, 1, b->parameter[k->part[i].parameter]);
+}
+
+int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
+    int *parameter = sgrad_alloc((size_t)k->count, sizeof *parameter);
+    for (int i = 0; i < k->count; i++) parameter[i] = k->part[i].parameter;
+    *count = k->count;
+    return parameter;
+}
+
+void sgrad__bucket_free(struct sgrad__bucket *k) {
     free(k->part);
     free(k);
 }

@@ -14,7 +14,7 @@
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
         .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
-        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
+        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
     };
 }
 
@@ -71,6 +71,42 @@ static void choose_micro_batch(struct sgrad__run *r) {
         while (share / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(part, r->micro - 1);
     }
     if (o->bn_group == SGRAD_GROUP_MICRO) r->group = r->micro;
+}
+
+/* ---- how ranks train together ---- */
+
+static int host_ranks(const struct sgrad_network *net) {
+    int count = 0;
+    for (int i = 0; i < net->ranks; i++) count += net->host[i] == net->host[0];
+    return count;
+}
+
+/* What does not go with this strategy, whatever the ranks. */
+static int check_strategy(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const char *name = r->strategy->name;
+    if (o->allreduce && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
+    if (o->clip_norm > 0 && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+    if (o->deterministic && r->strategy->served)
+        return sgrad_fail(SGRAD_EINVAL, "--deterministic cannot go with --strategy %s: who comes first decides", name);
+    if (o->deterministic && r->allreduce && !r->allreduce->halving)
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s does not keep to one order of sums, as --deterministic needs: doubling, halving and tree do", o->allreduce);
+    return 0;
+}
+
+static int choose_strategy(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const int ranks = r->context->ranks;
+    r->servers = o->servers ? o->servers : ranks;
+    r->group_ranks = o->group ? o->group : r->context->network ? host_ranks(r->context->network) : 1;
+    if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d ranks", r->servers, ranks);
+    if (ranks % r->group_ranks)
+        return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d ranks: %d does", r->group_ranks, ranks, (int)nearest_divisor(ranks, r->group_ranks));
+    const int together = r->strategy->ranks(&(struct sgrad__program_options){ .ranks = ranks, .group_ranks = r->group_ranks });
+    if (r->strategy->served && r->group > o->batch / ranks * together)
+        return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);
+    if (r->strategy->served && o->staleness) r->options.window = o->staleness + 1;
+    return 0;
 }
 
 /* ---- data, network, parameters ---- */
@@ -166,7 +202,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
     struct sgrad__program_options p = {
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
         .rank = training ? r->context->rank : 0, .ranks = training ? r->context->ranks : 1, .network = r->context->network,
-        .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
+        .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
     };
@@ -279,7 +315,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     error = sgrad_ranks_agree(r->context->rank ? 0 : open_own_folder(r, &config, done));
     r->together |= error != 0;
     if (error) return error;
-    sgrad_ranks_broadcast(done, sizeof *done);
+    sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     return sgrad__parameters_broadcast(r->graph, r->optimizer);
 }
@@ -305,7 +341,8 @@ static int find_records(struct sgrad__run *r) {
     r->model = o->custom_model ? o->custom_model : sgrad_record_find("model", o->model, sgrad_models);
     r->optimizer = sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
     if (o->allreduce) r->allreduce = sgrad_record_find("allreduce", o->allreduce, sgrad_allreduces);
-    return r->model && r->optimizer && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
+    r->strategy = sgrad_record_find("strategy", o->strategy, sgrad_strategies);
+    return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
 /* A batch k times as large takes steps k times as long, once the warm-up has led there from those of the small one. */
@@ -322,6 +359,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(parse_trace(r));
     SGRAD_TRY(set_rate(r));
     SGRAD_TRY(find_records(r));
+    SGRAD_TRY(check_strategy(r));
     SGRAD_TRY(open_data(r));
     SGRAD_TRY(check_test_images(r));
     add_augmentation(r);
@@ -330,6 +368,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(claim_folder(r));
     SGRAD_TRY(open_context(r));
     if (r->context->ranks > 1) SGRAD_TRY(check_sizes(r, r->context->ranks));
+    SGRAD_TRY(choose_strategy(r));
     choose_micro_batch(r);
     SGRAD_TRY(open_parameters(r));
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
@@ -350,6 +389,7 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
 void sgrad__run_close(struct sgrad__run *r) {
     sgrad_wait_all();
     sgrad__metrics_close(r->metrics);
+    sgrad__server_close(r);
     sgrad__runner_destroy(r->runner);
     sgrad__program_destroy(r->program);
     for (int i = 0; i < 3; i++) {

@@ -54,27 +54,40 @@ static void one_done(void *arg) {
     pthread_mutex_unlock(&sync->lock);
 }
 
+struct submission {
+    struct sgrad__program *program;
+    const struct sgrad_step *step;
+    int copy;
+    void (*done)(void *arg);
+    void *arg;
+};
+
 /* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
-static int submit_call(const struct sgrad__instruction *i, struct sgrad_tensor *const *operand, struct sgrad_tensor *workspace,
-                       struct sgrad__slot *slot) {
-    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = one_done, .arg = slot };
+static int submit_call(const struct submission *s, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand) {
+    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = s->done, .arg = s->arg };
     if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     return sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = workspace, .step = &slot->step, .first = slot->step.first + i->first,
-        .priority = i->priority, .name = i->name, .done = one_done, .done_arg = slot });
+        .call = i->call, .operand = operand, .workspace = s->program->workspace, .step = s->step, .first = s->step->first + i->first,
+        .priority = i->priority, .name = i->name, .done = s->done, .done_arg = s->arg });
 }
 
-static int submit_instruction(struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad__slot *slot, int copy) {
+static int submit_instruction(const struct submission *s, const struct sgrad__instruction *i) {
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
-        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &p->buffer[i->operand[j]];
-        operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
+        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &s->program->buffer[i->operand[j]];
+        operand[j] = b ? b->tensor[b->copies > 1 ? s->copy : 0] : NULL;
     }
-    SGRAD_TRY(submit_call(i, operand, p->workspace, slot));
+    SGRAD_TRY(submit_call(s, i, operand));
     for (int j = 0; j < i->call->operands; j++)
         if (i->last >> j & 1) sgrad_tensor_forget(operand[j]);
+    return 0;
+}
+
+int sgrad__program_submit(struct sgrad__program *program, int from, int to, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg) {
+    const struct submission s = { program, step, copy, done, arg };
+    for (int i = from; i < to; i++) SGRAD_TRY(submit_instruction(&s, &program->instruction[i]));
     return 0;
 }
 
@@ -90,7 +103,7 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->votes = 0;
     atomic_store(&slot->pending, p->instruction_count + (p->votes >= 0 ? 2 : 1));
     r->submitted++;
-    for (int i = 0; i < p->instruction_count; i++) SGRAD_TRY(submit_instruction(p, &p->instruction[i], slot, copy));
+    SGRAD_TRY(sgrad__program_submit(p, 0, p->instruction_count, &slot->step, copy, one_done, slot));
     if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, slot));
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, slot);
 }

@@ -39,8 +39,7 @@ static int together(struct sgrad__run *r, int error) {
 }
 #define SAY(r, error, ...) ((r)->together = true, (r)->context->rank ? (error) : sgrad_fail(error, __VA_ARGS__))
 
-/* The learning rate of the step that follows STEP others. */
-static double rate_of(const struct sgrad__run *r, long step) {
+double sgrad__run_rate(const struct sgrad__run *r, long step) {
     double epoch = (double)r->steps_per_epoch;
     return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
 }
@@ -50,11 +49,12 @@ static int submit_step(struct sgrad__run *r, long step) {
     const int64_t share = r->program->share;
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
-        .rate = (float)rate_of(r, step), .first = r->context->rank * share, .stop = caught != 0,
+        .rate = (float)sgrad__run_rate(r, step), .first = r->context->rank * share, .stop = caught != 0,
     };
     int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
     for (int64_t i = 0; i < share; i++)
         sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + s.first + i);
+    sgrad__server_admit(r->server);
     int error = sgrad__runner_submit(r->runner, &s, sample);
     free(sample);
     return error;
@@ -135,7 +135,7 @@ static int turn(struct sgrad__run *r, long *done) {
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
-        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, rate_of(r, *done - 1), slot->time }));
+        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, sgrad__run_rate(r, *done - 1), slot->time }));
         if (slot->votes > 0) r->stopping = true;    /* every rank sees it after the same step */
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) return stop_for_nan(r, *done, loss);
@@ -154,7 +154,7 @@ static int train(struct sgrad__run *r, long done) {
         trace(r, done);
         error = turn(r, &done);
         int failed = sgrad_wait_all();
-        if (!error) error = failed;
+        if (!error) error = failed ? failed : sgrad__server_settle(r);
         if (error) break;
         if (done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
         if (!error && r->stopping && done < r->steps) return stop_for_signal(r, done);
@@ -172,6 +172,18 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
         .epochs = (double)r->steps / (double)r->steps_per_epoch, .resumed = r->options.resume ? &position : NULL }, &r->metrics);
 }
 
+/* One line: how many of the gradients were computed with weights that were so many updates old. */
+static void print_staleness(struct sgrad__run *r, FILE *to) {
+    double histogram[SGRAD__STALENESS], all = 0;
+    sgrad__server_staleness(r->server, histogram);
+    for (int i = 0; i < SGRAD__STALENESS; i++) all += histogram[i];
+    if (r->context->rank || all == 0) return;
+    fprintf(to, "staleness ");
+    for (int i = 0; i < SGRAD__STALENESS; i++)
+        if (histogram[i] > 0) fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);
+    fputc('\n', to);
+}
+
 static int train_run(struct sgrad__run *r) {
     FILE *terminal = r->options.json ? stderr : stdout;
     long done = 0;
@@ -186,9 +198,11 @@ static int train_run(struct sgrad__run *r) {
     if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
     SGRAD_TRY(sgrad__program_allocate(r->program));
     r->runner = sgrad__runner_create(r->program);
+    SGRAD_TRY(sgrad__server_open(r, done));
     r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
     SGRAD_TRY(together(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
+    if (r->strategy->served) print_staleness(r, terminal);
     if (r->context->rank) return together(r, 0);
     char *path = sgrad_format("%s/model.safetensors", r->folder);
     int error = sgrad__parameters_save(r->graph, NULL, path, false, NULL, 0);

@@ -34,6 +34,9 @@ struct sgrad__run {
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* asked to end: no step begins any more */
     const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    const struct sgrad_strategy *strategy;
+    int servers, group_ranks;
+    struct sgrad__server *server;               /* of asynchronous training; NULL: none */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
 };
@@ -51,5 +54,18 @@ int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
 
 /* print.c: what the run really is, before it begins. */
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);
+
+/* train.c: the learning rate of the step that follows STEP others. */
+double sgrad__run_rate(const struct sgrad__run *run, long step);
+
+/* server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing. */
+int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
+void sgrad__server_close(struct sgrad__run *run);
+void sgrad__server_admit(struct sgrad__server *server);         /* a step is about to be submitted */
+/* All steps have ended: every rank gets the servers' weights and states. */
+int sgrad__server_settle(struct sgrad__run *run);
+/* How many gradients were that stale (the last: or more), over all ranks. */
+enum { SGRAD__STALENESS = 32 };
+void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]);
 
 #endif

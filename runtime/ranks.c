@@ -143,10 +143,10 @@ void sgrad_ranks_sum(double *value, int count) {
     if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, value, count, MPI_DOUBLE, MPI_SUM, control);
 }
 
-void sgrad_ranks_broadcast(void *data, size_t bytes) {
+void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
     for (size_t at = 0, piece; ranks > 1 && at < bytes; at += piece) {
         piece = bytes - at < 1 << 30 ? bytes - at : 1 << 30;
-        MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, 0, control);
+        MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, from, control);
     }
 }
 
@@ -179,10 +179,10 @@ int sgrad_ranks_compare(const char *text) {
     size_t size = strlen(text) + 1;
     int differs = ranks, lowest;
     if (ranks == 1) return 0;
-    sgrad_ranks_broadcast(&size, sizeof size);
+    sgrad_ranks_broadcast(&size, sizeof size, 0);
     char *first = sgrad_alloc(size, 1);
     if (rank == 0) memcpy(first, text, size);
-    sgrad_ranks_broadcast(first, size);
+    sgrad_ranks_broadcast(first, size, 0);
     if (strcmp(first, text)) differs = rank;
     MPI_Allreduce(&differs, &lowest, 1, MPI_INT, MPI_MIN, control);
     if (lowest == rank) tell_difference(first, text);

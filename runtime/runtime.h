@@ -158,6 +158,7 @@ struct sgrad_args {
     int64_t first;                  /* index, in the whole batch, of the first sample of these operands */
     int64_t group;                  /* samples over which group sums were taken */
     int64_t batch;                  /* samples of the whole batch, over all ranks */
+    int64_t averaged;               /* samples of which the step takes the mean: the batch, where all ranks go in step */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
     bool deterministic;             /* same input, same bits */
     void *workspace;
@@ -183,7 +184,7 @@ struct sgrad_call {
     int operands;
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     enum sgrad_access access[SGRAD_MAX_OPERANDS];
-    int64_t group, batch;
+    int64_t group, batch, averaged;
     unsigned accumulate;
     bool deterministic;
     size_t workspace;               /* filled by sgrad_call_prepare */
@@ -263,7 +264,7 @@ int sgrad_allreduce(const struct sgrad_message *message);
 
 /* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
-void sgrad_ranks_broadcast(void *data, size_t bytes);           /* from rank 0 */
+void sgrad_ranks_broadcast(void *data, size_t bytes, int from); /* from one rank */
 int sgrad_ranks_agree(int error);                               /* 0 when every rank says 0, else an error; silent */
 /* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL. */
 int sgrad_ranks_compare(const char *text);

@@ -72,7 +72,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     }
     struct sgrad_args args = {
         .view = view, .data = data, .attrs = call->attrs, .step = argument->step, .first = argument->first,
-        .group = call->group, .batch = call->batch, .accumulate = call->accumulate, .deterministic = call->deterministic,
+        .group = call->group, .batch = call->batch, .averaged = call->averaged, .accumulate = call->accumulate, .deterministic = call->deterministic,
         .workspace = argument->has_workspace ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]) : NULL,
         .workspace_size = argument->has_workspace ? call->workspace : 0,
     };

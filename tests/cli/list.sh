@@ -24,6 +24,10 @@ allreduce tree
 allreduce multicolor
 allreduce hierarchical
 allreduce mpi
+strategies sync
+strategies ps
+strategies async
+strategies mixed
 END
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
@@ -40,7 +44,7 @@ offers() {
 	[ "$(complete_words "$@" | xargs)" = "$expected" ] || wrong "completion of stargrad $* offers: $(complete_words "$@" | xargs)"
 }
 offers 'train' tr
-offers 'allreduce datasets layers models ops optimizers' list ''
+offers 'allreduce datasets layers models ops optimizers strategies' list ''
 offers 'resnet110 resnet20 resnet32 resnet44 resnet56' train --model res
 offers 'convnet' train --model = con
 offers 'cifar10' train --data c

@@ -67,6 +67,38 @@ def test_every_allreduce():
     assert near(one, small), f"small buckets: {small}, not {one}"
 
 
+def test_parameter_servers():
+    """In step they are another way to the same sums."""
+    run = (*SMALL, "--batch", 64, "--steps", 4, "--deterministic", "--bucket", 0.05)
+    one = train(1, *run)
+    for count, servers in ((2, 1), (4, 3), (4, 4)):
+        assert train(count, *run, "--strategy", "ps", "--servers", servers) == one, f"{servers} servers, {count} ranks"
+
+
+def test_asynchronous():
+    """They learn; nobody runs further ahead than allowed; a checkpoint has the servers' weights, and is continued."""
+    run = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--lr", 0.02, "--bucket", 0.1, "--staleness", 1)
+    for more in (("--strategy", "async"), ("--strategy", "mixed", "--group", 2)):
+        out = folder("async")
+        ranks(4, *run, *more, "--epochs", 2, "--out", out)
+        said = ranks(4, *run, *more, "--epochs", 4, "--out", out, "--resume")
+        top1 = events(out, "epoch")[-1]["test_top1"]
+        assert top1 >= 0.9, f"{more}: {top1}"
+        again = re.search(r"test accuracy ([\d.]+)", stargrad("eval", "--weights", os.path.join(out, "model.safetensors"), *run[1:5]))
+        assert abs(float(again[1]) / 100 - top1) < 0.001, (again[1], top1)
+        stale = [int(n) for n in re.findall(r"(\d+)(?: or more)?: [\d.]+ %", re.search(r"^.*staleness (.*)$", said, re.M)[1])]
+        pushers = 4 if "async" in more else 2
+        assert max(stale) <= 2 * 2 * (pushers - 1), said
+
+
+def test_what_does_not_go_together():
+    for words, why in ((("--strategy", "async", "--deterministic"), "who comes first decides"), (("--strategy", "ps", "--clip-norm", 1), "--clip-norm"),
+                       (("--strategy", "ps", "--allreduce", "ring"), "--allreduce"), (("--allreduce", "ring", "--deterministic"), "one order of sums"),
+                       (("--strategy", "sink",), "did you mean 'sync'")):
+        said = stargrad(*SMALL, "--batch", 64, "--steps", 1, *words, "--out", folder("wrong"), status=2)
+        assert why in said, said
+
+
 def test_resume_on_fewer():
     run = (*SMALL, "--batch", 64, "--steps", 6, "--checkpoint-every", "3s", "--deterministic")
     whole = train(1, *run, name="whole")
