@@ -8,6 +8,6 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 runs_with address,undefined
 builds address,undefined stargrad check-programs
 for program in tests/*/*; do
-	[ -d "$program" ] || [ ! -x "$program" ] || "./$program" >"$work/out" 2>&1 || { cat "$work/out" && wrong "$program"; }
+	[ -d "$program" ] || [ ! -x "$program" ] || "${under[@]}" "./$program" >"$work/out" 2>&1 || { cat "$work/out" && wrong "$program"; }
 done
-trains ./stargrad
+trains "${under[@]}" ./stargrad

@@ -20,13 +20,25 @@ wrong() {
 	exit 1
 }
 
+# What a program with a sanitizer runs under: where the kernel may scatter memory further than the sanitizer knows, no scattering.
+under=()
+! setarch -R true 2>/dev/null || under=(setarch -R)
+
+# Where scattering cannot be switched off, chance decides.
+probe() {
+	for _ in {1..10}; do "${under[@]}" ./probe || return; done
+}
+
 # runs_with SANITIZERS: can a program with them be made and run? Where a sandbox forbids ptrace, only without looking for leaks.
 runs_with() {
+	local compiler
+	[ -e "$builddir/Makefile" ] || wrong "$builddir is not configured: ./quickstart build"
+	compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")
 	echo 'int main(void) { return 0; }' >probe.c
-	${CC:-cc} "-fsanitize=$1" probe.c -o probe 2>probe.err || skip "${CC:-cc} has no -fsanitize=$1: $(tail -n 1 probe.err)"
-	${under:-} ./probe && return
+	$compiler "-fsanitize=$1" probe.c -o probe 2>probe.err || skip "$compiler has no -fsanitize=$1: $(tail -n 1 probe.err)"
+	probe && return
 	export ASAN_OPTIONS=detect_leaks=0
-	${under:-} ./probe || skip "no program with -fsanitize=$1 runs here"
+	probe || skip "no program with -fsanitize=$1 runs here"
 	echo 'leaks are not looked for: the leak sanitizer does not run here'
 }
 
@@ -36,11 +48,11 @@ builds() {
 	local sanitizers=$1 folder=$builddir/sanitize/${1%%,*} arguments
 	shift
 	[ ! -e "$srcdir/config.status" ] || skip 'configured inside the source tree, so no second build can be'
-	[ -x "$builddir/config.status" ] || wrong "$builddir is not configured: ./quickstart build"
 	mkdir -p "$folder" && cd "$folder" || exit 99
 	eval "arguments=($("$builddir/config.status" --config))"
-	if [ ! -e Makefile ]; then
-		"$srcdir/configure" "${arguments[@]}" --with-cuda=no --enable-sanitize="$sanitizers" CFLAGS='-O1 -g' >configure.out 2>&1 ||
+	if [ ! Makefile -nt "$builddir/config.status" ]; then
+		"$srcdir/configure" "${arguments[@]}" --srcdir="$srcdir" --with-cuda=no --disable-fuzz --enable-sanitize="$sanitizers" \
+			CFLAGS='-O1 -g' >configure.out 2>&1 ||
 			{ tail -n 20 configure.out && wrong "configure: see $folder/configure.out"; }
 	fi
 	make -j"$(nproc)" "$@" >make.out 2>&1 || { tail -n 20 make.out && wrong "make: see $folder/make.out"; }
@@ -49,9 +61,9 @@ builds() {
 # trains STARGRAD…: a short run of many small tasks, broken off and taken up again, its weights evaluated: under the command that
 # the words begin with.
 trains() {
-	local run=$work/run train
-	train=(train --model convnet --data digits --batch 32 --micro-batch 4 --optimizer adam --clip-norm 1 --checkpoint-every 1s --out "$run")
+	local run=$work/run network=(--model convnet --data 'synthetic:8x8x1,4,64') train
+	train=(train "${network[@]}" --batch 32 --micro-batch 4 --optimizer adam --clip-norm 1 --checkpoint-every 1s --out "$run")
 	"$@" "${train[@]}" --steps 2 >"$work/out" || wrong "$* train"
 	"$@" "${train[@]}" --steps 4 --resume >"$work/out" || wrong "$* train --resume"
-	"$@" eval --weights "$run/model.safetensors" --model convnet --data digits >"$work/out" || wrong "$* eval"
+	"$@" eval "${network[@]}" --weights "$run/model.safetensors" >"$work/out" || wrong "$* eval"
 }
