@@ -2,8 +2,8 @@
 #include "graphs/run.h"
 
 #include <errno.h>
+#include <float.h>
 #include <jansson.h>
-#include <math.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <starpu.h>
@@ -187,11 +187,12 @@ int sgrad__config_check(const char *folder, const struct sgrad__config *config) 
     return error;
 }
 
+/* COUNT numbers from LOWEST on, which a float holds. */
 static bool get_reals(const json_t *array, int count, double lowest, double *x) {
     if (!json_is_array(array) || json_array_size(array) != (size_t)count) return false;
     for (int i = 0; i < count; i++) {
         x[i] = json_number_value(json_array_get(array, (size_t)i));
-        if (!json_is_number(json_array_get(array, (size_t)i)) || !(x[i] > lowest)) return false;
+        if (!json_is_number(json_array_get(array, (size_t)i)) || !(x[i] >= lowest && x[i] <= FLT_MAX)) return false;
     }
     return true;
 }
@@ -201,9 +202,10 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     json_t *object;
     double m[SGRAD_MAX_CHANNELS], d[SGRAD_MAX_CHANNELS];
     int error = read_config(folder, &path, &object);
-    if (object && !(get_reals(json_object_get(object, "mean"), channels, -HUGE_VAL, m) &&
-                    get_reals(json_object_get(object, "deviation"), channels, 0, d)))
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: mean and deviation are not %d numbers each, the deviations above 0", path, channels);
+    if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
+                    get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: mean and deviation are not %d numbers each that floats hold, the deviations above 0", path,
+                           channels);
     if (!error) {
         *found = object;
         for (int i = 0; object && i < channels; i++) mean[i] = m[i], deviation[i] = d[i];

@@ -113,6 +113,7 @@ static void bad_config_file(void **state) {
         "", "{", "[]", "nonsense", "{\"mean\": [1,2,3]}", "{\"mean\": 1, \"deviation\": 2}",
         "{\"mean\": [1,2,\"3\"], \"deviation\": [1,1,1]}",
         "{\"mean\": [1,2,3], \"deviation\": [1,0,1]}", "{\"mean\": [1,2,3], \"deviation\": [1,-1,1]}",
+        "{\"mean\": [1,2,1e300], \"deviation\": [1,1,1]}", "{\"mean\": [1,2,3], \"deviation\": [1,1,1e-300]}",
         "{\"mean\": [1,2,1e999], \"deviation\": [1,1,1]}", "{\"mean\": [1,2,3,4], \"deviation\": [1,1,1,1]}",
     };
     double mean[3], deviation[3];
