@@ -27,6 +27,16 @@ static int number(const struct place *at, const json_t *row, const char *key, do
     return 0;
 }
 
+/* Likewise a number of steps. */
+static int whole(const struct place *at, const json_t *row, const char *key, double *value) {
+    const json_t *is = json_object_get(row, key);
+    char reason[64];
+    snprintf(reason, sizeof reason, "no whole number called \"%s\"", key);
+    if (!json_is_integer(is) || json_integer_value(is) < 0) return malformed(at, reason);
+    *value = (double)json_integer_value(is);
+    return 0;
+}
+
 /* Room for one more element: arrays double when their count is a power of two. */
 static void *grow(void *array, int count, size_t size) {
     if (count & (count - 1)) return array;
@@ -38,7 +48,7 @@ static void *grow(void *array, int count, size_t size) {
 
 static int add_step(const struct place *at, const json_t *row, struct sgrad__history *h) {
     struct sgrad__history_step s;
-    SGRAD_TRY(number(at, row, "step", &s.step));
+    SGRAD_TRY(whole(at, row, "step", &s.step));
     SGRAD_TRY(number(at, row, "loss", &s.loss));
     SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
     h->step = grow(h->step, h->steps, sizeof s);

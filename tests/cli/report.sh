@@ -31,7 +31,7 @@ folder '[]' "$step"$'\n'
 refuses 1 'run/config.json: not a JSON object' report run
 folder '{"model":' "$step"$'\n'
 refuses 1 'run/config.json: line 1: ' report run
-for line in x '[]' '{}' '{"event":"step"}' "${step/2.5/\"a\"}" "${epoch/0.5/true}" "$(printf '%070000d' 0)" $'\xff\xfe'; do
+for line in x '[]' '{}' '{"event":"step"}' "${step/:1,/:null,}" "${step/2.5/\"a\"}" "${epoch/0.5/true}" "$(printf '%070000d' 0)" $'\xff\xfe'; do
 	folder "$config" "$step"$'\n'"$line"$'\n'
 	refuses 1 'run/metrics.jsonl: line 2: ' report run
 done
