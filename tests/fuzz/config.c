@@ -1,0 +1,26 @@
+/* Any bytes as the config.json of a run that is continued or evaluated, and as the identity that a checkpoint holds. */
+#include "graphs/run.h"
+#include "tests/fuzz/folder.h"
+
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    enum { CHANNELS = 3 };
+    const struct sgrad_train_options options = { .batch = 32, .seed = 1, .optimizer = "sgd" };
+    const struct sgrad__config config = { .options = &options, .model = "convnet", .fingerprint = 1 };
+    const char *run = folder_with("config.json", data, size);
+    double mean[CHANNELS], deviation[CHANNELS];
+    bool found;
+    sgrad__config_check(run, &config);
+    if (!sgrad__config_input(run, CHANNELS, mean, deviation, &found)) /* as floats they scale pixels */
+        for (int i = 0; i < CHANNELS; i++)
+            if (!isfinite((float)mean[i]) || !isfinite(1 / (float)deviation[i])) __builtin_trap();
+
+    char *text = strndup((const char *)data, size), *identity = sgrad__config_identity(&config);
+    if (!text) abort();
+    sgrad__config_same("fuzz", text, identity);
+    free(identity);
+    free(text);
+    return 0;
+}
