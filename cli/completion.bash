@@ -19,7 +19,7 @@ _stargrad() {
 	--precision) choices='f32 bf16' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
-	--init | --weights | --out | :) files=yes ;;
+	--init | --network | --weights | --out | :) files=yes ;;
 	*)
 		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
 		[[ $command == report && $word != -* ]] && files=yes

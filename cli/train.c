@@ -54,6 +54,7 @@ static const struct sgrad__option options[] = {
     { "staleness", "N", "steps that a rank may run ahead of the slowest, of async and mixed", &sgrad__whole, SGRAD__FIELD(staleness), 1, 7 },
     { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", &sgrad__text, SGRAD__FIELD(allreduce) },
     { "bucket", "MB", "gradients summed over the ranks at once; chosen by cost if not given", &sgrad__real, SGRAD__FIELD(bucket), 0, 1e6 },
+    { "network", "FILE", "JSON with latency and bandwidth (seconds, bytes a second); measured if not given", &sgrad__text, SGRAD__FIELD(network) },
     { "nan-ok", NULL, "go on when the loss is not a number", &sgrad__flag, SGRAD__FIELD(nan_ok) },
 
     { .help = "What is kept, what is shown" },

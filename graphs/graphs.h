@@ -131,6 +131,7 @@ struct sgrad_train_options {
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* how ranks train together */
     int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
+    const char *network;                        /* a file with the network's measures; NULL: measured */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */
     int cpus, gpus;                             /* workers: 0 all, -1 none */

@@ -91,14 +91,14 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_allreduce_cheapest(bytes, net, r->options.deterministic);
-    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.2f GB/s\n", net->ranks, hosts, hosts > 1 ? "s" : "",
+    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts, hosts > 1 ? "s" : "",
             1e6 * net->latency, net->bandwidth / 1e9);
     if (r->strategy->sharded) {
-        fprintf(to, "servers    %d, of %d buckets of about %.2f MB; %s\n", r->servers, r->program->buckets, bytes / 1e6, r->strategy->summary);
+        fprintf(to, "servers    %d, of %d bucket%s of about %.0f kB; %s\n", r->servers, r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3, r->strategy->summary);
         return;
     }
-    fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.2f MB, each %.1f ms by its cost\n", method->name,
-            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e6, 1e3 * method->cost(bytes, net));
+    fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.0f kB, each %.2f ms by its cost\n", method->name,
+            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3, 1e3 * method->cost(bytes, net));
 }
 
 /* What this run really is, before it begins. */

@@ -290,11 +290,13 @@ void sgrad__bucket_free(struct sgrad__bucket *k) {
     free(k);
 }
 
+enum { LEAST_BUCKET = 1 << 16 };    /* bytes: below, tasks cost more than the wire */
+
 /* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving) {
     int64_t best = bytes;
     double once = 0;
-    for (int n = 1; n <= 64; n *= 2) {
+    for (int n = 1; n == 1 || bytes / n >= LEAST_BUCKET; n *= 2) {
         const double size = (double)bytes / n;
         const double cost = n * (method ? method : sgrad_allreduce_cheapest(size, net, halving))->cost(size, net);
         if (n == 1) once = cost;

@@ -65,7 +65,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     ctx = sgrad_alloc(1, sizeof *ctx);
     int error = sgrad__ranks_open(ctx, &conf);
     if (!error) error = start(&conf, options);
-    if (!error) error = sgrad__ranks_start(ctx);
+    if (!error) error = sgrad__ranks_start(ctx, options->network);
     if (error) {
         sgrad_ranks_abort(1);
         free(ctx);

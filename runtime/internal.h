@@ -8,13 +8,14 @@ int sgrad__worker(void);
 struct sgrad_context;
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
-int sgrad__ranks_start(struct sgrad_context *context);                              /* after: StarPU-MPI, the network's measures */
+int sgrad__ranks_start(struct sgrad_context *context, const char *network);                              /* after: StarPU-MPI, the network's measures */
 void sgrad__ranks_close(void);                                                      /* before StarPU stops */
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
 struct ompi_communicator_t;
-/* Fills latencies and bandwidths; every rank calls it. */
+/* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
+int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
 
 void sgrad__caches_clear(void);     /* when no task runs any more */

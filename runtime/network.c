@@ -1,9 +1,10 @@
-/* network.c: how long a message takes, measured the way messages will travel: from tensor to tensor, by StarPU-MPI. */
+/* network.c: how long a message takes, measured the way messages will travel: from tensor to tensor, by StarPU-MPI; or read. */
 #include "config.h"
 #include "runtime/allreduce.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
+#include <jansson.h>
 #include <mpi.h>
 #include <starpu_mpi.h>
 
@@ -61,5 +62,25 @@ int sgrad__network_measure(int rank, struct sgrad_network *net, MPI_Comm comm) {
         net->latency = net->host_latency;
         net->bandwidth = net->host_bandwidth;
     }
+    return 0;
+}
+
+static bool get(const json_t *object, const char *key, double *value) {
+    const json_t *number = json_object_get(object, key);
+    *value = json_number_value(number);
+    return number && *value > 0;
+}
+
+int sgrad__network_read(const char *path, struct sgrad_network *net) {
+    json_error_t problem;
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    if (!object) return sgrad_fail(SGRAD_EFORMAT, "%s: %s", path, problem.text);
+    struct sgrad_network n = *net;
+    bool whole = get(object, "latency", &n.latency) && get(object, "bandwidth", &n.bandwidth);
+    const bool hosts = get(object, "host_latency", &n.host_latency) && get(object, "host_bandwidth", &n.host_bandwidth);
+    json_decref(object);
+    if (!whole) return sgrad_fail(SGRAD_EFORMAT, "%s: latency (seconds) and bandwidth (bytes a second) are not numbers above 0", path);
+    if (!hosts) n.host_latency = n.latency, n.host_bandwidth = n.bandwidth;
+    *net = n;
     return 0;
 }

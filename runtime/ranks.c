@@ -104,15 +104,14 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     return 0;
 }
 
-int sgrad__ranks_start(struct sgrad_context *context) {
+int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     if (ranks == 1) return 0;
     if (starpu_mpi_init_comm(NULL, NULL, 0, MPI_COMM_WORLD) != 0) return sgrad_fail(SGRAD_EDEVICE, "StarPU-MPI does not start");
     name_hosts();
     network = (struct sgrad_network){ .ranks = ranks, .host = host };
     sgrad__messages_open();
-    int error = sgrad__network_measure(rank, &network, control);
     context->network = &network;
-    return error;
+    return file ? sgrad__network_read(file, &network) : sgrad__network_measure(rank, &network, control);
 }
 
 void sgrad__ranks_close(void) {

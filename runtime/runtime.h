@@ -227,6 +227,7 @@ struct sgrad_context_options {
     int cudas;                  /* CUDA workers; 0: all, -1: none */
     const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
     const char *trace;          /* folder for a trace; NULL: none */
+    const char *network;        /* JSON file with what is else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
 };
 struct sgrad_network;
 struct sgrad_context {
