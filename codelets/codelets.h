@@ -171,10 +171,11 @@ extern const struct sgrad_kernel sgrad_sum_kernel;
 /* out[to + i] = in[from + i] for i < count, for each input's piece; -0 where a piece has no input. Operands: 0…13 the inputs (R),
  * 14 the output (W or RW); any shapes, all F32 or all F64. */
 #define SGRAD_COPY_INPUTS 14
+struct sgrad_copy_piece {
+    int64_t from, to, count;        /* elements; count 0: none */
+};
 struct sgrad_copy {
-    struct sgrad_copy_piece {
-        int64_t from, to, count;    /* elements; count 0: none */
-    } piece[SGRAD_COPY_INPUTS];
+    struct sgrad_copy_piece piece[SGRAD_COPY_INPUTS];
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
 
