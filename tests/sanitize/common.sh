@@ -58,12 +58,13 @@ builds() {
 	make -j"$(nproc)" "$@" >make.out 2>&1 || { tail -n 20 make.out && wrong "make: see $folder/make.out"; }
 }
 
-# trains STARGRAD…: a short run of many small tasks, broken off and taken up again, its weights evaluated: under the command that
-# the words begin with.
+# trains STARGRAD…: a run of a few steps of many small tasks, broken off and taken up again, its weights evaluated: under the
+# command that the words begin with. Only the first part clips: without it, updates and the next forward tasks overlap.
+steps=2
 trains() {
 	local run=$work/run network=(--model convnet --data 'synthetic:8x8x1,4,64') train
-	train=(train "${network[@]}" --batch 32 --micro-batch 4 --optimizer adam --clip-norm 1 --checkpoint-every 1s --out "$run")
-	"$@" "${train[@]}" --steps 2 >"$work/out" || wrong "$* train"
-	"$@" "${train[@]}" --steps 4 --resume >"$work/out" || wrong "$* train --resume"
+	train=(train "${network[@]}" --batch 64 --micro-batch 4 --optimizer adam --checkpoint-every 1s --out "$run")
+	"$@" "${train[@]}" --steps "$steps" --clip-norm 1 >"$work/out" || wrong "$* train"
+	"$@" "${train[@]}" --steps $((2 * steps)) --resume >"$work/out" || wrong "$* train --resume"
 	"$@" eval "${network[@]}" --weights "$run/model.safetensors" >"$work/out" || wrong "$* eval"
 }
