@@ -55,6 +55,8 @@ static const struct sgrad__option options[] = {
     { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", &sgrad__text, SGRAD__FIELD(allreduce) },
     { "bucket", "MB", "gradients summed over the ranks at once; chosen by cost if not given", &sgrad__real, SGRAD__FIELD(bucket), 0, 1e6 },
     { "network", "FILE", "JSON with latency and bandwidth (seconds, bytes a second); measured if not given", &sgrad__text, SGRAD__FIELD(network) },
+    { "stall-timeout", "SECONDS", "give up when nothing has happened for so long; 0: never", &sgrad__real, SGRAD__FIELD(stall_timeout), 0,
+      1e9 },
     { "nan-ok", NULL, "go on when the loss is not a number", &sgrad__flag, SGRAD__FIELD(nan_ok) },
 
     { .help = "What is kept, what is shown" },

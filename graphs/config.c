@@ -49,7 +49,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), INTEGER(image_size);
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), FLAG(bf16);
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), INTEGER(window), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
+    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
 #undef TEXT
 #undef REAL

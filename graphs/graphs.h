@@ -134,6 +134,7 @@ struct sgrad_train_options {
     const char *network;                        /* a file with the network's measures; NULL: measured */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */
+    double stall_timeout;                       /* seconds for which nothing happens before a rank gives up; 0: it never does */
     int cpus, gpus;                             /* workers: 0 all, -1 none */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */

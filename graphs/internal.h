@@ -145,8 +145,8 @@ struct sgrad__program_options {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
-/* Submits the instructions FROM to TO; DONE(ARG) is called for each when it has run. COPY: of the window. */
-int sgrad__program_submit(struct sgrad__program *program, int from, int to, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
+/* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
+int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
 /* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run (F64, 1) */
 extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;
@@ -156,12 +156,18 @@ void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
 /* ---- step ---- */
 
+/* What an instruction leaves when it has ended. */
+struct sgrad__mark {
+    struct sgrad__slot *slot;
+    atomic_bool done;
+};
 /* One step in flight. */
 struct sgrad__slot {
     struct sgrad_step step;
     int64_t *sample;
     double statistics[3], votes;
     atomic_int pending;         /* tasks, messages, and the fetches of statistics and votes */
+    struct sgrad__mark *mark;   /* of each of these */
     bool finished;
     double time;                /* when it finished: seconds of the monotonic clock */
     struct sgrad__runner *runner;

@@ -121,7 +121,8 @@ static void push_came(void *arg) {
 /* The instructions FROM to TO, counted before they can have run. */
 static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
     count(e->server, to - from);
-    int error = sgrad__program_submit(e->program, from, to, &e->step, 0, done, arg);
+    int error = 0;
+    for (int i = from; i < to && !error; i++) error = sgrad__instruction_submit(e->program, i, &e->step, 0, done, arg);
     if (error) sgrad_task_fail(error);
 }
 

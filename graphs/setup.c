@@ -14,7 +14,7 @@
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
         .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
-        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2,
+        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2, .stall_timeout = 300,
     };
 }
 
@@ -114,8 +114,8 @@ static int choose_strategy(struct sgrad__run *r) {
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     char *trace = o->trace && !o->print && r->folder ? sgrad_format("%s/trace", r->folder) : NULL;
-    int error = sgrad_context_open(&(struct sgrad_context_options){ .cpus = o->cpus, .cudas = o->gpus, .scheduler = o->scheduler, .trace = trace, .network = o->network },
-                                   &r->context);
+    int error = sgrad_context_open(&(struct sgrad_context_options){ .cpus = o->cpus, .cudas = o->gpus, .scheduler = o->scheduler,
+                                                                    .trace = trace, .network = o->network, .patience = o->stall_timeout }, &r->context);
     free(trace);
     return error;
 }

@@ -13,27 +13,42 @@
 #include <string.h>
 #include <time.h>
 
+static const double nap = 0.25;
+
 struct sgrad__sync {
     pthread_mutex_t lock;
     pthread_cond_t done;
 };
 
+/* What a step waits for: every instruction, the fetches of statistics and, where there are, of votes. */
+static int parts(const struct sgrad__program *p) { return p->instruction_count + (p->votes >= 0 ? 2 : 1); }
+
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
+    pthread_condattr_t monotonic;
     r->program = program;
     r->sync = sgrad_alloc(1, sizeof *r->sync);
     pthread_mutex_init(&r->sync->lock, NULL);
-    pthread_cond_init(&r->sync->done, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->sync->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     for (int i = 0; i < program->window; i++) {
-        r->slot[i].runner = r;
-        r->slot[i].sample = sgrad_alloc((size_t)program->share, sizeof *r->slot[i].sample);
+        struct sgrad__slot *slot = &r->slot[i];
+        slot->runner = r;
+        slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
+        slot->mark = sgrad_alloc((size_t)parts(program), sizeof *slot->mark);
+        for (int j = 0; j < parts(program); j++) slot->mark[j].slot = slot;
     }
     return r;
 }
 
 void sgrad__runner_destroy(struct sgrad__runner *r) {
     if (!r) return;
-    for (int i = 0; i < r->program->window; i++) free(r->slot[i].sample);
+    for (int i = 0; i < r->program->window; i++) {
+        free(r->slot[i].sample);
+        free(r->slot[i].mark);
+    }
     pthread_mutex_destroy(&r->sync->lock);
     pthread_cond_destroy(&r->sync->done);
     free(r->sync);
@@ -42,8 +57,10 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
 
 /* One of the things that step waits for has happened. */
 static void one_done(void *arg) {
-    struct sgrad__slot *slot = arg;
+    struct sgrad__mark *mark = arg;
+    struct sgrad__slot *slot = mark->slot;
     struct sgrad__sync *sync = slot->runner->sync;
+    atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -54,40 +71,28 @@ static void one_done(void *arg) {
     pthread_mutex_unlock(&sync->lock);
 }
 
-struct submission {
-    struct sgrad__program *program;
-    const struct sgrad_step *step;
-    int copy;
-    void (*done)(void *arg);
-    void *arg;
-};
-
 /* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
-static int submit_call(const struct submission *s, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand) {
-    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = s->done, .arg = s->arg };
+static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
+                       const struct sgrad_step *step, void (*done)(void *arg), void *arg) {
+    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = done, .arg = arg };
     if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     return sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = s->program->workspace, .step = s->step, .first = s->step->first + i->first,
-        .priority = i->priority, .name = i->name, .done = s->done, .done_arg = s->arg });
+        .call = i->call, .operand = operand, .workspace = p->workspace, .step = step, .first = step->first + i->first,
+        .priority = i->priority, .name = i->name, .done = done, .done_arg = arg });
 }
 
-static int submit_instruction(const struct submission *s, const struct sgrad__instruction *i) {
+int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg) {
+    const struct sgrad__instruction *i = &p->instruction[index];
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
-        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &s->program->buffer[i->operand[j]];
-        operand[j] = b ? b->tensor[b->copies > 1 ? s->copy : 0] : NULL;
+        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &p->buffer[i->operand[j]];
+        operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
     }
-    SGRAD_TRY(submit_call(s, i, operand));
+    SGRAD_TRY(submit_call(p, i, operand, step, done, arg));
     for (int j = 0; j < i->call->operands; j++)
         if (i->last >> j & 1) sgrad_tensor_forget(operand[j]);
-    return 0;
-}
-
-int sgrad__program_submit(struct sgrad__program *program, int from, int to, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg) {
-    const struct submission s = { program, step, copy, done, arg };
-    for (int i = from; i < to; i++) SGRAD_TRY(submit_instruction(&s, &program->instruction[i]));
     return 0;
 }
 
@@ -101,18 +106,62 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->step.sample = slot->sample;
     slot->finished = false;
     slot->votes = 0;
-    atomic_store(&slot->pending, p->instruction_count + (p->votes >= 0 ? 2 : 1));
+    for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, false);
+    atomic_store(&slot->pending, parts(p));
     r->submitted++;
-    SGRAD_TRY(sgrad__program_submit(p, 0, p->instruction_count, &slot->step, copy, one_done, slot));
-    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, slot));
-    return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, slot);
+    for (int i = 0; i < p->instruction_count; i++) SGRAD_TRY(sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]));
+    struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
+    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, fetch++));
+    return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+static bool is_message(const struct sgrad__instruction *i) {
+    const struct sgrad_kernel *kernel = i->call->kernel;
+    return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
+}
+
+/* The oldest step in flight has come to a halt. Of its instructions that have not ended the first waits for no other. */
+static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *slot) {
+    const struct sgrad__program *p = r->program;
+    const struct sgrad__instruction *first = NULL;
+    int messages = 0;
+    for (int j = p->instruction_count - 1; j >= 0; j--) {
+        if (atomic_load(&slot->mark[j].done)) continue;
+        first = &p->instruction[j];
+        messages += is_message(first);
+    }
+    char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
+    char *what = first && is_message(first) ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
+                                            : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
+    sgrad_stall_tell(!first || !is_message(first), what);
+    free(what);
+    free(where);
+}
+
+static void take_nap(struct sgrad__sync *sync) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)(1e9 * nap);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&sync->done, &sync->lock, &t);
 }
 
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
     pthread_mutex_lock(&r->sync->lock);
-    while (!slot->finished) pthread_cond_wait(&r->sync->done, &r->sync->lock);
+    double idle = 0;
+    for (int before = -1; !slot->finished; take_nap(r->sync)) {
+        int pending = atomic_load(&slot->pending);
+        idle = pending == before ? idle + nap : 0;
+        before = pending;
+        if (!sgrad_stall_due(idle)) continue;
+        tell_stall(r, slot);
+        idle = 0;
+    }
     pthread_mutex_unlock(&r->sync->lock);
     *done = slot;
     return sgrad_task_error();

@@ -63,6 +63,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     SGRAD_TRY(check_scheduler(scheduler));
     conf.sched_policy_name = scheduler;
     ctx = sgrad_alloc(1, sizeof *ctx);
+    ctx->patience = options->patience;
     int error = sgrad__ranks_open(ctx, &conf);
     if (!error) error = start(&conf, options);
     if (!error) error = sgrad__ranks_start(ctx, options->network);

@@ -14,6 +14,10 @@ void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
 struct ompi_communicator_t;
+struct ompi_request_t;
+void sgrad__stall_open(const struct sgrad_context *context, struct ompi_communicator_t *comm);
+/* MPI_Wait with an end to its patience; WHAT is waited for. */
+void sgrad__request_wait(struct ompi_request_t **request, const char *what);
 /* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);

@@ -81,6 +81,7 @@ static void set_up(void) {
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     int level, finished;
     context->ranks = 1;
+    sgrad__stall_open(context, MPI_COMM_NULL);
     if (!launched()) return 0;
     MPI_Finalized(&finished);
     if (finished) return sgrad_fail(SGRAD_EDEVICE, "MPI has ended in this process, and starts only once");
@@ -93,6 +94,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     MPI_Comm_size(control, &ranks);
     context->rank = rank;
     context->ranks = ranks;
+    sgrad__stall_open(context, control);
     int cores = claim_cores();
     if (cores < CORES_TO_SPARE) {
         setenv("STARPU_MPI_NOBIND", "1", 0);
@@ -121,7 +123,9 @@ void sgrad__ranks_close(void) {
     if (!initialized || finished) return;
     if (ranks > 1) {
         sgrad__messages_close();
-        MPI_Barrier(control);
+        MPI_Request request;
+        MPI_Ibarrier(control, &request);
+        sgrad__request_wait(&request, "for all ranks to end");
         starpu_mpi_shutdown();
     }
     MPI_Comm_free(&control);
@@ -138,20 +142,27 @@ void sgrad_ranks_abort(int status) {
 
 /* ---- together ---------------------------------------------------------------------------------------------------- */
 
-void sgrad_ranks_sum(double *value, int count) {
-    if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, value, count, MPI_DOUBLE, MPI_SUM, control);
+static void reduce(void *value, int count, MPI_Datatype type, MPI_Op op, const char *what) {
+    MPI_Request request;
+    if (ranks == 1) return;
+    MPI_Iallreduce(MPI_IN_PLACE, value, count, type, op, control, &request);
+    sgrad__request_wait(&request, what);
 }
+
+void sgrad_ranks_sum(double *value, int count) { reduce(value, count, MPI_DOUBLE, MPI_SUM, "for a sum over all ranks"); }
 
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
     for (size_t at = 0, piece; ranks > 1 && at < bytes; at += piece) {
         piece = bytes - at < 1 << 30 ? bytes - at : 1 << 30;
-        MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, from, control);
+        MPI_Request request;
+        MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, from, control, &request);
+        sgrad__request_wait(&request, "for what another rank has to send");
     }
 }
 
 int sgrad_ranks_agree(int error) {
     int worst = error;
-    if (ranks > 1) MPI_Allreduce(&error, &worst, 1, MPI_INT, MPI_MIN, control);
+    reduce(&worst, 1, MPI_INT, MPI_MIN, "for all ranks to come as far");
     return error ? error : worst;
 }
 
@@ -176,14 +187,14 @@ static void tell_difference(const char *first, const char *mine) {
 
 int sgrad_ranks_compare(const char *text) {
     size_t size = strlen(text) + 1;
-    int differs = ranks, lowest;
+    int lowest = ranks;
     if (ranks == 1) return 0;
     sgrad_ranks_broadcast(&size, sizeof size, 0);
     char *first = sgrad_alloc(size, 1);
     if (rank == 0) memcpy(first, text, size);
     sgrad_ranks_broadcast(first, size, 0);
-    if (strcmp(first, text)) differs = rank;
-    MPI_Allreduce(&differs, &lowest, 1, MPI_INT, MPI_MIN, control);
+    if (strcmp(first, text)) lowest = rank;
+    reduce(&lowest, 1, MPI_INT, MPI_MIN, "for all ranks to compare their options");
     if (lowest == rank) tell_difference(first, text);
     free(first);
     return lowest < ranks ? SGRAD_EINVAL : 0;

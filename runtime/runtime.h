@@ -228,12 +228,14 @@ struct sgrad_context_options {
     const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
     const char *trace;          /* folder for a trace; NULL: none */
     const char *network;        /* JSON file with what is else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
+    double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
 struct sgrad_network;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
     int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
     char scheduler[32];
+    double patience;            /* as in the options */
     const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
 };
 /* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
@@ -272,6 +274,13 @@ int sgrad_ranks_compare(const char *text);
 
 /* Ends all ranks at once, when one cannot go on and the others may be waiting for it. With one rank: nothing. */
 void sgrad_ranks_abort(int status);
+
+/* Waits that nothing ends. DUE: has a rank that WAITED so many seconds, while nothing happened, lost its patience? It then TELLs
+ * WHAT it waits for ("in step 3 for …"), its OWN tasks or another rank, hears what the others tell, says in one line which ranks are to blame, and
+ * ends all. One rank alone is warned, and may go on waiting. */
+#define SGRAD_STALL_TEXT 200
+bool sgrad_stall_due(double waited);
+void sgrad_stall_tell(bool own, const char *what);
 
 /* The rank that a launcher gave this process: 0 without one. Before a context is open, too. */
 int sgrad_launched_rank(void);

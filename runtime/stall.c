@@ -1,0 +1,120 @@
+/* stall.c: when a rank waits in vain: what it says, and how the run ends.
+ *
+ * Whoever waits for other ranks does it in naps. When nothing has happened for as long as its patience lasts, it calls the
+ * roll: it tells all ranks whom it waits for, and listens for a while to what they tell. Rank 2 was stopped:
+ *
+ *     rank 0   waits for 1   ─┐ told to all, and heard by 0, 1 and 3
+ *     rank 1   waits for 2   ─┤
+ *     rank 2                  │ says nothing: it is what the others wait for, whether they know it or not
+ *     rank 3   waits for 2   ─┘
+ *
+ * The lowest that spoke tells it in one line and ends all. A rank that waits for its own tasks, a file system that does not
+ * answer say, tells so. What counts is the number of naps: a process that was stopped for an hour has not waited for one.
+ *
+ * Limits: starting MPI and measuring the network are not watched. */
+#include "config.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROLL = 1 };      /* tag */
+static const double nap = 0.01;
+
+struct waiting {
+    bool own;           /* for its own tasks, not for another rank */
+    char what[SGRAD_STALL_TEXT];
+};
+struct answer {
+    struct waiting is;
+    int spoke;
+};
+
+static MPI_Comm control;
+static int rank, ranks = 1;
+static double patience;
+
+void sgrad__stall_open(const struct sgrad_context *context, struct ompi_communicator_t *comm) {
+    control = comm;
+    rank = context->rank;
+    ranks = context->ranks;
+    patience = context->patience;
+}
+
+static void sleep_for(double seconds) {
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds)) }, NULL);
+}
+
+/* ---- the roll --------------------------------------------------------------------------------------------------- */
+
+/* Those whose patience ended a little later are waited for; nobody waits for the messages' end, for the run is over. */
+static void call_roll(const struct waiting *mine, struct answer *answer) {
+    MPI_Request *request = sgrad_alloc((size_t)ranks, sizeof *request), sent;
+    int missing = ranks - 1;
+    for (int r = 0; r < ranks; r++) {
+        if (r == rank) continue;
+        MPI_Irecv(&answer[r].is, sizeof answer[r].is, MPI_BYTE, r, ROLL, control, &request[r]);
+        MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, control, &sent);
+    }
+    answer[rank] = (struct answer){ *mine, 1 };
+    for (double waited = 0; missing && waited < 2 + patience / 4; waited += nap) {
+        for (int r = 0; r < ranks; r++) {
+            if (answer[r].spoke) continue;
+            MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
+            missing -= answer[r].spoke;
+        }
+        sleep_for(nap);
+    }
+    free(request);
+}
+
+/* Those that do not answer, those that wait for themselves, this rank; when nobody is to blame, all. */
+static void tell(const struct answer *answer) {
+    char *text = NULL;
+    size_t size;
+    int silent = 0, blamed = 0;
+    FILE *to = open_memstream(&text, &size);
+    for (int r = 0; r < ranks; r++) {
+        if (!answer[r].spoke) fprintf(to, "%s %d", silent++ ? "," : " no answer from rank", r);
+        blamed += !answer[r].spoke || answer[r].is.own;
+    }
+    if (silent) fputc(';', to);
+    for (int r = 0; r < ranks; r++)
+        if (answer[r].spoke && (!blamed || r == rank || answer[r].is.own))
+            fprintf(to, " rank %d waits %.*s;", r, SGRAD_STALL_TEXT, answer[r].is.what);
+    fclose(to);
+    sgrad_fail(SGRAD_EDEVICE, "nothing has happened for %g s:%.*s", patience, (int)size - 1, text);
+    free(text);
+}
+
+void sgrad_stall_tell(bool own, const char *what) {
+    struct waiting mine = { .own = own };
+    int lowest = 0;
+    snprintf(mine.what, sizeof mine.what, "%s", what);
+    if (ranks == 1) {
+        sgrad_warn("nothing has happened for %g s; still waiting %s", patience, mine.what);
+        return;
+    }
+    struct answer *answer = sgrad_alloc((size_t)ranks, sizeof *answer);
+    call_roll(&mine, answer);
+    while (!answer[lowest].spoke) lowest++;
+    if (lowest < rank) sleep_for(2);    /* it tells what this rank would */
+    tell(answer);
+    sgrad_ranks_abort(1);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+bool sgrad_stall_due(double waited) { return patience > 0 && waited >= patience; }
+
+void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
+    int ended = 0;
+    double waited = 0;
+    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = seconds < nap ? 2 * seconds : nap) {
+        sleep_for(seconds);
+        waited += seconds;
+        if (sgrad_stall_due(waited)) sgrad_stall_tell(false, what);
+    }
+}
