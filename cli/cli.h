@@ -14,12 +14,18 @@ enum { SGRAD__DONE = 0, SGRAD__FAILED = 1, SGRAD__USAGE = 2 };     /* exit statu
 struct sgrad__request {
     const struct sgrad__command *command;
     const char *argument;                   /* the word that is no option, or NULL */
+    char **words;                           /* that word and all after it, where a command takes them; NULL ends */
     struct sgrad_train_options train;
+    struct {
+        int ranks, retries;
+        const char *host, *hostfile;
+    } launch;
 };
 
 struct sgrad__command {
     const char *name, *summary;
     const char *argument;                   /* the one word it takes besides options: "RUN-DIR"; NULL: none */
+    bool takes_words;                       /* that word ends its options, and all after it are another command's */
     const char *notes;                      /* end of the help, or NULL */
     const struct sgrad__option *options;    /* ends with a row of zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
@@ -39,9 +45,10 @@ struct sgrad__option {
     size_t field, size;                 /* in struct sgrad__request: where the value goes */
     double low, high;                   /* of numbers */
     bool required;
+    char letter;                        /* -n; 0: no short form */
 };
-#define SGRAD__FIELD(name) \
-    .field = offsetof(struct sgrad__request, train.name), .size = sizeof(((struct sgrad__request *)0)->train.name)
+#define SGRAD__PLACE(member) .field = offsetof(struct sgrad__request, member), .size = sizeof(((struct sgrad__request *)0)->member)
+#define SGRAD__FIELD(name) SGRAD__PLACE(train.name)
 
 /* How a word becomes a value. */
 struct sgrad__type {

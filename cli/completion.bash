@@ -7,6 +7,7 @@ _stargrad() {
 	[ "$previous" = = ] && previous=${COMP_WORDS[COMP_CWORD - 2]}
 	[[ $word == -* ]] && previous=option
 	[ "$COMP_CWORD" = 1 ] && previous=stargrad
+	[[ $command == launch && " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *' train '* ]] && command=train
 
 	case $previous in
 	stargrad) choices="$("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p') --help --version" ;;
@@ -19,7 +20,7 @@ _stargrad() {
 	--precision) choices='f32 bf16' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
-	--init | --network | --weights | --out | :) files=yes ;;
+	--init | --network | --weights | --out | --hostfile | :) files=yes ;;
 	*)
 		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
 		[[ $command == report && $word != -* ]] && files=yes

@@ -158,6 +158,8 @@ const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_ran
 
 enum { HELP = 'h', FIRST_KEY = 0x100 }; /* keys that are no character have no short form */
 
+static int key_of(const struct sgrad__option *o, int row) { return o->letter ? o->letter : FIRST_KEY + row; }
+
 struct parsing {
     const struct sgrad__command *command;
     struct sgrad__request *request;
@@ -181,6 +183,7 @@ static int wrong_option(const struct parsing *p, const char *word) {
     int matches = 0;
     for (const struct sgrad__option *o = p->command->options; o->help; o++) {
         if (!o->name) continue;
+        if (o->letter && word[1] == o->letter) return sgrad__wrong("%s: -%c takes a value: %s", command, o->letter, o->value);
         names[count++] = o->name;
         if (length > 2 && !strncmp(word + 2, o->name, length - 2)) {
             matches++;
@@ -228,6 +231,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         free(title);
         return ECANCELED;
     case ARGP_KEY_ARG:
+        if (p->command->takes_words)
+            return p->request->argument = text, p->request->words = &state->argv[state->next - 1], state->next = state->argc, 0;
         if (!p->command->argument)
             p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
         else if (p->request->argument)
@@ -240,9 +245,11 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         if (p->status < 0) p->status = wrong_option(p, state->argv[state->next - 1]);
         return 0;
     }
-    if (key < FIRST_KEY || key >= FIRST_KEY + p->rows) return ARGP_ERR_UNKNOWN;
-    const struct sgrad__option *o = &p->command->options[key - FIRST_KEY];
-    p->given[key - FIRST_KEY] = true;
+    int row = 0;
+    while (row < p->rows && (!p->command->options[row].name || key_of(&p->command->options[row], row) != key)) row++;
+    if (row == p->rows) return ARGP_ERR_UNKNOWN;
+    const struct sgrad__option *o = &p->command->options[row];
+    p->given[row] = true;
     if (!text && o->value) text = (char *)optional_value(state);
     if (o->type->read(o, text, p->request)) return 0;
     p->status = wrong_value(p, o, text);
@@ -259,7 +266,7 @@ static struct argp_option *table(const struct sgrad__command *command, const str
         group += !o->name;
         char *shown = o->name && o->type->show ? o->type->show(o, defaults) : NULL;
         table[i] = (struct argp_option){ .name = o->name,
-                                         .key = o->name ? FIRST_KEY + i : 0,
+                                         .key = o->name ? key_of(o, i) : 0,
                                          .group = group,
                                          .doc = shown ? sgrad_format("%s [%s]", o->help, shown) : sgrad_format("%s", o->help) };
         free(shown);

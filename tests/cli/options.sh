@@ -6,7 +6,7 @@
 passes --version
 says '^stargrad [0-9]*\.[0-9]*\.[0-9]*$'
 passes --help
-for command in train eval report list doctor; do
+for command in train launch eval report list doctor; do
 	says "^  $command "
 	passes $command --help
 	says "^Usage: stargrad $command"
@@ -24,8 +24,16 @@ refuses 2 'report: RUN-DIR is missing' report
 refuses 2 "report: one RUN-DIR only: 'b'" report a b
 refuses 2 'list: .* is missing' list
 refuses 2 "doctor: 'x' is no option" doctor x
+refuses 2 'launch: --ranks N is missing' launch -- train
+refuses 2 'launch: -n takes a value: N' launch -n
+refuses 2 'launch: -- train ... is missing' launch -n 2
+refuses 2 "launch: it starts train, not 'eval'" launch -n 2 -- eval
 
 train=(train --model convnet --data digits)
+refuses 2 'launch: --retries needs --out' launch -n 2 --retries 1 -- "${train[@]}"
+refuses 2 'launch: --host or --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
+refuses 2 "train: no option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
+refuses 1 'nonexistent: No such file' launch -n 2 --hostfile nonexistent -- "${train[@]}"
 refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
 refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
 refuses 2 "train: no option '-q'; see" "${train[@]}" -q

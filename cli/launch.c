@@ -1,0 +1,298 @@
+/* launch.c: stargrad launch: trains on several ranks, by mpirun, and starts again when a rank or a host dies.
+ *
+ *     mpirun -n N stargrad train …  ──>  done; or a wrong command line, a loss that is no number, a signal to launch: it ends
+ *                ^               └──>  anything else
+ *                └── --resume, at most R times, without the hosts that cannot be reached
+ *
+ * mpirun has a process group of its own: what the terminal or a batch system sends comes to launch alone, and from there to
+ * mpirun. First as SIGUSR1, which it hands on to all ranks, so that they end with a checkpoint; then as SIGTERM. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NOT_FOUND = 127, KILLED = 128 };     /* exit status as shells and mpirun have it: KILLED and the signal's number */
+
+static const struct sgrad__option options[] = {
+    { "ranks", "N", "processes, as a rule one a host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000, .required = true, .letter = 'n' },
+    { "retries", "R", "start again from the newest checkpoint so many times", &sgrad__whole, SGRAD__PLACE(launch.retries), 0, 1000000 },
+    { "host", "LIST", "hosts, as mpirun takes them: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
+    { "hostfile", "FILE", "a file of hosts, as mpirun takes it", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
+    { 0 },
+};
+
+/* ---- hosts ------------------------------------------------------------------------------------------------------ */
+
+struct host {
+    char *name, *entry;     /* "A"; "A:2", or its line of the file */
+    pid_t probe;
+    bool gone;
+};
+struct hosts {
+    bool file;
+    int count, gone;
+    struct host *host;
+};
+
+static void add_host(struct hosts *hosts, const char *entry, size_t length, const char *end_of_name) {
+    size_t name = strcspn(entry, end_of_name);
+    if (!length || *entry == '#') return;
+    hosts->host = sgrad_grow(hosts->host, hosts->count, sizeof *hosts->host);
+    hosts->host[hosts->count++] = (struct host){ .name = sgrad_format("%.*s", (int)(name < length ? name : length), entry),
+                                                 .entry = sgrad_format("%.*s", (int)length, entry) };
+}
+
+static int read_hosts(const struct sgrad__request *request, struct hosts *hosts) {
+    const char *path = request->launch.hostfile;
+    for (const char *at = request->launch.host; at; at = *at ? at + 1 : NULL) {
+        size_t length = strcspn(at, ",");
+        add_host(hosts, at, length, ":,");
+        at += length;
+    }
+    if (!path) return 0;
+    FILE *file = fopen(path, "re");
+    if (!file) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    hosts->file = true;
+    char *line = NULL;
+    for (size_t room = 0; getline(&line, &room, file) > 0;) {
+        const char *at = line + strspn(line, " \t");
+        add_host(hosts, at, strcspn(at, "\n"), " \t\n");
+    }
+    free(line);
+    fclose(file);
+    return 0;
+}
+
+static void free_hosts(struct hosts *hosts) {
+    for (int i = 0; i < hosts->count; i++) {
+        free(hosts->host[i].name);
+        free(hosts->host[i].entry);
+    }
+    free(hosts->host);
+}
+
+/* The entries (else names) of those that are gone, or not; free it. */
+static char *list_hosts(const struct hosts *hosts, bool gone, bool entries, const char *between) {
+    char *text = NULL;
+    size_t size;
+    int count = 0;
+    FILE *to = open_memstream(&text, &size);
+    for (int i = 0; i < hosts->count; i++)
+        if (hosts->host[i].gone == gone)
+            fprintf(to, "%s%s", count++ ? between : "", entries ? hosts->host[i].entry : hosts->host[i].name);
+    fclose(to);
+    return text;
+}
+
+/* ---- mpirun ----------------------------------------------------------------------------------------------------- */
+
+static const char *mpirun(void) { return access(SGRAD_MPIRUN, X_OK) ? "mpirun" : SGRAD_MPIRUN; }
+
+struct words {
+    int count;
+    char **word;    /* NULL ends */
+};
+
+static void add(struct words *w, const char *word) {
+    w->word = sgrad_grow(w->word, w->count, sizeof *w->word);
+    w->word[w->count++] = word ? sgrad_format("%s", word) : NULL;
+}
+
+static void free_words(struct words *w) {
+    for (int i = 0; i < w->count; i++) free(w->word[i]);
+    free(w->word);
+}
+
+/* What ends launch is no reason for mpirun to go on. */
+static pid_t start(char *const *word, bool silent, const sigset_t *signals) {
+    pid_t child = fork();
+    if (child) return child;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    if (silent) dup2(null, STDOUT_FILENO), dup2(null, STDERR_FILENO);
+    sigprocmask(SIG_UNBLOCK, signals, NULL);
+    execvp(*word, word);
+    sgrad_fail(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
+    _exit(NOT_FOUND);
+}
+
+static int exit_status(int status) { return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status); }
+
+/* Until CHILD has ended; *SENT counts the signals that came meanwhile, and were handed on. */
+static int attend(pid_t child, const sigset_t *signals, int *sent) {
+    int status;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        int number = sigwaitinfo(signals, NULL);
+        if (number == SIGINT || number == SIGTERM) kill(child, (*sent)++ ? SIGTERM : SIGUSR1);
+    }
+    return exit_status(status);
+}
+
+/* Asks mpirun to start something on each host, so that it is reached in whatever way runs are. */
+static void probe(struct hosts *hosts, const sigset_t *signals) {
+    hosts->gone = 0;
+    for (int i = 0; i < hosts->count; i++) {
+        const char *word[] = { mpirun(), "--timeout", "30", "--host", hosts->host[i].name, "-n", "1", "true", NULL };
+        hosts->host[i].probe = start((char *const *)word, true, signals);
+    }
+    for (int i = 0; i < hosts->count; i++) {
+        int status = 1;
+        waitpid(hosts->host[i].probe, &status, 0);
+        hosts->host[i].gone = status;
+        hosts->gone += hosts->host[i].gone;
+    }
+}
+
+/* Those that are left of a file of hosts go into a file of their own, which is the caller's to remove. */
+static int write_hosts(const struct hosts *hosts, char *path) {
+    char *text = list_hosts(hosts, false, true, "\n");
+    int fd = mkstemp(path), error = 0;
+    if (fd < 0 || dprintf(fd, "%s\n", text) < 0) error = sgrad_fail(SGRAD_EIO, "launch: %s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    free(text);
+    return error;
+}
+
+static void add_hosts(struct words *w, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
+    if (!hosts->count) return;
+    char *list = list_hosts(hosts, false, true, ",");
+    add(w, hosts->file ? "--hostfile" : "--host");
+    add(w, !hosts->file ? list : hosts->gone ? path : request->launch.hostfile);
+    free(list);
+}
+
+/* One run on RANKS ranks; its exit status. */
+static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume,
+                    const sigset_t *signals, int *sent) {
+    struct words w = { 0 };
+    char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
+    if (hosts->file && hosts->gone && write_hosts(hosts, path)) return SGRAD__FAILED;
+    snprintf(number, sizeof number, "%d", ranks);
+    add(&w, mpirun());
+    add(&w, "-n");
+    add(&w, number);
+    add_hosts(&w, request, hosts, path);
+    add(&w, readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "stargrad");
+    for (char **word = request->words; *word; word++) add(&w, *word);
+    if (resume) add(&w, "--resume");
+    add(&w, NULL);
+    int status = attend(start(w.word, false, signals), signals, sent);
+    if (hosts->file && hosts->gone) unlink(path);
+    free_words(&w);
+    return status;
+}
+
+/* ---- again and again -------------------------------------------------------------------------------------------- */
+
+/* Ended the run with a loss that is no number? It would again. */
+static bool diverged(const struct sgrad_train_options *o) {
+    char *path = sgrad_format("%s/metrics.jsonl", o->out), *line = NULL, *last = NULL;
+    FILE *file = o->nan_ok ? NULL : fopen(path, "re");
+    for (size_t room = 0; file && getline(&line, &room, file) > 0;) {
+        free(last);
+        last = line;
+        line = NULL;
+        room = 0;
+    }
+    json_t *event = last ? json_loads(last, 0, NULL) : NULL;
+    bool is = json_is_null(json_object_get(event, "loss"));
+    json_decref(event);
+    if (file) fclose(file);
+    free(last);
+    free(line);
+    free(path);
+    return is;
+}
+
+static const char *ending(int status, char text[64]) {
+    if (status > KILLED) snprintf(text, 64, "a process was ended by signal %d (%s)", status - KILLED, strsignal(status - KILLED));
+    else snprintf(text, 64, "exit status %d", status);
+    return text;
+}
+
+/* As many ranks for each host as before, and no more than share the batch. */
+static int ranks_left(int ranks, const struct hosts *hosts, long batch) {
+    if (hosts->gone) ranks = (int)((long)ranks * (hosts->count - hosts->gone) / hosts->count);
+    while (ranks > 1 && batch % ranks) ranks--;
+    return ranks > 1 ? ranks : 1;
+}
+
+/* Waits a little longer each time, for what is broken to come back, then looks for the hosts. False: it ends here. */
+static bool prepare(struct hosts *hosts, int retry, const sigset_t *signals) {
+    struct timespec wait = { .tv_sec = 1 << (retry < 7 ? retry - 1 : 6) };
+    sigset_t asked = *signals;
+    sigdelset(&asked, SIGCHLD);
+    if (sigtimedwait(&asked, NULL, &wait) > 0) return false;
+    probe(hosts, signals);
+    if (!hosts->count || hosts->gone < hosts->count) return true;
+    sgrad_fail(SGRAD_EIO, "launch: none of the hosts can be reached");
+    return false;
+}
+
+static void tell_retry(const struct sgrad__request *request, const char *out, const struct hosts *hosts, int ranks, int retry,
+                       int status) {
+    char text[64], *gone = list_hosts(hosts, true, false, ", ");
+    sgrad_warn("launch: %s; retry %d of %d, on %d rank%s, from the newest checkpoint in %s%s%s", ending(status, text), retry,
+               request->launch.retries, ranks, ranks > 1 ? "s" : "", out, *gone ? "; not reached: " : "", gone);
+    free(gone);
+}
+
+static int launch(const struct sgrad__request *request, const struct sgrad_train_options *o, struct hosts *hosts) {
+    const int retries = request->launch.retries;
+    char text[64];
+    int sent = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    for (int retry = 0; retry <= retries; retry++) {
+        if (retry) {
+            if (!prepare(hosts, retry, &signals)) return SGRAD__FAILED;
+            ranks = ranks_left(request->launch.ranks, hosts, o->batch);
+            tell_retry(request, o->out, hosts, ranks, retry, status);
+        }
+        status = run_once(request, hosts, ranks, retry && !o->resume, &signals, &sent);
+        if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
+        if (sent || status == NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
+    }
+    sgrad_fail(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
+    return SGRAD__FAILED;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad__request job = { .command = &sgrad__train_command, .train = sgrad_train_defaults() };
+    struct hosts hosts = { 0 };
+    int count = 0, status;
+    while (request->words[count]) count++;
+    if (strcmp(request->words[0], "train")) return sgrad__wrong("launch: it starts train, not '%s'", request->words[0]);
+    if (request->launch.host && request->launch.hostfile) return sgrad__wrong("launch: --host or --hostfile, not both");
+    if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
+    if (request->launch.retries && !job.train.out)
+        return sgrad__wrong("launch: --retries needs --out DIR after train: it goes on from the checkpoints there");
+    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job.train, &hosts);
+    free_hosts(&hosts);
+    return status;
+}
+
+const struct sgrad__command sgrad__launch_command = {
+    .name = "launch",
+    .summary = "train on several ranks, and start again when one dies",
+    .argument = "-- train ...",
+    .takes_words = true,
+    .options = options,
+    .run = run,
+    .notes = "Ranks are started by mpirun. A run that was killed, or lost a host, goes on from its newest checkpoint, on the hosts that are left. "
+             "For example:\n\n"
+             "  stargrad launch -n 4 --retries 3 -- train --model resnet20 --data cifar10:DIR --out runs/r20",
+};
