@@ -367,8 +367,11 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(claim_folder(r));
     SGRAD_TRY(open_context(r));
-    if (r->context->ranks > 1) SGRAD_TRY(check_sizes(r, r->context->ranks));
-    SGRAD_TRY(choose_strategy(r));
+    int error = check_sizes(r, r->context->ranks);
+    if (!error) error = choose_strategy(r);
+    error = sgrad_ranks_agree(error);
+    r->together |= error != 0;
+    if (error) return error;
     choose_micro_batch(r);
     SGRAD_TRY(open_parameters(r));
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);

@@ -1,0 +1,158 @@
+"""A rank that dies or stalls hangs nobody, and costs no more than the steps since the newest checkpoint."""
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+from run import RANKS, Skip, command, content, events, folder, losses, main, ranks, stargrad
+
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
+       "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
+LONG = (*RUN, "--epochs", 1000)
+LIMIT = 120     # seconds: what has not ended by then hangs
+
+
+def start(*words):
+    return subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **RANKS})
+
+
+def mpirun(count, *arguments):
+    return start("mpirun", "-n", count, *command(*arguments))
+
+
+def launch(count, *arguments, options=()):
+    return start(*command("launch", "-n", count, *options, "--"), *arguments)
+
+
+def end(process):
+    """Exit status and what was said."""
+    try:
+        said = process.communicate(timeout=LIMIT)[0]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        raise
+    return process.returncode, said
+
+
+def wait_for_steps(path, steps, process):
+    """Until the run in PATH has had so many steps, or has ended: no sleep decides anything, it only saves the processor."""
+    deadline = time.monotonic() + LIMIT
+    while process.poll() is None:
+        assert time.monotonic() < deadline, f"{steps} steps in {LIMIT} s"
+        try:
+            if content(path, "metrics.jsonl").count(b'"step","step"') >= steps:
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.005)
+
+
+def processes_of(parent):
+    """The ranks that PARENT, or a child of it, has started: rank and process."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/stat") as stat:
+                if int(stat.read().rpartition(")")[2].split()[1]) != parent:
+                    continue
+            with open(f"/proc/{entry}/environ", "rb") as environment:
+                rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", environment.read())
+        except (OSError, ValueError):
+            continue
+        found.update({int(rank[1]): int(entry)} if rank else processes_of(int(entry)))
+    return found
+
+
+def strike(process, rank, number):
+    """Sends a rank a signal, if there is one yet, or still."""
+    victim = processes_of(process.pid).get(rank)
+    if victim:
+        os.kill(victim, number)
+    return victim
+
+
+def whole():
+    out = folder("whole")
+    stargrad(*RUN, "--out", out)
+    return out
+
+
+def same(out, reference):
+    return (losses(out), content(out)) == (losses(reference), content(reference))
+
+
+def test_killed_at_any_moment():
+    """Runs on four ranks and on two, in turn, each of which loses one somewhere, from its start on; the last one ends."""
+    reference, out = whole(), folder("killed")
+    seed = random.randrange(1000)
+    print(f"         seed {seed}")
+    dice = random.Random(seed)
+    for count in (4, 2, 4, 2):
+        run = mpirun(count, *RUN, "--out", out, "--resume")
+        wait_for_steps(out, dice.randrange(24), run)
+        victim = strike(run, dice.randrange(count), signal.SIGKILL)
+        status, said = end(run)
+        assert status or not victim or os.path.exists(os.path.join(out, "model.safetensors")), said
+    ranks(2, *RUN, "--out", out, "--resume")
+    assert same(out, reference), f"seed {seed}"
+    assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
+
+
+def test_a_stopped_rank_is_named():
+    for count, rank in ((3, 1), (2, 0)):
+        out = folder("stalled")
+        run = mpirun(count, *LONG, "--batch", 48, "--stall-timeout", 3, "--out", out)
+        wait_for_steps(out, 4, run)
+        strike(run, rank, signal.SIGSTOP)
+        status, said = end(run)
+        assert status == 1, (status, said)
+        line = re.search(r"nothing has happened for 3 s: no answer from rank (\d+); rank \d+ waits (.*)", said)
+        assert line and int(line[1]) == rank, said
+        assert re.match(r"in (step \d+|an evaluation) for |for ", line[2]), said
+        assert [f for f in os.listdir(out) if re.match(r"checkpoint-\d+\.safetensors$", f)], os.listdir(out)
+
+
+def test_launch_goes_on():
+    reference, out = whole(), folder("launched")
+    run = launch(2, *RUN, "--out", out, options=("--retries", 2))
+    wait_for_steps(out, 5, run)
+    assert strike(run, 1, signal.SIGKILL)
+    status, said = end(run)
+    assert status == 0 and "signal 9" in said and f"retry 1 of 2, on 2 ranks, from the newest checkpoint in {out}" in said, said
+    assert same(out, reference)
+    assert [e["epoch"] for e in events(out, "epoch")] == [1, 2, 3]
+
+
+def test_launch_leaves_out_a_host_that_is_gone():
+    out = folder("gone")
+    os.environ["OMPI_MCA_plm_rsh_agent"] = "false"      # no way to any other host
+    try:
+        run = launch(6, *RUN, "--steps", 3, "--out", out, options=("--retries", 1, "--host", "localhost:3,gone.invalid:3"))
+        status, said = end(run)
+    finally:
+        del os.environ["OMPI_MCA_plm_rsh_agent"]
+    assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
+
+
+def test_launch_ends_when_told():
+    out = folder("told")
+    run = launch(2, *LONG, "--out", out, options=("--retries", 2))
+    wait_for_steps(out, 4, run)
+    run.send_signal(signal.SIGTERM)
+    status, said = end(run)
+    assert status == 1 and "checkpoint written" in said and "retry" not in said, said
+
+
+def test_launch_does_not_repeat_what_would_fail_again():
+    run = launch(2, *RUN, "--lr", 1e6, "--out", folder("nan"), options=("--retries", 2))
+    status, said = end(run)
+    assert status == 1 and "the loss is" in said and "retry" not in said, said
+    run = launch(3, *RUN, "--out", folder("shared"), options=("--retries", 2))
+    status, said = end(run)
+    assert status == 2 and "cannot be shared by 3 ranks" in said and "retry" not in said, said
+
+
+if __name__ == "__main__":
+    main(globals())
