@@ -3,22 +3,14 @@
  *     mpirun -n N stargrad train …  ──>  done; or a wrong command line, a loss that is no number, a signal to launch: it ends
  *                ^               └──>  anything else
  *                └── --resume, at most R times, without the hosts that cannot be reached
- *
- * mpirun has a process group of its own: what the terminal or a batch system sends comes to launch alone, and from there to
- * mpirun. First as SIGUSR1, which it hands on to all ranks, so that they end with a checkpoint; then as SIGTERM. */
-#include "cli/cli.h"
+ */
+#include "cli/launch.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { NOT_FOUND = 127, KILLED = 128 };     /* exit status as shells and mpirun have it: KILLED and the signal's number */
 
 static const struct sgrad__option options[] = {
     { "ranks", "N", "processes, as a rule one a host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000, .required = true, .letter = 'n' },
@@ -110,44 +102,16 @@ static void free_words(struct words *w) {
     free(w->word);
 }
 
-/* What ends launch is no reason for mpirun to go on. */
-static pid_t start(char *const *word, bool silent, const sigset_t *signals) {
-    pid_t child = fork();
-    if (child) return child;
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int null = open("/dev/null", O_RDWR);
-    dup2(null, STDIN_FILENO);
-    if (silent) dup2(null, STDOUT_FILENO), dup2(null, STDERR_FILENO);
-    sigprocmask(SIG_UNBLOCK, signals, NULL);
-    execvp(*word, word);
-    sgrad_fail(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
-    _exit(NOT_FOUND);
-}
-
-static int exit_status(int status) { return WIFSIGNALED(status) ? KILLED + WTERMSIG(status) : WEXITSTATUS(status); }
-
-/* Until CHILD has ended; *SENT counts the signals that came meanwhile, and were handed on. */
-static int attend(pid_t child, const sigset_t *signals, int *sent) {
-    int status;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        int number = sigwaitinfo(signals, NULL);
-        if (number == SIGINT || number == SIGTERM) kill(child, (*sent)++ ? SIGTERM : SIGUSR1);
-    }
-    return exit_status(status);
-}
-
 /* Asks mpirun to start something on each host, so that it is reached in whatever way runs are. */
-static void probe(struct hosts *hosts, const sigset_t *signals) {
+static void probe(struct hosts *hosts) {
     hosts->gone = 0;
-    for (int i = 0; i < hosts->count; i++) {
-        const char *word[] = { mpirun(), "--timeout", "30", "--host", hosts->host[i].name, "-n", "1", "true", NULL };
-        hosts->host[i].probe = start((char *const *)word, true, signals);
-    }
+    for (int i = 0; i < hosts->count; i++)
+        hosts->host[i].probe = sgrad__children_start_silent(
+            (const char *[]){ "timeout", "-k", "5", "30", mpirun(), "--host", hosts->host[i].name, "-n", "1", "true", NULL });
     for (int i = 0; i < hosts->count; i++) {
         int status = 1;
         waitpid(hosts->host[i].probe, &status, 0);
-        hosts->host[i].gone = status;
+        hosts->host[i].gone = status != 0;
         hosts->gone += hosts->host[i].gone;
     }
 }
@@ -171,8 +135,7 @@ static void add_hosts(struct words *w, const struct sgrad__request *request, con
 }
 
 /* One run on RANKS ranks; its exit status. */
-static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume,
-                    const sigset_t *signals, int *sent) {
+static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *told) {
     struct words w = { 0 };
     char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
     if (hosts->file && hosts->gone && write_hosts(hosts, path)) return SGRAD__FAILED;
@@ -185,7 +148,7 @@ static int run_once(const struct sgrad__request *request, const struct hosts *ho
     for (char **word = request->words; *word; word++) add(&w, *word);
     if (resume) add(&w, "--resume");
     add(&w, NULL);
-    int status = attend(start(w.word, false, signals), signals, sent);
+    int status = sgrad__children_run((const char *const *)w.word, told);
     if (hosts->file && hosts->gone) unlink(path);
     free_words(&w);
     return status;
@@ -214,7 +177,9 @@ static bool diverged(const struct sgrad_train_options *o) {
 }
 
 static const char *ending(int status, char text[64]) {
-    if (status > KILLED) snprintf(text, 64, "a process was ended by signal %d (%s)", status - KILLED, strsignal(status - KILLED));
+    int number = status - SGRAD__KILLED;
+    if (status == SGRAD__STALLED) snprintf(text, 64, "a host fell silent: mpirun had to be killed");
+    else if (number > 0) snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
     else snprintf(text, 64, "exit status %d", status);
     return text;
 }
@@ -227,12 +192,10 @@ static int ranks_left(int ranks, const struct hosts *hosts, long batch) {
 }
 
 /* Waits a little longer each time, for what is broken to come back, then looks for the hosts. False: it ends here. */
-static bool prepare(struct hosts *hosts, int retry, const sigset_t *signals) {
-    struct timespec wait = { .tv_sec = 1 << (retry < 7 ? retry - 1 : 6) };
-    sigset_t asked = *signals;
-    sigdelset(&asked, SIGCHLD);
-    if (sigtimedwait(&asked, NULL, &wait) > 0) return false;
-    probe(hosts, signals);
+static bool prepare(struct hosts *hosts, int retry) {
+    if (!sgrad__children_pause(1 << (retry < 7 ? retry - 1 : 6))) return false;
+    probe(hosts);
+    if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
     sgrad_fail(SGRAD_EIO, "launch: none of the hosts can be reached");
     return false;
@@ -249,22 +212,17 @@ static void tell_retry(const struct sgrad__request *request, const char *out, co
 static int launch(const struct sgrad__request *request, const struct sgrad_train_options *o, struct hosts *hosts) {
     const int retries = request->launch.retries;
     char text[64];
-    int sent = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
+    int told = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
+    sgrad__children_open();
     for (int retry = 0; retry <= retries; retry++) {
         if (retry) {
-            if (!prepare(hosts, retry, &signals)) return SGRAD__FAILED;
+            if (!prepare(hosts, retry)) return SGRAD__FAILED;
             ranks = ranks_left(request->launch.ranks, hosts, o->batch);
             tell_retry(request, o->out, hosts, ranks, retry, status);
         }
-        status = run_once(request, hosts, ranks, retry && !o->resume, &signals, &sent);
+        status = run_once(request, hosts, ranks, retry && !o->resume, &told);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
-        if (sent || status == NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
+        if (told || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
     }
     sgrad_fail(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
     return SGRAD__FAILED;

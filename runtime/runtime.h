@@ -279,6 +279,7 @@ void sgrad_ranks_abort(int status);
  * WHAT it waits for ("in step 3 for …"), its OWN tasks or another rank, hears what the others tell, says in one line which ranks are to blame, and
  * ends all. One rank alone is warned, and may go on waiting. */
 #define SGRAD_STALL_TEXT 200
+#define SGRAD_STALL_SAYS "nothing has happened for"     /* the line begins so, after the program's name */
 bool sgrad_stall_due(double waited);
 void sgrad_stall_tell(bool own, const char *what);
 

@@ -85,7 +85,7 @@ static void tell(const struct answer *answer) {
         if (answer[r].spoke && (!blamed || r == rank || answer[r].is.own))
             fprintf(to, " rank %d waits %.*s;", r, SGRAD_STALL_TEXT, answer[r].is.what);
     fclose(to);
-    sgrad_fail(SGRAD_EDEVICE, "nothing has happened for %g s:%.*s", patience, (int)size - 1, text);
+    sgrad_fail(SGRAD_EDEVICE, SGRAD_STALL_SAYS " %g s:%.*s", patience, (int)size - 1, text);
     free(text);
 }
 
@@ -94,7 +94,7 @@ void sgrad_stall_tell(bool own, const char *what) {
     int lowest = 0;
     snprintf(mine.what, sizeof mine.what, "%s", what);
     if (ranks == 1) {
-        sgrad_warn("nothing has happened for %g s; still waiting %s", patience, mine.what);
+        sgrad_warn(SGRAD_STALL_SAYS " %g s; still waiting %s", patience, mine.what);
         return;
     }
     struct answer *answer = sgrad_alloc((size_t)ranks, sizeof *answer);

@@ -1,0 +1,133 @@
+/* mpirun.c: a child process that is mpirun.
+ *
+ *     terminal, batch system ──SIGINT, SIGTERM──> launch ──SIGUSR1, then SIGTERM──> mpirun ──> ranks
+ *                standard error <──────────────── launch <─────────────────── standard error
+ *
+ * It has a process group of its own, so that a signal to the terminal's or the job's group comes to launch alone. The first is
+ * handed on as SIGUSR1, which mpirun gives to all ranks, and they end with a checkpoint; the next as SIGTERM.
+ *
+ * A host that falls silent is noticed by the ranks (--stall-timeout), but mpirun would wait for it for a quarter of an hour:
+ * launch reads along, and kills an mpirun that is still there some time after a rank has said that all stand still. */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TIME_TO_END = 15 };     /* seconds */
+
+static sigset_t watched;
+static int signals;     /* descriptor */
+
+void sgrad__children_open(void) {
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGTERM);
+    sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, NULL);
+    signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long)t.tv_sec;
+}
+
+/* Did a signal come that asks to end? */
+static bool asked(void) {
+    struct signalfd_siginfo signal;
+    bool is = false;
+    while (read(signals, &signal, sizeof signal) == sizeof signal) is |= signal.ssi_signo != SIGCHLD;
+    return is;
+}
+
+bool sgrad__children_pause(int seconds) {
+    for (long end = now() + seconds; !asked();) {
+        long left = end - now();
+        if (left <= 0) return true;
+        poll(&(struct pollfd){ .fd = signals, .events = POLLIN }, 1, (int)left * 1000);
+    }
+    return false;
+}
+
+/* What ends launch ends the child. */
+static pid_t start(const char *const *word, int out, int error) {
+    pid_t child = fork();
+    if (child) return child;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);    /* another process group may not read from the terminal */
+    dup2(out, STDOUT_FILENO);
+    dup2(error, STDERR_FILENO);
+    sigprocmask(SIG_UNBLOCK, &watched, NULL);
+    execvp(*word, (char *const *)word);
+    sgrad_fail(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
+    _exit(SGRAD__NOT_FOUND);
+}
+
+pid_t sgrad__children_start_silent(const char *const *word) {
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_t child = start(word, null, null);
+    close(null);
+    return child;
+}
+
+/* ---- reading along ---------------------------------------------------------------------------------------------- */
+
+struct ear {
+    int from;           /* -1: at its end */
+    char line[64];      /* its beginning, so far */
+    size_t length;
+    bool stalled;       /* a rank has said so */
+};
+
+static void listen_to(struct ear *ear, char c) {
+    static const char says[] = "stargrad: " SGRAD_STALL_SAYS;
+    if (c == '\n') ear->length = 0;
+    else if (ear->length < sizeof ear->line) ear->line[ear->length++] = c;
+    if (ear->length == strlen(says) && !memcmp(ear->line, says, strlen(says))) ear->stalled = true;
+}
+
+static void pass_on(struct ear *ear) {
+    char text[4096];
+    ssize_t got;
+    while ((got = read(ear->from, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < got; i++) listen_to(ear, text[i]);
+        for (ssize_t at = 0, put; at < got && (put = write(STDERR_FILENO, text + at, (size_t)(got - at))) > 0;) at += put;
+    }
+    if (got < 0 && errno == EAGAIN) return;
+    close(ear->from);
+    ear->from = -1;
+}
+
+/* ---- mpirun ----------------------------------------------------------------------------------------------------- */
+
+int sgrad__children_run(const char *const *word, int *told) {
+    int ends[2], status;
+    long end = 0;
+    bool hangs = false;
+    if (pipe2(ends, O_CLOEXEC)) return sgrad_fail(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    pid_t child = start(word, STDOUT_FILENO, ends[1]);
+    close(ends[1]);
+    struct ear ear = { .from = ends[0] };
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
+        if (ear.from >= 0) pass_on(&ear);
+        if (asked()) kill(child, (*told)++ ? SIGTERM : SIGUSR1);
+        if (ear.stalled && !end) end = now() + TIME_TO_END;
+        hangs = end && now() >= end;
+        if (hangs) kill(-child, SIGKILL);
+    }
+    if (ear.from >= 0) pass_on(&ear);
+    if (ear.from >= 0) close(ear.from);
+    return hangs ? SGRAD__STALLED : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
+}
