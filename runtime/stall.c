@@ -100,7 +100,7 @@ void sgrad_stall_tell(bool own, const char *what) {
     struct answer *answer = sgrad_alloc((size_t)ranks, sizeof *answer);
     call_roll(&mine, answer);
     while (!answer[lowest].spoke) lowest++;
-    if (lowest < rank) sleep_for(2);    /* it tells what this rank would */
+    if (lowest < rank) sleep_for(5);    /* it tells what this rank would, and ends it */
     tell(answer);
     sgrad_ranks_abort(1);
 }
