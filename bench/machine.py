@@ -1,0 +1,30 @@
+"""What the measurements here share: which PyTorch they measure against, and who else was at work meanwhile."""
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+VENV = pathlib.Path(os.environ.get("BENCH_VENV", ROOT / "build/bench-venv"))
+PYTHON = VENV / "bin/python"
+
+# What PyTorch loses on CPUs it loses in page faults: each of these makes malloc keep its memory.
+KEEP = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"}
+HUGE = KEEP | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def find_torch(program):
+    """Installs PyTorch where it is looked for, if it is not there."""
+    if not VENV.exists():
+        print(f"{program}: installing PyTorch into {VENV}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+        subprocess.run([VENV / "bin/pip", "install", "--quiet", "torch", "numpy"], check=True)
+    if subprocess.run([PYTHON, "-c", "import torch"]).returncode:
+        sys.exit(f"{program}: PyTorch in {VENV} does not work; remove that folder to install it anew")
+
+
+def busy():
+    """Processor seconds that this machine has spent so far on anything."""
+    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # less idle, less waiting
