@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure one PyTorch training run on CPUs and print one JSON object. `bench/peers` calls this.
+"""Measure one PyTorch training run on CPUs and print one JSON object. `bench/peers` and `bench/network` call this.
 
 No data loader, no reading of the loss: a few batches made beforehand, so nothing but the training step is timed.
 """
@@ -29,18 +29,24 @@ def command_line():
     parser.add_argument("--processes", action="store_true",
                         help="data-parallel: not --threads threads but as many processes, each with its share of the "
                              "batch (and batch norm over that share)")
+    parser.add_argument("--rank", type=int, help="this is one of --ranks processes of --threads threads, each of which "
+                        "has its share of the batch; rank 0 listens at --address")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--address", default="127.0.0.1:29517")
+    parser.add_argument("--bucket", type=float, help="MB of gradients summed at once (default PyTorch's)")
     return parser.parse_args()
 
 
-def measure(rank, options, processes):
+def measure(rank, options, processes, threads):
     torch.manual_seed(1)
-    torch.set_num_threads(options.threads // processes)
+    torch.set_num_threads(threads)
     height, width, channels = map(int, options.shape.split("x"))
     layout = torch.contiguous_format if options.nchw else torch.channels_last
     model = torch_models.build(options.model, (channels, height, width), options.classes).to(memory_format=layout)
     if processes > 1:
-        torch.distributed.init_process_group("gloo", "tcp://127.0.0.1:29517", rank=rank, world_size=processes)
-        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)
+        torch.distributed.init_process_group("gloo", f"tcp://{options.address}", rank=rank, world_size=processes)
+        model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket, gradient_as_bucket_view=True,
+                                                          broadcast_buffers=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
     share = options.batch // processes
     batches = [(torch.randn(share, channels, height, width).to(memory_format=layout),
@@ -76,6 +82,6 @@ def measure(rank, options, processes):
 if __name__ == "__main__":
     chosen = command_line()
     if chosen.processes:
-        torch.multiprocessing.spawn(measure, (chosen, chosen.threads), nprocs=chosen.threads)
+        torch.multiprocessing.spawn(measure, (chosen, chosen.threads, 1), nprocs=chosen.threads)
     else:
-        measure(0, chosen, 1)
+        measure(chosen.rank or 0, chosen, chosen.ranks, chosen.threads)
