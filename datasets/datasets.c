@@ -70,9 +70,15 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
 void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     if (!dataset) return;
     if (dataset->reader->close && dataset->state) dataset->reader->close(dataset);
+    sgrad_dataset_release(dataset);
+    free(dataset);
+}
+
+void sgrad_dataset_release(struct sgrad_dataset *dataset) {
     free((void *)dataset->label);
     free((void *)dataset->pixels);
-    free(dataset);
+    dataset->label = NULL;
+    dataset->pixels = NULL;
 }
 
 static size_t sample_bytes(const struct sgrad_dataset *dataset) {
@@ -99,6 +105,7 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
 struct tally {
     const struct sgrad_dataset *dataset;
     _Atomic int64_t next; /* sample that no thread has taken */
+    int64_t end;
     _Atomic int error;
     _Atomic uint64_t sum[SGRAD_DATASET_CHANNELS], squares[SGRAD_DATASET_CHANNELS];
 };
@@ -118,8 +125,8 @@ static void *tally_samples(void *argument) {
     const size_t size = sample_bytes(dataset);
     uint8_t *decoded = dataset->pixels ? NULL : sgrad_alloc(1, size);
     uint64_t sum[SGRAD_DATASET_CHANNELS] = { 0 }, squares[SGRAD_DATASET_CHANNELS] = { 0 };
-    for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < dataset->count;)
-        for (int64_t i = from; i < from + STRETCH && i < dataset->count && !tally->error; i++) {
+    for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
+        for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
             int error = decoded ? dataset->reader->read(dataset, i, decoded) : 0;
             if (error)
                 tally->error = error;
@@ -134,26 +141,40 @@ static void *tally_samples(void *argument) {
     return NULL;
 }
 
-int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation) {
-    struct tally tally = { .dataset = dataset };
+int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
+    struct tally tally = { .dataset = dataset, .next = from, .end = from + count };
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     pthread_t helper[64];
     int helpers = 0;
-    while (helpers < 64 && helpers < cores - 1 && (int64_t)helpers * STRETCH < dataset->count - STRETCH) {
+    assert(from >= 0 && count >= 0 && from + count <= dataset->count);
+    while (helpers < 64 && helpers < cores - 1 && (int64_t)helpers * STRETCH < count - STRETCH) {
         if (pthread_create(&helper[helpers], NULL, tally_samples, &tally)) break;
         helpers++;
     }
     tally_samples(&tally);
     for (int i = 0; i < helpers; i++) pthread_join(helper[i], NULL);
     if (tally.error) return tally.error;
+    for (int c = 0; c < SGRAD_DATASET_CHANNELS; c++) {
+        sums->sum[c] = tally.sum[c];
+        sums->squares[c] = tally.squares[c];
+    }
+    return 0;
+}
 
+void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean, double *deviation) {
     const uint64_t n = (uint64_t)dataset->count * (uint64_t)dataset->height * (uint64_t)dataset->width;
     for (int c = 0; c < dataset->channels; c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
-        const unsigned __int128 sum = tally.sum[c], variance = (unsigned __int128)n * tally.squares[c] - sum * sum;
-        mean[c] = (double)tally.sum[c] / (double)n / dataset->full_scale;
+        const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;
+        mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;
         deviation[c] = variance ? sqrt((double)variance) / (double)n / dataset->full_scale : 1;
     }
+}
+
+int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation) {
+    struct sgrad_dataset_sums sums;
+    SGRAD_TRY(sgrad_dataset_sums(dataset, 0, dataset->count, &sums));
+    sgrad_dataset_moments(dataset, &sums, mean, deviation);
     return 0;
 }
 

@@ -37,7 +37,7 @@ enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 struct sgrad_dataset_options {
     uint64_t seed;      /* of synthetic data */
     int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
-    size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less */
+    size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
 };
 
 struct sgrad_reader;
@@ -61,6 +61,8 @@ struct sgrad_dataset {
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset);
 void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* NULL is fine */
+/* Gives back pixels and labels that are in memory: for who has read what is needed, since nothing can be read afterwards. */
+void sgrad_dataset_release(struct sgrad_dataset *dataset);
 
 /* Samples index[0…n-1] as pixels (n,H,W,C) and labels (n). Any number of threads may read at once. */
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, uint8_t *pixels, int32_t *labels);
@@ -69,6 +71,14 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
  * same on any machine. The deviation of a channel that never changes is given as 1, since it is there to be divided by.
  * Reads everything, with one thread a core where that means decoding. */
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);
+
+/* The same in two steps, for who reads a part: the sums over COUNT samples from FROM on, sums of parts being added; and what
+ * follows from those of all. */
+struct sgrad_dataset_sums {
+    uint64_t sum[SGRAD_DATASET_CHANNELS], squares[SGRAD_DATASET_CHANNELS];
+};
+int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums);
+void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean, double *deviation);
 
 /* A number that tells one content from another, whatever its path: a hash of shape, labels and pixels, of a folder of its
  * files' names and sizes, of synthetic data of its recipe. */
