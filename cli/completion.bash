@@ -18,6 +18,7 @@ _stargrad() {
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
 	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
 	--precision) choices='f32 bf16' ;;
+	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
 	--init | --network | --weights | --out | --hostfile | :) files=yes ;;

@@ -77,16 +77,22 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
 /* Takes NULL: whoever parses a schedule says what is wrong with it. */
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
 
-static bool read_precision(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    bool bf16 = !strcmp(text, "bf16");
-    *(bool *)field(o, r) = bf16;
-    return bf16 || !strcmp(text, "f32");
+/* "A|B": B is true. */
+static bool read_either(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    const size_t length = strcspn(o->value, "|");
+    bool second = !strcmp(text, o->value + length + 1);
+    *(bool *)field(o, r) = second;
+    return second || (strlen(text) == length && !strncmp(text, o->value, length));
 }
-static char *takes_precision(const struct sgrad__option *o) { return (void)o, sgrad_format("f32 or bf16"); }
-static char *show_precision(const struct sgrad__option *o, const struct sgrad__request *r) {
-    return sgrad_format(*(const bool *)field_of(o, r) ? "bf16" : "f32");
+static char *takes_either(const struct sgrad__option *o) {
+    const size_t length = strcspn(o->value, "|");
+    return sgrad_format("%.*s or %s", (int)length, o->value, o->value + length + 1);
 }
-const struct sgrad__type sgrad__precision = { read_precision, takes_precision, show_precision };
+static char *show_either(const struct sgrad__option *o, const struct sgrad__request *r) {
+    const size_t length = strcspn(o->value, "|");
+    return *(const bool *)field_of(o, r) ? sgrad_format("%s", o->value + length + 1) : sgrad_format("%.*s", (int)length, o->value);
+}
+const struct sgrad__type sgrad__either = { read_either, takes_either, show_either };
 
 static const struct {
     const char *name;

@@ -9,6 +9,8 @@ static const struct sgrad__option options[] = {
     { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data), .required = true },
     { "init", "FILE", "start from these weights (safetensors)", &sgrad__text, SGRAD__FIELD(init) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
+    { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__either,
+      SGRAD__FIELD(partition) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
     { "no-augment", NULL, "images only normalised", &sgrad__flag, SGRAD__FIELD(no_augment) },
 
@@ -43,7 +45,7 @@ static const struct sgrad__option options[] = {
     { .help = "How it is computed" },
     { "seed", "N", "of weights, shuffling, augmentation, dropout", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
     { "deterministic", NULL, "same command, same bits", &sgrad__flag, SGRAD__FIELD(deterministic) },
-    { "precision", "f32|bf16", "bf16: bfloat16 compute, f32 weights", &sgrad__precision, SGRAD__FIELD(bf16) },
+    { "precision", "f32|bf16", "bf16: bfloat16 compute, f32 weights", &sgrad__either, SGRAD__FIELD(bf16) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },

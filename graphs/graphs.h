@@ -118,6 +118,7 @@ struct sgrad_train_options {
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
     bool no_shuffle, no_augment;
+    bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
     uint64_t seed;
     bool deterministic, bf16;
     const char *init;                           /* a safetensors file, or NULL */

@@ -124,6 +124,7 @@ struct sgrad__program {
     struct sgrad_tensor *workspace;
     struct sgrad_image image;                           /* attributes of the augmentation task */
     struct sgrad_dataset *dataset;                      /* attributes of the read task */
+    int records;                                        /* buffer that it reads, lent for each step; -1: it reads DATASET */
     const struct sgrad_call *input_call[2];
 };
 
@@ -141,6 +142,7 @@ struct sgrad__program_options {
     int window;
     struct sgrad_image image;
     struct sgrad_dataset *dataset;      /* what its first tasks read */
+    struct sgrad__placement *placement; /* which they take from memory, as its steps say; NULL: they read it */
 };
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);

@@ -36,7 +36,7 @@ void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
 static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
     double bytes = 0;
     for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].lifetime == lifetime) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+        if (p->buffer[i].lifetime == lifetime && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
     return bytes;
 }
 
@@ -101,6 +101,18 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
             r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3, 1e3 * method->cost(bytes, net));
 }
 
+/* The two shares of a placement are this epoch's and the next one's. */
+static void print_placement(const struct sgrad__run *r, FILE *to) {
+    const double sample = (double)r->train->height * r->train->width * r->train->channels;
+    if (!r->placement) {
+        fprintf(to, "placement  replicate: every rank has all %lld records, %.2f MB\n", (long long)r->train->count, sample * (double)r->train->count / 1e6);
+        return;
+    }
+    const struct sgrad_view view = sgrad__placement_view(r->placement);
+    fprintf(to, "placement  partition: rank 0 holds %lld of %lld records, %.2f MB%s\n", (long long)view.shape.dim[0], (long long)r->train->count,
+            (double)sgrad_view_bytes(&view) / 1e6, r->options.no_shuffle ? "" : ", and as much again for the next epoch");
+}
+
 /* What this run really is, before it begins. */
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
@@ -109,6 +121,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height, r->train->width,
             r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
             r->image.flip ? ", padded, cropped and flipped" : "");
+    if (r->placement || r->context->ranks > 1) print_placement(r, to);
     fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
             r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,
             r->program->averaged == o->batch ? "synchronous" : "asynchronous", (long long)r->group);

@@ -11,6 +11,7 @@
  * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
  * on who ran when; then over the ranks (reduce.c). */
 #include "graphs/builder.h"
+#include "graphs/placement.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -30,6 +31,14 @@ int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
     b->p->buffer[i].lent = true;
     b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
     b->p->buffer[i].tensor[0] = tensor;
+    return i;
+}
+
+/* The tensor is lent from step to step. */
+static int lend_records(struct sgrad__builder *b) {
+    int i = sgrad__add_buffer(b, sgrad_format("records"), sgrad__placement_view(b->o->placement));
+    b->p->buffer[i].lent = true;
+    b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
     return i;
 }
 
@@ -286,6 +295,19 @@ static void add_clipped_updates(struct sgrad__builder *b, const int *summed) {
 
 /* ---- the step ---- */
 
+/* Samples come from the data set, or from records in memory. */
+static const struct sgrad_call *read_call(struct sgrad__builder *b, struct sgrad_view pixels, struct sgrad_view labels) {
+    struct sgrad__program *p = b->p;
+    struct sgrad_call call = { .kernel = &sgrad__read_kernel, .attrs = p->dataset, .operands = 2, .view = { pixels, labels },
+                               .access = { SGRAD_W, SGRAD_W, SGRAD_R } };
+    if (p->records >= 0) {
+        call.kernel = &sgrad__take_kernel;
+        call.attrs = b->o->placement;
+        call.view[call.operands++] = p->buffer[p->records].view;
+    }
+    return sgrad__add_call(b, call);
+}
+
 static void add_input(struct sgrad__builder *b, int m) {
     struct sgrad__program *p = b->p;
     struct sgrad_graph *g = b->g;
@@ -296,14 +318,16 @@ static void add_input(struct sgrad__builder *b, int m) {
     int images = b->activation[g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
     p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
 
-    static const struct sgrad_kernel *const kernels[] = { &sgrad__read_kernel, &sgrad_image_kernel };
-    for (int k = 0; k < 2; k++) {
-        struct sgrad_call call = { .kernel = kernels[k], .attrs = k ? (const void *)&p->image : p->dataset, .operands = 2,
-                                   .view = { pixels, k ? x : labels }, .access = { k ? SGRAD_R : SGRAD_W, SGRAD_W } };
-        if (!p->input_call[k]) p->input_call[k] = sgrad__add_call(b, call);
-        sgrad__add_instruction(b, p->input_call[k], (int[]){ p->pixels[m], k ? images : p->labels[m] }, m * p->micro, SGRAD__PRIORITY_INPUT,
-                        sgrad_format("%s #%d", k ? "augment" : "read", m));
+    struct sgrad_call augment = { .kernel = &sgrad_image_kernel, .attrs = &p->image, .operands = 2, .view = { pixels, x },
+                                  .access = { SGRAD_R, SGRAD_W } };
+    if (!m) {
+        p->input_call[0] = read_call(b, pixels, labels);
+        p->input_call[1] = sgrad__add_call(b, augment);
     }
+    sgrad__add_instruction(b, p->input_call[0], (int[]){ p->pixels[m], p->labels[m], p->records }, m * p->micro, SGRAD__PRIORITY_INPUT,
+                           sgrad_format("read #%d", m));
+    sgrad__add_instruction(b, p->input_call[1], (int[]){ p->pixels[m], images }, m * p->micro, SGRAD__PRIORITY_INPUT,
+                           sgrad_format("augment #%d", m));
 }
 
 static void add_step(struct sgrad__builder *b) {
@@ -400,6 +424,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
                                   .averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch,
                                   .bucket_bytes = bucket_bytes(g, o) };
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro), .group_micros = (int)(part / o->micro), .span = (int)(group / part) };
+    p->records = o->placement ? lend_records(&b) : -1;
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
     open_builder(&b);

@@ -121,7 +121,7 @@ static int open_context(struct sgrad__run *r) {
 }
 
 static void set_input(struct sgrad__run *r) {
-    r->image = (struct sgrad_image){ .full_scale = r->train->full_scale };
+    r->image.full_scale = r->train->full_scale;
     for (int c = 0; c < r->train->channels; c++) {
         r->image.mean[c] = (float)r->mean[c];
         r->image.deviation[c] = (float)r->deviation[c];
@@ -130,16 +130,38 @@ static void set_input(struct sgrad__run *r) {
 
 static int open_data(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
-    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
+    struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size }, once = how;
+    once.memory = o->partition ? 1 : 0;     /* an image that is decoded for the placement is not kept twice */
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &once, &r->train));
     SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test));
     if (r->train->height != r->test->height || r->train->width != r->test->width || r->train->channels != r->test->channels)
         return sgrad_fail(SGRAD_ESHAPE, "%s: training images are %dx%dx%d, test images %dx%dx%d", o->data, r->train->height,
                           r->train->width, r->train->channels, r->test->height, r->test->width, r->test->channels);
     if (r->test->classes > r->train->classes)
         return sgrad_fail(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", o->data, r->test->classes, r->train->classes);
+    if (o->partition) return 0;     /* statistics wait until there are ranks to share the reading */
     SGRAD_TRY(sgrad_dataset_statistics(r->train, r->mean, r->deviation));
     set_input(r);
+    return 0;
+}
+
+/* Every rank reads a part. Sums go over the ranks as halves, since whole numbers of 32 bits are exact in doubles. */
+static int open_placement(struct sgrad__run *r) {
+    const int rank = r->context->rank, ranks = r->context->ranks;
+    const int64_t count = r->train->count, from = count * rank / ranks;
+    struct sgrad_dataset_sums sums;
+    enum { WORDS = sizeof sums / sizeof(uint64_t) };
+    uint64_t *word = (uint64_t *)&sums;
+    double half[WORDS][2];
+    SGRAD_TRY(sgrad_dataset_sums(r->train, from, count * (rank + 1) / ranks - from, &sums));
+    for (int i = 0; i < WORDS; i++) half[i][0] = (double)(uint32_t)word[i], half[i][1] = (double)(word[i] >> 32);
+    sgrad_ranks_sum(half[0], 2 * WORDS);
+    for (int i = 0; i < WORDS; i++) word[i] = (uint64_t)half[i][0] + ((uint64_t)half[i][1] << 32);
+    sgrad_dataset_moments(r->train, &sums, r->mean, r->deviation);
+    set_input(r);
+    r->placement = sgrad__placement_create(&(struct sgrad__placement_options){
+        .dataset = r->train, .order = &r->order, .batch = r->options.batch, .steps = r->steps, .rank = rank, .ranks = ranks,
+        .shuffle = !r->options.no_shuffle });
     return 0;
 }
 
@@ -205,6 +227,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
+        .placement = training ? r->placement : NULL,
     };
     return p;
 }
@@ -373,6 +396,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     r->together |= error != 0;
     if (error) return error;
     choose_micro_batch(r);
+    if (r->options.partition) SGRAD_TRY(open_placement(r));
     SGRAD_TRY(open_parameters(r));
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     return sgrad__program_build(r->graph, &p, &r->program);
@@ -399,6 +423,7 @@ void sgrad__run_close(struct sgrad__run *r) {
         sgrad__runner_destroy(r->evaluation[i].runner);
         sgrad__program_destroy(r->evaluation[i].program);
     }
+    sgrad__placement_destroy(r->placement);
     sgrad_graph_destroy(r->graph);
     sgrad_context_close(r->context);
     sgrad_dataset_close(r->train);

@@ -55,7 +55,8 @@ static int submit_step(struct sgrad__run *r, long step) {
     for (int64_t i = 0; i < share; i++)
         sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + s.first + i);
     sgrad__server_admit(r->server);
-    int error = sgrad__runner_submit(r->runner, &s, sample);
+    int error = r->placement ? sgrad__placement_step(r->placement, step, &r->program->buffer[r->program->records].tensor[0]) : 0;
+    if (!error) error = sgrad__runner_submit(r->runner, &s, sample);
     free(sample);
     return error;
 }
@@ -200,6 +201,7 @@ static int train_run(struct sgrad__run *r) {
     r->runner = sgrad__runner_create(r->program);
     SGRAD_TRY(sgrad__server_open(r, done));
     r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
+    if (r->placement && done < r->steps) SGRAD_TRY(sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)));
     SGRAD_TRY(together(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
     if (r->strategy->served) print_staleness(r, terminal);

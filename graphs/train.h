@@ -3,7 +3,7 @@
 #define SGRAD_GRAPHS_TRAIN_H
 
 #include "graphs/internal.h"
-#include "graphs/run.h"
+#include "graphs/placement.h"
 
 struct sgrad__evaluation {
     struct sgrad__program *program;
@@ -27,6 +27,7 @@ struct sgrad__run {
     long steps, steps_per_epoch;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     struct sgrad__order order;
+    struct sgrad__placement *placement;         /* NULL: every rank has the whole training set */
     struct sgrad__metrics *metrics;
     char *folder, *identity;
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
