@@ -59,7 +59,9 @@ static struct sgrad__slots packet_of(const struct sgrad__placement *p, const str
 }
 
 static int receiver(const struct sgrad__placement *p, int64_t turn) { return (int)((p->is.rank + turn) % p->is.ranks); }
-static int sender(const struct sgrad__placement *p, int64_t turn) { return (int)((p->is.rank + p->is.ranks - turn % p->is.ranks) % p->is.ranks); }
+static int sender(const struct sgrad__placement *p, int64_t turn) {
+    return (int)((p->is.rank + p->is.ranks - turn % p->is.ranks) % p->is.ranks);
+}
 
 static struct sgrad__slots outgoing(const struct sgrad__placement *p, int64_t turn) {
     return packet_of(p, &p->exchange.out[receiver(p, turn)], turn / p->is.ranks);
@@ -89,7 +91,8 @@ static void gather(const struct sgrad_args *a) {
     const struct sgrad__slots from = outgoing(p, a->first);
     const uint8_t *records = a->data[0];
     uint8_t *packet = a->data[1];
-    for (int64_t i = 0; i < from.count; i++) memcpy(packet + (size_t)i * p->record, records + (size_t)from.slot[i] * p->record, p->record);
+    for (int64_t i = 0; i < from.count; i++)
+        memcpy(packet + (size_t)i * p->record, records + (size_t)from.slot[i] * p->record, p->record);
     memset(packet + (size_t)from.count * p->record, 0, (size_t)(p->packet - from.count) * p->record);
 }
 
@@ -99,7 +102,8 @@ static void scatter(const struct sgrad_args *a) {
     const struct sgrad__slots to = incoming(p, a->first);
     const uint8_t *packet = a->data[0];
     uint8_t *records = a->data[1];
-    for (int64_t i = 0; i < to.count; i++) memcpy(records + (size_t)to.slot[i] * p->record, packet + (size_t)i * p->record, p->record);
+    for (int64_t i = 0; i < to.count; i++)
+        memcpy(records + (size_t)to.slot[i] * p->record, packet + (size_t)i * p->record, p->record);
 }
 
 /* records of this epoch (R), of the next (RW) */
@@ -129,7 +133,9 @@ static double packet_bytes(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     return 2 * (double)p->packet * (double)p->record;
 }
-static double taken_bytes(const struct sgrad_args *a) { return 2 * (double)(sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1])); }
+static double taken_bytes(const struct sgrad_args *a) {
+    return 2 * (double)(sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]));
+}
 
 static const struct sgrad_kernel kernel[CALLS] = {
     [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = no_flops, .bytes = packet_bytes },

@@ -69,10 +69,25 @@ static void statistics(void **state) {
         assert_true(fabs(mean[c] - sum / n) < 1e-12);
         assert_true(fabs(deviation[c] - sqrt(squares / n)) < 1e-12);
     }
+    /* In parts, as ranks do it: the same bits. */
+    struct sgrad_dataset_sums all = { { 0 }, { 0 } }, part;
+    for (int64_t from = 0, to; from < 500; from = to) {
+        to = from + 187 < 500 ? from + 187 : 500;
+        assert_int_equal(sgrad_dataset_sums(dataset, from, to - from, &part), 0);
+        for (int c = 0; c < 3; c++) all.sum[c] += part.sum[c], all.squares[c] += part.squares[c];
+    }
+    double again[2][SGRAD_DATASET_CHANNELS];
+    sgrad_dataset_moments(dataset, &all, again[0], again[1]);
+    assert_memory_equal(again[0], mean, 3 * sizeof *mean);
+    assert_memory_equal(again[1], deviation, 3 * sizeof *deviation);
+
     for (int i = 0; i < 500 * 7 * 5; i++) ((uint8_t *)dataset->pixels)[3 * i + 1] = 51;
     assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
     assert_true(fabs(mean[1] - 0.2) < 1e-12);
     assert_true(deviation[1] == 1);
+    sgrad_dataset_release(dataset);
+    assert_null(dataset->pixels);
+    assert_int_equal(dataset->count, 500);
     sgrad_dataset_close(dataset);
 }
 
