@@ -11,6 +11,7 @@
 #include "graphs/graphs.h"
 #include "runtime/allreduce.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* ---- graph ---- */
@@ -157,6 +158,15 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
 /* ---- step ---- */
+
+/* A wait that may be in vain. Begins as { .before = -1 }. */
+struct sgrad__idle {
+    long before;                /* what was left to happen */
+    double seconds;             /* for which nothing has happened */
+};
+/* Waits for CHANGED, some time at most. True: of what has to happen, of which so much is LEFT, nothing has for too long. Naps are
+ * counted, not time: a process that was stopped for an hour has not waited for one. */
+bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle);
 
 /* What an instruction leaves when it has ended. */
 struct sgrad__mark {

@@ -242,8 +242,10 @@ static int publish(int server, struct sgrad_tensor *master, struct sgrad_tensor 
 int sgrad__server_settle(struct sgrad__run *r) {
     struct sgrad__server *s = r->server;
     if (s) {
+        struct sgrad__idle idle = { .before = -1 };
         pthread_mutex_lock(&s->lock);
-        while (s->seen < s->admitted || s->outstanding > 0) pthread_cond_wait(&s->changed, &s->lock);
+        while (s->seen < s->admitted || s->outstanding > 0)
+            if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle)) sgrad_stall_tell(false, "for the last pushes of other ranks");
         pthread_mutex_unlock(&s->lock);
     }
     for (int i = 0; i < r->program->shards; i++) {

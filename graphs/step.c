@@ -13,8 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-static const double nap = 0.25;
-
 struct sgrad__sync {
     pthread_mutex_t lock;
     pthread_cond_t done;
@@ -25,14 +23,10 @@ static int parts(const struct sgrad__program *p) { return p->instruction_count +
 
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
-    pthread_condattr_t monotonic;
     r->program = program;
     r->sync = sgrad_alloc(1, sizeof *r->sync);
     pthread_mutex_init(&r->sync->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->sync->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&r->sync->done, NULL);
     for (int i = 0; i < program->window; i++) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
@@ -140,28 +134,28 @@ static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *
     free(where);
 }
 
-static void take_nap(struct sgrad__sync *sync) {
+bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle) {
+    static const long nap = 250000000;      /* ns */
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (long)(1e9 * nap);
+    clock_gettime(CLOCK_REALTIME, &t);      /* the clock of conditions */
+    t.tv_nsec += nap;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&sync->done, &sync->lock, &t);
+    pthread_cond_timedwait(changed, lock, &t);
+    if (left != idle->before) *idle = (struct sgrad__idle){ .before = left };
+    else idle->seconds += 1e-9 * (double)nap;
+    if (!sgrad_stall_due(idle->seconds)) return false;
+    idle->seconds = 0;
+    return true;
 }
 
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
+    struct sgrad__idle idle = { .before = -1 };
     pthread_mutex_lock(&r->sync->lock);
-    double idle = 0;
-    for (int before = -1; !slot->finished; take_nap(r->sync)) {
-        int pending = atomic_load(&slot->pending);
-        idle = pending == before ? idle + nap : 0;
-        before = pending;
-        if (!sgrad_stall_due(idle)) continue;
-        tell_stall(r, slot);
-        idle = 0;
-    }
+    while (!slot->finished)
+        if (sgrad__nap(&r->sync->done, &r->sync->lock, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
     pthread_mutex_unlock(&r->sync->lock);
     *done = slot;
     return sgrad_task_error();

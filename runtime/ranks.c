@@ -159,11 +159,13 @@ static void reduce(void *value, int count, MPI_Datatype type, MPI_Op op, const c
 void sgrad_ranks_sum(double *value, int count) { reduce(value, count, MPI_DOUBLE, MPI_SUM, "for a sum over all ranks"); }
 
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
+    char what[64];
+    snprintf(what, sizeof what, "for what rank %d has to send", from);
     for (size_t at = 0, piece; ranks > 1 && at < bytes; at += piece) {
         piece = bytes - at < 1 << 30 ? bytes - at : 1 << 30;
         MPI_Request request;
         MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, from, control, &request);
-        sgrad__request_wait(&request, "for what another rank has to send");
+        sgrad__request_wait(&request, what);
     }
 }
 

@@ -276,8 +276,8 @@ int sgrad_ranks_compare(const char *text);
 void sgrad_ranks_abort(int status);
 
 /* Waits that nothing ends. DUE: has a rank that WAITED so many seconds, while nothing happened, lost its patience? It then TELLs
- * WHAT it waits for ("in step 3 for …"), its OWN tasks or another rank, hears what the others tell, says in one line which ranks are to blame, and
- * ends all. One rank alone is warned, and may go on waiting. */
+ * WHAT it waits for ("in step 3 for …"), its OWN tasks or another rank, hears what the others tell, says in one line which ranks
+ * are to blame, and ends all. One rank alone is warned, and may go on waiting. */
 #define SGRAD_STALL_TEXT 200
 #define SGRAD_STALL_SAYS "nothing has happened for"     /* the line begins so, after the program's name */
 bool sgrad_stall_due(double waited);

@@ -12,7 +12,7 @@ from run import RANKS, Skip, command, content, events, folder, losses, main, ran
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
 LONG = (*RUN, "--epochs", 1000)
-LIMIT = 120     # seconds: what has not ended by then hangs
+LIMIT = 600     # seconds: what has not ended by then hangs
 
 
 def start(*words):
@@ -102,17 +102,24 @@ def test_killed_at_any_moment():
     assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
 
+def stall(count, rank, seconds):
+    """What the others say when RANK was stopped, and the run's folder."""
+    out = folder("stalled")
+    run = mpirun(count, *LONG, "--batch", 48, "--stall-timeout", seconds, "--out", out)
+    wait_for_steps(out, 4, run)
+    strike(run, rank, signal.SIGSTOP)
+    status, said = end(run)
+    assert status == 1 and f"nothing has happened for {seconds} s" in said, (status, said)
+    return said, out
+
+
 def test_a_stopped_rank_is_named():
     for count, rank in ((3, 1), (2, 0)):
-        out = folder("stalled")
-        run = mpirun(count, *LONG, "--batch", 48, "--stall-timeout", 3, "--out", out)
-        wait_for_steps(out, 4, run)
-        strike(run, rank, signal.SIGSTOP)
-        status, said = end(run)
-        assert status == 1, (status, said)
-        line = re.search(r"nothing has happened for 3 s: no answer from rank (\d+); rank \d+ waits (.*)", said)
-        assert line and int(line[1]) == rank, said
-        assert re.match(r"in (step \d+|an evaluation) for |for ", line[2]), said
+        names = rf"no answer from rank {rank}; rank \d+ waits (in (step \d+|an evaluation) )?for "
+        said, out = stall(count, rank, 3)
+        if not re.search(names, said):      # a machine so busy that others seem to stand still, too
+            said, out = stall(count, rank, 60)
+        assert re.search(names, said), said
         assert [f for f in os.listdir(out) if re.match(r"checkpoint-\d+\.safetensors$", f)], os.listdir(out)
 
 
