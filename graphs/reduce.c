@@ -21,6 +21,13 @@
 
 /* ---- over micro-batches ---------------------------------------------------------------------------------------- */
 
+/* The call of this kernel on these views, made when it is first asked for. */
+static const struct sgrad_call *shared_call(struct sgrad__builder *b, struct sgrad_call call) {
+    for (int i = 0; i < b->p->call_count; i++)
+        if (b->p->call[i]->kernel == call.kernel && memcmp(b->p->call[i]->view, call.view, sizeof call.view) == 0) return b->p->call[i];
+    return sgrad__add_call(b, call);
+}
+
 static const struct sgrad_call *sum_call(struct sgrad__builder *b, struct sgrad_view view, const int *operand) {
     struct sgrad_call call = { .kernel = &sgrad_sum_kernel, .operands = SGRAD_SUM_INPUTS + 1 };
     for (int i = 0; i <= SGRAD_SUM_INPUTS; i++) {
@@ -28,9 +35,7 @@ static const struct sgrad_call *sum_call(struct sgrad__builder *b, struct sgrad_
         call.access[i] = i < SGRAD_SUM_INPUTS ? SGRAD_R : SGRAD_W;
         if (operand[i] < 0) call.view[i].shape.rank = -1;
     }
-    for (int i = 0; i < b->p->call_count; i++)
-        if (b->p->call[i]->kernel == call.kernel && memcmp(b->p->call[i]->view, call.view, sizeof call.view) == 0) return b->p->call[i];
-    return sgrad__add_call(b, call);
+    return shared_call(b, call);
 }
 
 static int add_tree(struct sgrad__builder *b, const int *list, int count, const char *name);
@@ -75,17 +80,9 @@ const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = SGRAD_R
 const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = SGRAD_REDUCTION, .flops = no_flops };
 const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce", .kind = SGRAD_REDUCTION, .flops = no_flops };
 
-static const struct sgrad_call *message_call(struct sgrad__builder *b, const struct sgrad_kernel *kernel, struct sgrad_view view,
-                                             enum sgrad_access access) {
-    struct sgrad_call call = { .kernel = kernel, .operands = 1, .view = { view }, .access = { access } };
-    for (int i = 0; i < b->p->call_count; i++)
-        if (b->p->call[i]->kernel == kernel && memcmp(b->p->call[i]->view, call.view, sizeof *call.view) == 0) return b->p->call[i];
-    return sgrad__add_call(b, call);
-}
-
 static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer, int peer,
                         int64_t tag, int priority, const char *name) {
-    const struct sgrad_call *call = message_call(b, kernel, b->p->buffer[buffer].view, access);
+    const struct sgrad_call *call = shared_call(b, (struct sgrad_call){ .kernel = kernel, .operands = 1, .view = { b->p->buffer[buffer].view }, .access = { access } });
     char *title = peer < 0 ? sgrad_format("%s %s", name, kernel->name)
                            : sgrad_format("%s %s %s %d", name, kernel->name, access == SGRAD_R ? "to" : "from", peer);
     struct sgrad__instruction *i = sgrad__add_instruction(b, call, &buffer, 0, priority, title);

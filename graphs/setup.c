@@ -335,9 +335,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     free(everything);
     r->together |= error != 0;
     if (error) return error;
-    error = sgrad_ranks_agree(r->context->rank ? 0 : open_own_folder(r, &config, done));
-    r->together |= error != 0;
-    if (error) return error;
+    SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_own_folder(r, &config, done)));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     return sgrad__parameters_broadcast(r->graph, r->optimizer);
@@ -392,9 +390,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(open_context(r));
     int error = check_sizes(r, r->context->ranks);
     if (!error) error = choose_strategy(r);
-    error = sgrad_ranks_agree(error);
-    r->together |= error != 0;
-    if (error) return error;
+    SGRAD_TRY(sgrad__run_agree(r, error));
     choose_micro_batch(r);
     if (r->options.partition) SGRAD_TRY(open_placement(r));
     SGRAD_TRY(open_parameters(r));

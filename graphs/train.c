@@ -32,7 +32,7 @@ static void unwatch_signals(const struct sigaction before[WATCHED]) {
 /* ---- training ---- */
 
 /* What all ranks know, rank 0 says, and all end in good order; whoever fails alone ends the others (sgrad_train). */
-static int together(struct sgrad__run *r, int error) {
+int sgrad__run_agree(struct sgrad__run *r, int error) {
     error = sgrad_ranks_agree(error);
     r->together |= error != 0;
     return error;
@@ -68,7 +68,7 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
     int error = 0;
     if (r->context->rank == 0)
         error = sgrad__checkpoint_save(r->graph, r->optimizer, r->folder, &position, r->identity, r->options.keep);
-    SGRAD_TRY(together(r, error));
+    SGRAD_TRY(sgrad__run_agree(r, error));
     r->last_checkpoint = done;
     if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
     return 0;
@@ -202,14 +202,14 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__server_open(r, done));
     r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
     if (r->placement && done < r->steps) SGRAD_TRY(sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)));
-    SGRAD_TRY(together(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
+    SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
     if (r->strategy->served) print_staleness(r, terminal);
-    if (r->context->rank) return together(r, 0);
+    if (r->context->rank) return sgrad__run_agree(r, 0);
     char *path = sgrad_format("%s/model.safetensors", r->folder);
     int error = sgrad__parameters_save(r->graph, NULL, path, false, NULL, 0);
     free(path);
-    return together(r, error);
+    return sgrad__run_agree(r, error);
 }
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {

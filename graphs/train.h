@@ -56,7 +56,9 @@ int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
 /* print.c: what the run really is, before it begins. */
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);
 
-/* train.c: the learning rate of the step that follows STEP others. */
+/* train.c: 0 when ERROR is 0 on every rank; else an error, of which all know. */
+int sgrad__run_agree(struct sgrad__run *run, int error);
+/* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
 
 /* server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing. */
