@@ -113,7 +113,7 @@ static int choose_strategy(struct sgrad__run *r) {
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    char *trace = o->trace && !o->print && r->folder ? sgrad_format("%s/trace", r->folder) : NULL;
+    char *trace = o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
     int error = sgrad_context_open(&(struct sgrad_context_options){ .cpus = o->cpus, .cudas = o->gpus, .scheduler = o->scheduler,
                                                                     .trace = trace, .network = o->network, .patience = o->stall_timeout }, &r->context);
     free(trace);

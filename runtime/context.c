@@ -86,9 +86,11 @@ void sgrad_context_close(struct sgrad_context *context) {
     starpu_task_wait_for_all();
     sgrad__caches_clear();
     sgrad__devices_close();
-    sgrad__ranks_close();
+    sgrad__ranks_stop();
     starpu_shutdown();
-    sgrad__trace_convert();
+    sgrad__trace_collect(context);
+    sgrad__ranks_close();
+    sgrad__trace_convert(context);
     free(context);
 }
 

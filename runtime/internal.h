@@ -2,6 +2,8 @@
 #ifndef SGRAD_RUNTIME_INTERNAL_H
 #define SGRAD_RUNTIME_INTERNAL_H
 
+#include <stddef.h>
+
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
 int sgrad__worker(void);
 
@@ -9,7 +11,10 @@ struct sgrad_context;
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
 int sgrad__ranks_start(struct sgrad_context *context, const char *network);                              /* after: StarPU-MPI, the network's measures */
-void sgrad__ranks_close(void);                                                      /* before StarPU stops */
+void sgrad__ranks_stop(void);                                                       /* before StarPU stops: StarPU-MPI */
+void sgrad__ranks_close(void);                                                      /* after: MPI */
+/* BYTES of DATA, which rank FROM gives, reach rank 0, who owns what is returned, and is told how many. All others: NULL. */
+char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
@@ -27,6 +32,7 @@ void sgrad__devices_close(void);    /* likewise */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */
 
 int sgrad__trace_prepare(const char *folder);   /* before StarPU starts; NULL: no trace */
-void sgrad__trace_convert(void);                /* after it has stopped */
+void sgrad__trace_collect(const struct sgrad_context *context);     /* after it has stopped, while there is MPI */
+void sgrad__trace_convert(const struct sgrad_context *context);     /* after that */
 
 #endif

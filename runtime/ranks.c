@@ -82,7 +82,7 @@ static void set_up(void) {
     setenv("OMPI_MCA_btl_tcp_max_send_size", TCP_EAGER, 0);
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("STARPU_MPI_COOP_SENDS", "0", 0);            /* they need another MPI */
-    setenv("STARPU_MPI_NDETACHED_SEND", "0", 0);        /* no limit: the window of steps is one */
+    setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);        /* what waits goes by priority, what is under way does not */
 }
 
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
@@ -123,18 +123,20 @@ int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     return file ? sgrad__network_read(file, &network) : sgrad__network_measure(rank, &network, control);
 }
 
+void sgrad__ranks_stop(void) {
+    MPI_Request request;
+    if (ranks == 1) return;
+    sgrad__messages_close();
+    MPI_Ibarrier(control, &request);
+    sgrad__request_wait(&request, "for all ranks to end");
+    starpu_mpi_shutdown();
+}
+
 void sgrad__ranks_close(void) {
     int initialized, finished;
     MPI_Initialized(&initialized);
     MPI_Finalized(&finished);
     if (!initialized || finished) return;
-    if (ranks > 1) {
-        sgrad__messages_close();
-        MPI_Request request;
-        MPI_Ibarrier(control, &request);
-        sgrad__request_wait(&request, "for all ranks to end");
-        starpu_mpi_shutdown();
-    }
     MPI_Comm_free(&control);
     MPI_Finalize();
     free(host);
@@ -167,6 +169,22 @@ void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
         MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, from, control, &request);
         sgrad__request_wait(&request, what);
     }
+}
+
+char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
+    enum { PIECE = 1 << 30 };
+    char *received = NULL;
+    uint64_t size = *bytes;
+    if (rank == from) MPI_Send(&size, 1, MPI_UINT64_T, 0, 0, control);
+    if (rank == 0) MPI_Recv(&size, 1, MPI_UINT64_T, from, 0, control, MPI_STATUS_IGNORE);
+    if (rank == 0) received = sgrad_alloc(size, 1);
+    for (uint64_t at = 0; at < size; at += PIECE) {
+        int piece = (int)(size - at < PIECE ? size - at : PIECE);
+        if (rank == from) MPI_Send((const char *)data + at, piece, MPI_BYTE, 0, 0, control);
+        if (rank == 0) MPI_Recv(received + at, piece, MPI_BYTE, from, 0, control, MPI_STATUS_IGNORE);
+    }
+    *bytes = size;
+    return received;
 }
 
 int sgrad_ranks_agree(int error) {

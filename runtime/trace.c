@@ -4,24 +4,42 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <starpu.h>
 
 static char *folder;    /* ends in '/'; NULL: this run is not traced */
+static bool ours;       /* whether it is to stay */
 
+static char *temporary_folder(void) {
+    const char *parent = getenv("TMPDIR");
+    char *path = sgrad_format("%s/stargrad-trace-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (mkdtemp(path)) return path;
+    free(path);
+    return NULL;
+}
+
+/* StarPU-MPI aligns the clocks of all ranks when it starts and when it ends, so all are traced or none. Ranks above 0 may be on
+ * other hosts: they write to a folder of their own, and deliver. */
 int sgrad__trace_prepare(const char *path) {
     starpu_fxt_autostart_profiling(0);
     if (!path) return 0;
 #ifndef STARPU_USE_FXT
     return sgrad_fail(SGRAD_EINVAL, "no traces: StarPU was built without FxT (configure it --with-fxt; ./quickstart does)");
 #endif
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", path, strerror(errno));
-    folder = sgrad_format("%s/", path);
+    ours = sgrad_launched_rank() == 0;
+    char *own = ours ? sgrad_format("%s", path) : temporary_folder();
+    if (!own || (mkdir(own, 0777) != 0 && errno != EEXIST)) {
+        free(own);
+        return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", ours ? path : "a temporary folder for the trace", strerror(errno));
+    }
+    folder = sgrad_format("%s/", own);
+    free(own);
     setenv("STARPU_FXT_TRACE", "1", 1);
     setenv("STARPU_FXT_PREFIX", folder, 1);
+    setenv("STARPU_FXT_SUFFIX", "events", 1);
     setenv("STARPU_GENERATE_TRACE", "0", 1);
     return 0;
 }
@@ -34,26 +52,55 @@ void sgrad_trace_end(void) {
     if (folder) starpu_fxt_stop_profiling();
 }
 
-/* prof_file_… of this folder becomes paje.trace, tasks.rec and the like beside it. */
-void sgrad__trace_convert(void) {
-    struct starpu_fxt_options options;
-    glob_t found = { 0 };
-    if (!folder) return;
-    char *pattern = sgrad_format("%sprof_file_*", folder);
-    if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0) {
-        starpu_fxt_options_init(&options);
-        options.no_bus = options.no_events = options.no_counter = options.no_flops = 1;
-        options.use_task_color = 1;
-        options.dir = folder;
-        options.ninputfiles = 1;
-        options.filenames[0] = found.gl_pathv[0];
-        starpu_fxt_generate_trace(&options);
-        starpu_fxt_options_shutdown(&options);
-    } else {
-        sgrad_warn("%s: StarPU left no trace", folder);
+static char *events_of(int rank) { return sgrad_format("%sevents_%d", folder, rank); }
+
+static void keep_events(const char *data, size_t bytes, int rank) {
+    struct sgrad_file file;
+    char *path = events_of(rank);
+    if (sgrad_file_begin(path, &file) == 0) {
+        fwrite(data, 1, bytes, file.stream);
+        sgrad_file_commit(&file);
     }
-    globfree(&found);
-    free(pattern);
+    free(path);
+}
+
+/* The events of every rank come to rank 0's folder. */
+void sgrad__trace_collect(const struct sgrad_context *context) {
+    struct sgrad_map map = { 0 };
+    if (!folder || context->ranks == 1) return;
+    char *path = events_of(context->rank);
+    if (!ours) sgrad_map_open(path, SIZE_MAX, &map);
+    for (int r = 1; r < context->ranks; r++) {
+        size_t bytes = map.size;
+        char *data = sgrad__rank_deliver(r, map.data, &bytes);
+        if (ours && bytes) keep_events(data, bytes, r);
+        free(data);
+    }
+    if (!ours) {
+        sgrad_map_close(&map);
+        unlink(path);
+        rmdir(folder);
+    }
+    free(path);
+}
+
+/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them. */
+void sgrad__trace_convert(const struct sgrad_context *context) {
+    struct starpu_fxt_options options;
+    if (!folder) return;
+    starpu_fxt_options_init(&options);
+    options.no_bus = options.no_events = options.no_counter = options.no_flops = 1;
+    options.use_task_color = 1;
+    options.dir = folder;
+    for (int r = 0; r < context->ranks && ours; r++) {
+        char *path = events_of(r);
+        if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
+        else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
+    }
+    if (options.ninputfiles) starpu_fxt_generate_trace(&options);
+    for (unsigned i = 0; i < options.ninputfiles; i++) free(options.filenames[i]);
+    options.ninputfiles = 0;
+    starpu_fxt_options_shutdown(&options);
     free(folder);
     folder = NULL;
 }
