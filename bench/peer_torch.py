@@ -45,6 +45,8 @@ def measure(rank, options, processes, threads):
     model = torch_models.build(options.model, (channels, height, width), options.classes).to(memory_format=layout)
     if processes > 1:
         torch.distributed.init_process_group("gloo", f"tcp://{options.address}", rank=rank, world_size=processes)
+        if options.bucket:      # torch.compile asks that the first one is no larger than the others
+            torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(options.bucket * 2**20)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket, gradient_as_bucket_view=True,
                                                           broadcast_buffers=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)

@@ -20,10 +20,11 @@ struct sgrad__builder {
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
+    int64_t rest;                               /* bytes of gradients that are in no bucket yet */
 };
 
 /* What is submitted first when several tasks could run: what the most others wait for. */
-enum { SGRAD__PRIORITY_INPUT, SGRAD__PRIORITY_WEIGHT, SGRAD__PRIORITY_CHAIN, SGRAD__PRIORITY_UPDATE };
+enum { SGRAD__PRIORITY_INPUT, SGRAD__PRIORITY_WEIGHT, SGRAD__PRIORITY_CHAIN, SGRAD__PRIORITY_SENT_WEIGHT, SGRAD__PRIORITY_UPDATE };
 
 /* program.c. NAMEs are given away. */
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view);

@@ -174,7 +174,8 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     if (!wanted) return;
     const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
-    int priority = phase == BACKWARD && writes_only(task, SGRAD_DP) ? SGRAD__PRIORITY_WEIGHT : SGRAD__PRIORITY_CHAIN;
+    const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
+    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->o->ranks > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
 }
@@ -242,13 +243,16 @@ static void close_gradients(struct sgrad__builder *b) {
     free(name);
 }
 
-/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready. */
+/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready. Unless
+ * the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
 static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
     if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
     sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter, w->name);
-    if (sgrad__bucket_bytes(b->bucket) >= b->p->bucket_bytes) close_gradients(b);
+    b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
+    const int64_t bytes = sgrad__bucket_bytes(b->bucket);
+    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
 }
 
 /* Statistics of all nodes, and whether a rank was asked to end the run, are summed over the ranks together. */
@@ -334,6 +338,7 @@ static void add_step(struct sgrad__builder *b) {
     struct sgrad_graph *g = b->g;
     int *summed = sgrad_alloc((size_t)g->parameter_count, sizeof *summed);
     for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
+    b->rest = sgrad__parameters_count(g) * (int64_t)sizeof(float);
 
     for (int start = 0; start < b->micros; start += b->group_micros) {
         for (int m = start; m < start + b->group_micros; m++) add_input(b, m);

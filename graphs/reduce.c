@@ -243,15 +243,20 @@ static void spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int 
     }
 }
 
+/* A bucket larger than the size that buckets are to have, because of one large parameter, goes in pieces: each has its plan, and
+ * what is more urgent may pass between them. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority, const char *name) {
-    const double bytes = (double)sgrad__bucket_bytes(k);
-    if (!method) method = sgrad_allreduce_cheapest(bytes, b->o->network, b->o->deterministic);
-    struct sgrad_plan plan = sgrad_plan_make(method, bytes, (int)least(k->size, 1 << 16), b->o->rank, b->o->network);
-    int *chunk = sgrad_alloc((size_t)plan.chunks, sizeof *chunk);
-    for (int c = 0; c < plan.chunks; c++)
-        chunk[c] = gather_chunk(b, k, chunk_first(k, plan.chunks, c), chunk_first(k, plan.chunks, c + 1), name);
-    add_plan(b, &plan, 0, chunk, priority, name);
-    spread(b, k, chunk, plan.chunks);
+    const int64_t bytes = sgrad__bucket_bytes(k), most_bytes = b->p->bucket_bytes;
+    const int pieces = most_bytes && bytes > most_bytes ? (int)((bytes + most_bytes - 1) / most_bytes) : 1;
+    const double each = (double)bytes / pieces;
+    if (!method) method = sgrad_allreduce_cheapest(each, b->o->network, b->o->deterministic);
+    struct sgrad_plan plan = sgrad_plan_make(method, each, (int)least(k->size / pieces, 1 << 16), b->o->rank, b->o->network);
+    const int chunks = pieces * plan.chunks;
+    int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
+    for (int c = 0; c < chunks; c++)
+        chunk[c] = gather_chunk(b, k, chunk_first(k, chunks, c), chunk_first(k, chunks, c + 1), name);
+    for (int i = 0; i < pieces; i++) add_plan(b, &plan, 0, &chunk[i * plan.chunks], priority, name);
+    spread(b, k, chunk, chunks);
     free(chunk);
     free(plan.action);
 }
