@@ -98,9 +98,20 @@ void sgrad__history_free(struct sgrad__history *history);
 const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *history);   /* NULL: none was evaluated */
 double sgrad__history_median_rate(const struct sgrad__history *history);
 
+/* ---- plot.c ---- */
+
+struct sgrad__plot {
+    const char *name, *what;                    /* of the files; of what they show: "learning curve" */
+    int width, height;                          /* points */
+    void (*write)(FILE *to, const void *of);    /* gnuplot's commands; called for each file */
+    const void *of;
+};
+/* Draws FOLDER/NAME.svg and .png; when that cannot be, warns in one line, says why, and returns false. */
+bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot);
+void sgrad__plot_quoted(FILE *to, const char *text);    /* in gnuplot's single quotes */
+
 /* ---- curve.c ---- */
 
-/* Draws FOLDER/curve.svg and curve.png; when that cannot be, warns in one line, says why, and returns false. */
 bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history);
 
 #endif

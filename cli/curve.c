@@ -1,19 +1,9 @@
-/* curve.c: the picture of a learning curve, drawn by gnuplot: loss by step on the left, test accuracy by epoch on the right. */
+/* curve.c: the picture of a learning curve: loss by step on the left, test accuracy by epoch on the right. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
-static const struct {
-    const char *file, *terminal;
-} pictures[] = {
-    { "curve.svg", "svg size 1000,400 font 'sans,13' background 'white'" },
-    { "curve.png", "@png size 1000,400 font 'sans,11'" },
-};
-enum { PICTURES = sizeof pictures / sizeof *pictures, POINTS = 2000 };
+enum { POINTS = 2000 };
 
 static double mean(const struct sgrad__history *h, int from, int to) {
     double sum = 0;
@@ -46,13 +36,6 @@ static void write_accuracies(FILE *to, const struct sgrad__history *h) {
     fputs("END\n", to);
 }
 
-/* In gnuplot's single quotes. */
-static void write_quoted(FILE *to, const char *text) {
-    putc('\'', to);
-    for (; *text; text++) fputs(*text == '\'' ? "''" : (char[]){ *text, 0 }, to);
-    putc('\'', to);
-}
-
 static void write_loss_panel(FILE *to, double top) {
     fputs("set xlabel 'step'\nset title 'training loss'\nset format y '%g'\nset xrange [*:*]\nset xtics auto\n", to);
     fprintf(to, "set yrange [0:%g]\n", 1.15 * top);
@@ -76,51 +59,13 @@ static void write_panels(FILE *to, const struct sgrad__history *h, double top) {
     fputs("unset multiplot\n", to);
 }
 
-static void write_script(FILE *to, const char *folder, const struct sgrad__history *h) {
+static void write_curve(FILE *to, const void *of) {
+    const struct sgrad__history *h = of;
     double top = write_losses(to, h);
     write_accuracies(to, h);
-    fputs("png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'\n"
-          "set encoding utf8\nset border 3 lc '#666666'\nset tics nomirror textcolor '#444444'\n"
-          "set grid ytics lc '#e4e4e4' lt 1\nunset key\n", to);
-    for (int i = 0; i < PICTURES; i++) {
-        fprintf(to, "set terminal %s\nset output ", pictures[i].terminal);
-        char *part = sgrad_format("%s/%s.part", folder, pictures[i].file);
-        write_quoted(to, part);
-        putc('\n', to);
-        write_panels(to, h, top);
-        fputs("unset output\n", to);
-        free(part);
-    }
-}
-
-/* Pictures that are whole get their name; others go. */
-static bool settle(const char *folder, bool whole) {
-    for (int i = 0; i < PICTURES; i++) {
-        char *path = sgrad_format("%s/%s", folder, pictures[i].file), *part = sgrad_format("%s.part", path);
-        if (whole && rename(part, path)) {
-            sgrad_warn("%s: no learning curve was drawn: %s", path, strerror(errno));
-            whole = false;
-        }
-        if (!whole) remove(part);
-        free(path);
-        free(part);
-    }
-    return whole;
+    write_panels(to, h, top);
 }
 
 bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history) {
-    if (system("command -v gnuplot >/dev/null 2>&1")) {
-        sgrad_warn("no learning curve was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)");
-        return false;
-    }
-    void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may end before it has read everything */
-    FILE *gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
-    int status = -1;
-    if (gnuplot) {
-        write_script(gnuplot, folder, history);
-        status = pclose(gnuplot);
-    }
-    signal(SIGPIPE, before);
-    if (status) sgrad_warn("%s: no learning curve was drawn: gnuplot failed", folder);
-    return settle(folder, status == 0);
+    return sgrad__plot_draw(folder, &(struct sgrad__plot){ "curve", "learning curve", 1000, 400, write_curve, history });
 }

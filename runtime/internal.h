@@ -2,6 +2,8 @@
 #ifndef SGRAD_RUNTIME_INTERNAL_H
 #define SGRAD_RUNTIME_INTERNAL_H
 
+#include "runtime/runtime.h"
+
 #include <stddef.h>
 
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
@@ -27,6 +29,8 @@ void sgrad__request_wait(struct ompi_request_t **request, const char *what);
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
 
+/* Every kernel that had tasks, by the name that traces give it ("Model"). */
+void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
 void sgrad__caches_clear(void);     /* when no task runs any more */
 void sgrad__devices_close(void);    /* likewise */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */

@@ -147,6 +147,7 @@ enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 /* What a task does for the run; the same colours in every picture. */
 enum sgrad_kind { SGRAD_FORWARD, SGRAD_BACKWARD, SGRAD_REDUCTION, SGRAD_UPDATE, SGRAD_INPUT, SGRAD_KINDS };
 const char *sgrad_kind_name(enum sgrad_kind kind);
+unsigned sgrad_kind_color(enum sgrad_kind kind);    /* 0xRRGGBB, the same in every picture */
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
 struct sgrad_step;      /* what all tasks of one step share; the runtime passes it on unread */

@@ -34,6 +34,7 @@ static const struct {
 };
 
 const char *sgrad_kind_name(enum sgrad_kind kind) { return kinds[kind].name; }
+unsigned sgrad_kind_color(enum sgrad_kind kind) { return kinds[kind].color; }
 
 /* ---- failure: the first error stops what has not started ---- */
 
@@ -135,6 +136,11 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
     }
     pthread_mutex_unlock(&codelets_lock);
     return &c->cl;
+}
+
+void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg) {
+    for (size_t bucket = 0; bucket < sizeof codelets / sizeof *codelets; bucket++)
+        for (const struct codelet *c = codelets[bucket]; c; c = c->next) see(c->model.symbol, c->kernel->kind, arg);
 }
 
 /* ---- calls ---- */

@@ -4,6 +4,7 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,6 +85,20 @@ void sgrad__trace_collect(const struct sgrad_context *context) {
     free(path);
 }
 
+static void note_kernel(const char *model, enum sgrad_kind kind, void *kernels) {
+    json_object_set_new(kernels, model, json_string(sgrad_kind_name(kind)));
+}
+
+/* StarPU's files name a task's kernel; of which kind that is they do not say. */
+static void write_kinds(void) {
+    char *path = sgrad_format("%skernels.json", folder);
+    json_t *kernels = json_object();
+    sgrad__kernels_each(note_kernel, kernels);
+    if (json_dump_file(kernels, path, JSON_INDENT(1) | JSON_SORT_KEYS)) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+    json_decref(kernels);
+    free(path);
+}
+
 /* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them. */
 void sgrad__trace_convert(const struct sgrad_context *context) {
     struct starpu_fxt_options options;
@@ -97,7 +112,7 @@ void sgrad__trace_convert(const struct sgrad_context *context) {
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
         else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
     }
-    if (options.ninputfiles) starpu_fxt_generate_trace(&options);
+    if (options.ninputfiles) starpu_fxt_generate_trace(&options), write_kinds();
     for (unsigned i = 0; i < options.ninputfiles; i++) free(options.filenames[i]);
     options.ninputfiles = 0;
     starpu_fxt_options_shutdown(&options);

@@ -1,0 +1,141 @@
+/* overlap.c: where the time of a traced stretch went: for each worker by kind of task, for each rank how much of its
+ * communication was hidden, for each layer how long its tasks took.
+ *
+ *     messages     ├──────────┤      ├────┤          communication: their union
+ *     worker 0   ██████    ██████████    ████
+ *                      ‾‾‾‾          ‾‾‾‾            waiting: in no task, while a message is under way
+ *
+ * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
+ * that it waits for this one. */
+#include "cli/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct span {
+    double begin, end;
+};
+
+static int by_begin(const void *one, const void *other) {
+    const struct span *a = one, *b = other;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* Makes the spans disjoint, in order of time. Returns how many are left. */
+static int unite(struct span *span, int count) {
+    int kept = 0;
+    qsort(span, (size_t)count, sizeof *span, by_begin);
+    for (int i = 0; i < count; i++) {
+        if (kept && span[i].begin <= span[kept - 1].end) span[kept - 1].end = fmax(span[kept - 1].end, span[i].end);
+        else span[kept++] = span[i];
+    }
+    return kept;
+}
+
+static double length(const struct span *span, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) sum += span[i].end - span[i].begin;
+    return sum;
+}
+
+/* Of two lists of disjoint spans: how long both are in one. */
+static double common(const struct span *a, int as, const struct span *b, int bs) {
+    double sum = 0;
+    for (int i = 0, j = 0; i < as && j < bs;) {
+        sum += fmax(0, fmin(a[i].end, b[j].end) - fmax(a[i].begin, b[j].begin));
+        if (a[i].end < b[j].end) i++;
+        else j++;
+    }
+    return sum;
+}
+
+/* ---- layers ---- */
+
+static int layer_length(const char *name) { return (int)strcspn(name, " "); }
+
+static int by_layer(const void *one, const void *other) {
+    const struct sgrad__overlap_layer *a = one, *b = other;
+    const int shorter = a->length < b->length ? a->length : b->length, order = strncmp(a->name, b->name, (size_t)shorter);
+    return order ? order : a->length - b->length;
+}
+
+static int by_time(const void *one, const void *other) {
+    const struct sgrad__overlap_layer *a = one, *b = other;
+    return (a->ms < b->ms) - (a->ms > b->ms);
+}
+
+static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
+    o->layer = sgrad_alloc((size_t)t->tasks, sizeof *o->layer);
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        o->layer[i] = (struct sgrad__overlap_layer){ task->name, layer_length(task->name), task->end - task->begin, task->gflop };
+    }
+    qsort(o->layer, (size_t)t->tasks, sizeof *o->layer, by_layer);
+    for (int i = 0; i < t->tasks; i++) {
+        struct sgrad__overlap_layer *last = o->layers ? &o->layer[o->layers - 1] : NULL;
+        if (last && by_layer(last, &o->layer[i]) == 0) {
+            last->ms += o->layer[i].ms;
+            last->gflop += o->layer[i].gflop;
+        } else {
+            o->layer[o->layers++] = o->layer[i];
+        }
+    }
+    qsort(o->layer, (size_t)o->layers, sizeof *o->layer, by_time);
+}
+
+/* ---- ranks and their workers ---- */
+
+static void find_row(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct span *busy, struct sgrad__overlap_row *row) {
+    int count = 0;
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        if (task->worker != which) continue;
+        row->kind[task->kind] += task->end - task->begin;
+        busy[count++] = (struct span){ task->begin, task->end };
+    }
+    count = unite(busy, count);
+    row->waiting = length(wire, wires) - common(wire, wires, busy, count);
+    row->idle = t->length - length(busy, count) - row->waiting;
+}
+
+/* What is under way within the stretch. */
+static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wire, double *megabytes) {
+    int count = 0;
+    for (int i = 0; i < t->messages; i++) {
+        const struct sgrad__timeline_message *m = &t->message[i];
+        const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+        if (m->to == rank) *megabytes += 1e-6 * m->bytes;
+        if ((m->from == rank || m->to == rank) && begin < end) wire[count++] = (struct span){ begin, end };
+    }
+    return unite(wire, count);
+}
+
+void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
+    struct span *wire = sgrad_alloc((size_t)t->messages + 1, sizeof *wire), *busy = sgrad_alloc((size_t)t->tasks, sizeof *busy);
+    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank) };
+    for (int r = 0; r < t->ranks; r++) {
+        struct sgrad__overlap_rank *rank = &o->rank[r];
+        const int wires = find_wire(t, r, wire, &rank->megabytes);
+        double waiting = 0;
+        int workers = 0;
+        for (int i = 0; i < t->rows; i++) {
+            if (t->row[i].rank != r) continue;
+            find_row(t, i, wire, wires, busy, &o->row[i]);
+            waiting += o->row[i].waiting;
+            workers++;
+        }
+        rank->communication = length(wire, wires);
+        rank->hidden = workers ? rank->communication - waiting / workers : 0;
+    }
+    find_layers(t, o);
+    free(wire);
+    free(busy);
+}
+
+void sgrad__overlap_free(struct sgrad__overlap *o) {
+    free(o->row);
+    free(o->rank);
+    free(o->layer);
+    *o = (struct sgrad__overlap){ 0 };
+}

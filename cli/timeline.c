@@ -1,0 +1,204 @@
+/* timeline.c: reads what StarPU's trace tool leaves in a run's folder: tasks.rec and comms.rec, GNU recutils' records of
+ * "Key: value" lines with an empty line after each, and kernels.json, where runtime/trace.c says of which kind a kernel is.
+ *
+ * StarPU writes a record for everything that tasks depend on; a task of ours has a name, a worker and times. */
+#include "cli/timeline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- records ---- */
+
+enum { KEYS = 8 };
+
+/* Values of the keys that are asked for, in one record. */
+struct record {
+    const char *const *key;             /* ends with NULL */
+    char *value[KEYS];                  /* NULL: this record has none */
+};
+
+struct reader {
+    FILE *file;
+    char *path, *line;
+    size_t room;
+    long number;
+};
+
+static int open_reader(const char *folder, const char *name, struct reader *r) {
+    *r = (struct reader){ .path = sgrad_format("%s/trace/%s", folder, name) };
+    r->file = fopen(r->path, "re");
+    if (r->file) return 0;
+    int error = sgrad_fail(SGRAD_EIO, "%s: %s", r->path, strerror(errno));
+    free(r->path);
+    return error;
+}
+
+static void close_reader(struct reader *r) {
+    fclose(r->file);
+    free(r->line);
+    free(r->path);
+}
+
+static void forget(struct record *record) {
+    for (int i = 0; i < KEYS; i++) free(record->value[i]), record->value[i] = NULL;
+}
+
+/* The next record; false: there is none. *ERROR when the file is none of records. */
+static bool next(struct reader *r, struct record *record, int *error) {
+    bool some = false;
+    forget(record);
+    for (ssize_t length; (length = getline(&r->line, &r->room, r->file)) > 0;) {
+        r->number++;
+        while (length && strchr("\r\n", r->line[length - 1])) r->line[--length] = 0;
+        if (!length && some) return true;
+        if (!length) continue;
+        char *colon = strstr(r->line, ": ");
+        if (!colon && r->line[length - 1] == ':') colon = &r->line[length - 1];
+        if (!colon) {
+            *error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: not \"Key: value\"; trace the run again", r->path, r->number);
+            return false;
+        }
+        some = true;
+        *colon = 0;
+        for (int i = 0; i < KEYS && record->key[i]; i++)
+            if (strcmp(record->key[i], r->line) == 0 && !record->value[i]) record->value[i] = sgrad_format("%s", colon[1] ? colon + 2 : "");
+    }
+    return some;
+}
+
+/* ---- tasks ---- */
+
+enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK };
+static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", NULL };
+
+static enum sgrad_kind kind_of(const json_t *kernels, const char *model) {
+    const char *name = model ? json_string_value(json_object_get(kernels, model)) : NULL;
+    for (int k = 0; name && k < SGRAD_KINDS; k++)
+        if (strcmp(name, sgrad_kind_name(k)) == 0) return k;
+    return SGRAD_INPUT;
+}
+
+static int row_of(struct sgrad__timeline *t, int rank, int worker) {
+    for (int i = 0; i < t->rows; i++)
+        if (t->row[i].rank == rank && t->row[i].worker == worker) return i;
+    t->row = sgrad_grow(t->row, t->rows, sizeof *t->row);
+    t->row[t->rows] = (struct sgrad__timeline_row){ rank, worker };
+    if (rank >= t->ranks) t->ranks = rank + 1;
+    return t->rows++;
+}
+
+static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct record *r) {
+    if (!r->value[NAME] || !r->value[WORKER] || !r->value[START] || !r->value[END] || atoi(r->value[WORKER]) < 0) return true;
+    const int rank = r->value[RANK] ? atoi(r->value[RANK]) : -1;
+    struct sgrad__timeline_task task = { .name = r->value[NAME], .kind = kind_of(kernels, r->value[MODEL]),
+                                         .begin = atof(r->value[START]), .end = atof(r->value[END]),
+                                         .gflop = r->value[GFLOP] ? atof(r->value[GFLOP]) : 0 };
+    if (!(task.end >= task.begin) || !isfinite(task.end - task.begin) || rank >= 1 << 16) return false;
+    task.worker = row_of(t, rank < 0 ? 0 : rank, atoi(r->value[WORKER]));
+    t->task = sgrad_grow(t->task, t->tasks, sizeof task);
+    t->task[t->tasks++] = task;
+    r->value[NAME] = NULL;
+    return true;
+}
+
+static int read_tasks(const char *folder, const json_t *kernels, struct sgrad__timeline *t) {
+    struct reader reader;
+    struct record record = { .key = task_keys };
+    int error = 0;
+    SGRAD_TRY(open_reader(folder, "tasks.rec", &reader));
+    while (!error && next(&reader, &record, &error))
+        if (!add_task(t, kernels, &record)) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", reader.path, reader.number);
+    if (!error && !t->tasks) error = sgrad_fail(SGRAD_EFORMAT, "%s: no task in it; trace the run again", reader.path);
+    forget(&record);
+    close_reader(&reader);
+    return error;
+}
+
+/* ---- messages ---- */
+
+enum { FROM, TO, SENT, RECEIVED, BYTES };
+static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", NULL };
+
+static void add_message(struct sgrad__timeline *t, struct record *r) {
+    for (int i = FROM; i <= BYTES; i++)
+        if (!r->value[i]) return;
+    struct sgrad__timeline_message m = { atoi(r->value[FROM]), atoi(r->value[TO]), atof(r->value[SENT]), atof(r->value[RECEIVED]), atof(r->value[BYTES]) };
+    if (m.from < 0 || m.to < 0 || m.from >= t->ranks || m.to >= t->ranks || !isfinite(m.end - m.begin)) return;
+    if (m.end < m.begin) m.end = m.begin;       /* clocks are not aligned better */
+    t->message = sgrad_grow(t->message, t->messages, sizeof m);
+    t->message[t->messages++] = m;
+}
+
+static int read_messages(const char *folder, struct sgrad__timeline *t) {
+    struct reader reader;
+    struct record record = { .key = message_keys };
+    int error = 0;
+    if (t->ranks == 1) return 0;
+    SGRAD_TRY(open_reader(folder, "comms.rec", &reader));
+    while (!error && next(&reader, &record, &error)) add_message(t, &record);
+    forget(&record);
+    close_reader(&reader);
+    return error;
+}
+
+/* ---- both ---- */
+
+static int by_begin(const void *one, const void *other) {
+    const struct sgrad__timeline_task *a = one, *b = other;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+static int by_rank(const void *one, const void *other) {
+    const struct sgrad__timeline_row *a = one, *b = other;
+    return a->rank != b->rank ? a->rank - b->rank : a->worker - b->worker;
+}
+
+/* Rows in the order of ranks and workers, tasks in that of time, time from zero. */
+static void put_in_order(struct sgrad__timeline *t) {
+    struct sgrad__timeline_row *found = sgrad_alloc((size_t)t->rows, sizeof *found);
+    memcpy(found, t->row, (size_t)t->rows * sizeof *found);
+    qsort(t->row, (size_t)t->rows, sizeof *t->row, by_rank);
+    qsort(t->task, (size_t)t->tasks, sizeof *t->task, by_begin);
+    const double start = t->task[0].begin;
+    for (int i = 0; i < t->tasks; i++) {
+        struct sgrad__timeline_task *task = &t->task[i];
+        task->worker = row_of(t, found[task->worker].rank, found[task->worker].worker);
+        task->begin -= start;
+        task->end -= start;
+        t->length = fmax(t->length, task->end);
+    }
+    for (int i = 0; i < t->messages; i++) {
+        t->message[i].begin -= start;
+        t->message[i].end -= start;
+    }
+    free(found);
+}
+
+int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there) {
+    struct stat status;
+    char *path = sgrad_format("%s/trace", folder), *kinds = sgrad_format("%s/kernels.json", path);
+    *timeline = (struct sgrad__timeline){ 0 };
+    *there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    json_t *kernels = *there ? json_load_file(kinds, 0, NULL) : NULL;
+    int error = 0;
+    if (*there && !kernels) error = sgrad_fail(SGRAD_EFORMAT, "%s: not written by this program, or not whole; trace the run again", kinds);
+    if (*there && !error) error = read_tasks(folder, kernels, timeline);
+    if (*there && !error) error = read_messages(folder, timeline);
+    if (*there && !error) put_in_order(timeline);
+    if (error) sgrad__timeline_free(timeline);
+    json_decref(kernels);
+    free(kinds);
+    free(path);
+    return error;
+}
+
+void sgrad__timeline_free(struct sgrad__timeline *t) {
+    for (int i = 0; i < t->tasks; i++) free(t->task[i].name);
+    free(t->task);
+    free(t->message);
+    free(t->row);
+    *t = (struct sgrad__timeline){ 0 };
+}

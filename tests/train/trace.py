@@ -1,0 +1,139 @@
+"""A trace holds every task of the traced steps once, where it ran and when, after what it depends on; the report says the same."""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from run import Skip, folder, main, ranks, stargrad
+
+NETWORK = ("train", "--model", "resnet20", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--micro-batch", 4)
+STEPS = 2
+
+
+def records(path):
+    """What a file of recutils holds: a dictionary for each record."""
+    with open(path) as f:
+        for record in f.read().split("\n\n"):
+            if record.strip():
+                yield dict(re.split(": ?", line, maxsplit=1) for line in record.strip().split("\n"))
+
+
+def tasks(out):
+    found = [r for r in records(f"{out}/trace/tasks.rec") if "Name" in r and int(r.get("WorkerId", -1)) >= 0]
+    for task in found:
+        task["rank"], task["begin"], task["end"] = max(0, int(task["MPIRank"])), float(task["StartTime"]), float(task["EndTime"])
+    return found
+
+
+def programme(*words):
+    """{(kind, task): how often in a step}, as --print has it."""
+    rows = re.findall(r"^(input|forward|backward|reduction|update) +(\S.*?) +(\d+) +\S+ +\S+ +\(", stargrad(*NETWORK, *words, "--print"), re.M)
+    total = collections.Counter()
+    for kind, name, times in rows:
+        total[kind, name] += int(times)
+    return total
+
+
+def trace(count, *words):
+    out = folder(f"trace-{count}")
+    words = (*NETWORK, *words, "--steps", 4, "--trace", "2-3", "--out", out)
+    if count > 1:
+        ranks(count, *words)
+    else:
+        stargrad(*words)
+    return out
+
+
+def kinds(out):
+    with open(f"{out}/trace/kernels.json") as f:
+        return json.load(f)
+
+
+def test_every_task_once():
+    out = trace(1)
+    kind = kinds(out)
+    found = collections.Counter((kind[t["Model"]], re.sub(" #[0-9]+$", "", t["Name"])) for t in tasks(out))
+    assert found == {task: times * STEPS for task, times in programme().items()}
+
+
+def check_order(found):
+    ended = {t["JobId"]: t["end"] for t in found}
+    for task in found:
+        for job in task.get("DependsOn", "").split():
+            assert ended.get(job, 0) <= task["begin"] + 1e-3, f"{task['Name']} began before {job} ended"
+    rows = collections.defaultdict(list)
+    for task in found:
+        rows[task["rank"], task["WorkerId"]].append((task["begin"], task["end"]))
+    for row in rows.values():
+        row.sort()
+        assert all(a[1] <= b[0] + 1e-3 for a, b in zip(row, row[1:])), "two tasks at once on one worker"
+
+
+def test_ranks():
+    out = trace(2)
+    found, report = tasks(out), json.loads(stargrad("report", "--json", out))["trace"]
+    check_order(found)
+    names = [collections.Counter(t["Name"] for t in found if t["rank"] == rank) for rank in range(2)]
+    assert names[0] == names[1], "what one rank ran the other did not"
+    messages = [r for r in records(f"{out}/trace/comms.rec")]
+    assert messages and {(m["Src"], m["Dst"]) for m in messages} == {("0", "1"), ("1", "0")}
+    assert report["tasks"] == len(found) and report["messages"] == len(messages)
+    check_sums(found, kinds(out), report)
+
+
+def check_sums(found, kind, report):
+    length = max(t["end"] for t in found) - min(t["begin"] for t in found)
+    assert abs(report["ms"] - length) <= 1e-3
+    for row in report["workers"]:
+        sums = collections.Counter()
+        for t in found:
+            if (t["rank"], int(t["WorkerId"])) == (row["rank"], row["worker"]):
+                sums[kind[t["Model"]]] += t["end"] - t["begin"]
+        for name, ms in sums.items():
+            assert abs(row["ms"][name] - ms) <= 1e-2 * ms, f"{name}: {row['ms'][name]} in the report, {ms} in the trace"
+        assert abs(sum(row["ms"].values()) - length) <= 1e-2 * length
+    layers = sum(layer["ms"] for layer in report["layers"])
+    assert abs(layers - sum(t["end"] - t["begin"] for t in found)) <= 1e-2 * layers
+
+
+def test_pictures():
+    out = trace(1)
+    said = stargrad("report", out)
+    if not shutil.which("gnuplot"):
+        raise Skip("there is no gnuplot")
+    assert "gantt.svg" in said
+    with open(f"{out}/gantt.svg") as f:
+        assert "worker 0" in f.read()
+
+
+def test_vite():
+    if not shutil.which("vite"):
+        raise Skip("there is no vite")
+    out = trace(2)
+    picture = f"{out}/vite.svg"
+    subprocess.run(["vite", "-e", picture, f"{out}/trace/paje.trace"], env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+                   check=True, capture_output=True, timeout=120)
+    with open(picture) as f:
+        assert "<rect" in f.read()
+
+
+def test_broken():
+    out = trace(1)
+    path = f"{out}/trace/tasks.rec"
+    with open(path) as f:
+        whole = f.read()
+    for text, says in (("", "no task in it"), ("what is this\n", 'not "Key: value"'), (whole.replace("EndTime: ", "EndTime: -", 1), "impossible times")):
+        with open(path, "w") as f:
+            f.write(text)
+        said = stargrad("report", out, status=1)
+        assert says in said and said.count("\n") == 1, said
+    os.remove(path)
+    assert "tasks.rec: No such file" in stargrad("report", out, status=1)
+    os.remove(f"{out}/trace/kernels.json")
+    assert "trace the run again" in stargrad("report", out, status=1)
+
+
+if __name__ == "__main__":
+    main(globals())
