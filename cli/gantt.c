@@ -1,4 +1,5 @@
-/* gantt.c: the picture of a traced stretch: a row for each worker, coloured by kind of task, and one for each rank's messages.
+/* gantt.c: the picture of a traced stretch: a row for each worker, coloured by kind of task, and one for each rank's messages;
+ * a dashed line where a step ends.
  *
  * Tasks of one kind that leave less than a pixel between them are drawn as one. */
 #include "cli/timeline.h"
@@ -66,6 +67,8 @@ static void write_gantt(FILE *to, const void *of) {
     fputs("END\n", to);
     write_names(to, t);
     fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length, 0.5 - rows_of(t));
+    for (int i = 0; i + 1 < t->steps; i++)
+        fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 nohead front dashtype 2 lc '#333333'\n", t->step_end[i], t->step_end[i]);
     fputs("set key outside top center horizontal\nunset grid\nset grid xtics lc '#e4e4e4' lt 1\n"
           "plot $box using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable notitle", to);
     for (int k = 0; k < SGRAD_KINDS; k++)

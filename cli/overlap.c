@@ -99,6 +99,25 @@ static void find_row(const struct sgrad__timeline *t, int which, const struct sp
     row->idle = t->length - length(busy, count) - row->waiting;
 }
 
+/* Which task, by its name without the micro-batch, its workers were waiting before, and for how long, while messages were under way. */
+static void find_awaited(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct sgrad__overlap_rank *rank) {
+    struct sgrad__overlap_layer *found = sgrad_alloc((size_t)t->tasks, sizeof *found);   /* here: by task, and the wait before it */
+    int count = 0;
+    double end = 0;
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        if (task->worker != which) continue;
+        const double wait = task->begin > end ? common(wire, wires, &(struct span){ end, task->begin }, 1) : 0;
+        const int length = (int)strcspn(task->name, "#");
+        int j = 0;
+        while (j < count && (found[j].length != length || strncmp(found[j].name, task->name, (size_t)length))) j++;
+        if (wait > 0 && j == count) found[count++] = (struct sgrad__overlap_layer){ task->name, length, 0, 0 };
+        if (wait > 0 && (found[j].ms += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = found[j].ms;
+        end = fmax(end, task->end);
+    }
+    free(found);
+}
+
 /* What is under way within the stretch. */
 static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wire, double *megabytes) {
     int count = 0;
@@ -122,6 +141,7 @@ void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap 
         for (int i = 0; i < t->rows; i++) {
             if (t->row[i].rank != r) continue;
             find_row(t, i, wire, wires, busy, &o->row[i]);
+            find_awaited(t, i, wire, wires, rank);
             waiting += o->row[i].waiting;
             workers++;
         }

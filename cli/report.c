@@ -22,54 +22,6 @@ static json_t *epochs_as_json(const struct sgrad__history *h) {
     return epochs;
 }
 
-/* ---- the trace ---- */
-
-static json_t *kinds_as_json(const struct sgrad__overlap_row *row) {
-    json_t *kinds = json_object();
-    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(kinds, sgrad_kind_name(k), json_real(row->kind[k]));
-    json_object_set_new(kinds, "waiting for messages", json_real(row->waiting));
-    json_object_set_new(kinds, "idle", json_real(row->idle));
-    return kinds;
-}
-
-static json_t *trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
-    for (int i = 0; i < t->rows; i++)
-        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", kinds_as_json(&o->row[i])));
-    for (int r = 0; r < t->ranks && t->ranks > 1; r++)
-        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
-                                               "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
-    for (int i = 0; i < o->layers; i++)
-        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop));
-    return json_pack("{s:f, s:i, s:i, s:o, s:o, s:o}", "ms", t->length, "tasks", t->tasks, "messages", t->messages, "workers", workers,
-                     "ranks", ranks, "layers", layers);
-}
-
-static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
-enum { LAYERS = 10 };
-
-static void print_trace(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    printf("\ntrace: %.1f ms, %d tasks, %d messages\n\n%16s", t->length, t->tasks, t->messages, "% of the time");
-    for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
-    printf(" %10s %10s\n", "waiting", "idle");
-    for (int i = 0; i < t->rows; i++) {
-        printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
-        for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10.1f", percent(o->row[i].kind[k], t->length));
-        printf(" %10.1f %10.1f\n", percent(o->row[i].waiting, t->length), percent(o->row[i].idle, t->length));
-    }
-    for (int r = 0; r < t->ranks && t->ranks > 1; r++)
-        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind tasks\n", r ? "" : "\n", r,
-               o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
-    printf("\n%-24s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s");
-    for (int i = 0; i < o->layers && i < LAYERS; i++)
-        printf("%-24.*s %10.1f %10.2f %10.1f\n", o->layer[i].length, o->layer[i].name, o->layer[i].ms, o->layer[i].gflop,
-               o->layer[i].ms > 0 ? 1000 * o->layer[i].gflop / o->layer[i].ms : 0);
-    if (o->layers > LAYERS) printf("and %d more (--json has all)\n", o->layers - LAYERS);
-}
-
-/* ---- all of it ---- */
-
 static json_t *as_json(const char *folder, const struct sgrad__history *h, bool drawn) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
@@ -101,20 +53,17 @@ static void print(const struct sgrad__history *h) {
 static void tell(const struct sgrad__request *request, const struct sgrad__history *history, const struct sgrad__timeline *timeline) {
     const char *folder = request->argument;
     const bool curve = sgrad__curve_draw(folder, history), gantt = timeline && sgrad__gantt_draw(folder, timeline);
-    struct sgrad__overlap overlap = { 0 };
-    if (timeline) sgrad__overlap_find(timeline, &overlap);
     if (request->train.json) {
         json_t *result = as_json(folder, history, curve);
-        if (timeline) json_object_set_new(result, "trace", trace_as_json(timeline, &overlap));
+        if (timeline) json_object_set_new(result, "trace", sgrad__trace_as_json(timeline));
         if (gantt) json_object_set_new(result, "gantt", json_pack("[s+, s+]", folder, "/gantt.svg", folder, "/gantt.png"));
         sgrad__print_json(result);
     } else {
         print(history);
-        if (timeline) print_trace(timeline, &overlap);
+        if (timeline) sgrad__trace_print(timeline);
         if (curve) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
         if (gantt) printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
     }
-    sgrad__overlap_free(&overlap);
 }
 
 static int run(const struct sgrad__request *request) {

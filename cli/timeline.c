@@ -12,7 +12,7 @@
 
 /* ---- records ---- */
 
-enum { KEYS = 8 };
+enum { KEYS = 12 };
 
 /* Values of the keys that are asked for, in one record. */
 struct record {
@@ -71,8 +71,31 @@ static bool next(struct reader *r, struct record *record, int *error) {
 
 /* ---- tasks ---- */
 
-enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK };
-static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", NULL };
+enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK, STEP, JOB, BEFORE };
+static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", "Iteration", "JobId", "DependsOn", NULL };
+
+/* "RANK_NUMBER" as one number. */
+static int64_t job_id(const char *text, char **end) {
+    const int64_t rank = strtol(text, end, 10);
+    if (**end != '_') return 0;
+    return (rank + 1) << 40 | strtol(*end + 1, end, 10);
+}
+
+static void add_job(struct sgrad__timeline *t, const struct record *r, double ms, int kind) {
+    char *end;
+    if (!r->value[JOB]) return;
+    struct sgrad__timeline_job job = { .id = job_id(r->value[JOB], &end), .ms = ms, .kind = kind, .first = t->befores };
+    if (!job.id) return;
+    for (const char *at = r->value[BEFORE] ? r->value[BEFORE] : ""; *at; at = end + (*end == ' ')) {
+        const int64_t before = job_id(at, &end);
+        if (!before) break;
+        t->before = sgrad_grow(t->before, t->befores, sizeof *t->before);
+        t->before[t->befores++] = before;
+        job.count++;
+    }
+    t->job = sgrad_grow(t->job, t->jobs, sizeof job);
+    t->job[t->jobs++] = job;
+}
 
 static enum sgrad_kind kind_of(const json_t *kernels, const char *model) {
     const char *name = model ? json_string_value(json_object_get(kernels, model)) : NULL;
@@ -91,15 +114,19 @@ static int row_of(struct sgrad__timeline *t, int rank, int worker) {
 }
 
 static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct record *r) {
-    if (!r->value[NAME] || !r->value[WORKER] || !r->value[START] || !r->value[END] || atoi(r->value[WORKER]) < 0) return true;
+    if (!r->value[NAME] || !r->value[WORKER] || !r->value[START] || !r->value[END] || atoi(r->value[WORKER]) < 0) {
+        add_job(t, r, 0, -1);
+        return true;
+    }
     const int rank = r->value[RANK] ? atoi(r->value[RANK]) : -1;
     struct sgrad__timeline_task task = { .name = r->value[NAME], .kind = kind_of(kernels, r->value[MODEL]),
-                                         .begin = atof(r->value[START]), .end = atof(r->value[END]),
+                                         .step = r->value[STEP] ? atoi(r->value[STEP]) : -1, .begin = atof(r->value[START]), .end = atof(r->value[END]),
                                          .gflop = r->value[GFLOP] ? atof(r->value[GFLOP]) : 0 };
     if (!(task.end >= task.begin) || !isfinite(task.end - task.begin) || rank >= 1 << 16) return false;
     task.worker = row_of(t, rank < 0 ? 0 : rank, atoi(r->value[WORKER]));
     t->task = sgrad_grow(t->task, t->tasks, sizeof task);
     t->task[t->tasks++] = task;
+    add_job(t, r, task.end - task.begin, task.kind);
     r->value[NAME] = NULL;
     return true;
 }
@@ -119,13 +146,19 @@ static int read_tasks(const char *folder, const json_t *kernels, struct sgrad__t
 
 /* ---- messages ---- */
 
-enum { FROM, TO, SENT, RECEIVED, BYTES };
-static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", NULL };
+enum { FROM, TO, SENT, RECEIVED, BYTES, SENDS, RECEIVES };
+static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", "SendJobId", "RecvJobId", NULL };
 
 static void add_message(struct sgrad__timeline *t, struct record *r) {
     for (int i = FROM; i <= BYTES; i++)
         if (!r->value[i]) return;
-    struct sgrad__timeline_message m = { atoi(r->value[FROM]), atoi(r->value[TO]), atof(r->value[SENT]), atof(r->value[RECEIVED]), atof(r->value[BYTES]) };
+    char *end;
+    struct sgrad__timeline_message m = { .from = atoi(r->value[FROM]), .to = atoi(r->value[TO]), .begin = atof(r->value[SENT]),
+                                         .end = atof(r->value[RECEIVED]), .bytes = atof(r->value[BYTES]) };
+    if (r->value[SENDS] && r->value[RECEIVES]) {
+        m.sends = job_id(r->value[SENDS], &end);
+        m.receives = job_id(r->value[RECEIVES], &end);
+    }
     if (m.from < 0 || m.to < 0 || m.from >= t->ranks || m.to >= t->ranks || !isfinite(m.end - m.begin)) return;
     if (m.end < m.begin) m.end = m.begin;       /* clocks are not aligned better */
     t->message = sgrad_grow(t->message, t->messages, sizeof m);
@@ -156,6 +189,26 @@ static int by_rank(const void *one, const void *other) {
     return a->rank != b->rank ? a->rank - b->rank : a->worker - b->worker;
 }
 
+static int by_id(const void *one, const void *other) {
+    const struct sgrad__timeline_job *a = one, *b = other;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+/* A step ends when the last of its tasks does. */
+static void find_steps(struct sgrad__timeline *t) {
+    int first = -1, last = -1;
+    for (int i = 0; i < t->tasks; i++) {
+        const int step = t->task[i].step;
+        if (step < 0) continue;
+        first = first < 0 || step < first ? step : first;
+        last = step > last ? step : last;
+    }
+    t->steps = first < 0 || last - first >= t->tasks ? 0 : last - first + 1;
+    t->step_end = sgrad_alloc((size_t)t->steps + 1, sizeof *t->step_end);
+    for (int i = 0; i < t->tasks && t->steps; i++)
+        if (t->task[i].step >= 0) t->step_end[t->task[i].step - first] = fmax(t->step_end[t->task[i].step - first], t->task[i].end);
+}
+
 /* Rows in the order of ranks and workers, tasks in that of time, time from zero. */
 static void put_in_order(struct sgrad__timeline *t) {
     struct sgrad__timeline_row *found = sgrad_alloc((size_t)t->rows, sizeof *found);
@@ -174,6 +227,8 @@ static void put_in_order(struct sgrad__timeline *t) {
         t->message[i].begin -= start;
         t->message[i].end -= start;
     }
+    qsort(t->job, (size_t)t->jobs, sizeof *t->job, by_id);
+    find_steps(t);
     free(found);
 }
 
@@ -200,5 +255,8 @@ void sgrad__timeline_free(struct sgrad__timeline *t) {
     free(t->task);
     free(t->message);
     free(t->row);
+    free(t->job);
+    free(t->before);
+    free(t->step_end);
     *t = (struct sgrad__timeline){ 0 };
 }

@@ -8,23 +8,36 @@ struct sgrad__timeline_task {
     char *name;                         /* "layer1.0.conv1 backward-data #3" */
     enum sgrad_kind kind;
     int worker;                         /* index of a row */
+    int step;                           /* of training; -1: none */
     double begin, end;                  /* ms since the first task began */
     double gflop;
 };
 struct sgrad__timeline_message {
     int from, to;                       /* ranks */
+    int64_t sends, receives;            /* jobs; 0: unknown */
     double begin, end;                  /* ms; from when it could be sent until it had been received */
     double bytes;
+};
+/* What StarPU's dependencies join: a task, or something of StarPU's own between tasks. */
+struct sgrad__timeline_job {
+    int64_t id;                         /* never 0 */
+    double ms;                          /* of a task: how long it ran */
+    int kind;                           /* of a task; -1: no task */
+    int first, count;                   /* the jobs that it waited for: in the timeline's list BEFORE */
 };
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages;
+    int ranks, rows, tasks, messages, jobs, befores;
+    int steps;                          /* of training that tasks belong to */
     double length;                      /* ms, from the first begin to the last end */
     struct sgrad__timeline_row *row;    /* by rank, then worker */
     struct sgrad__timeline_task *task;  /* by begin */
     struct sgrad__timeline_message *message;
+    struct sgrad__timeline_job *job;    /* by id */
+    int64_t *before;                    /* ids; some are of jobs before the trace */
+    double *step_end;                   /* ms */
 };
 
 /* Reads FOLDER/trace. *THERE is false, without an error, when that folder does not exist. */
@@ -42,6 +55,8 @@ struct sgrad__overlap_rank {
     double communication;               /* ms in which a message to or from this rank was under way */
     double hidden;                      /* of these, those in which its workers ran tasks: their mean */
     double megabytes;                   /* received */
+    const char *awaited;                /* the task that began after most of the waiting; NULL: there was none */
+    double awaited_ms;
 };
 struct sgrad__overlap_layer {
     const char *name;                   /* LENGTH characters of a task's name */
@@ -56,6 +71,25 @@ struct sgrad__overlap {
 };
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
 void sgrad__overlap_free(struct sgrad__overlap *overlap);
+
+/* ---- critical.c: what no number of workers would make shorter ---- */
+
+struct sgrad__critical {
+    double ms;                          /* of the longest chain of tasks and messages, each of which waits for the one before it */
+    double kind[SGRAD_KINDS];           /* of these, in tasks of a kind */
+    double messages;                    /* and in messages */
+};
+void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical);
+
+/* ---- findings.c: what stands out, in plain sentences ---- */
+
+/* An array of strings, the weightiest first; empty when nothing stands out. */
+json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap);
+
+/* ---- report_trace.c: all of this, told ---- */
+
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline);
+void sgrad__trace_print(const struct sgrad__timeline *timeline);
 
 /* ---- gantt.c: the timeline as a picture ---- */
 

@@ -57,10 +57,13 @@ static void one_done(void *arg) {
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     struct timespec now;
+    char text[32];
     clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&sync->lock);
     slot->finished = true;
     slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    snprintf(text, sizeof text, "step %u", slot->step.number);
+    sgrad_trace_mark(text);
     pthread_cond_broadcast(&sync->done);
     pthread_mutex_unlock(&sync->lock);
 }
@@ -103,7 +106,11 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, false);
     atomic_store(&slot->pending, parts(p));
     r->submitted++;
-    for (int i = 0; i < p->instruction_count; i++) SGRAD_TRY(sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]));
+    sgrad_trace_step(step->number);
+    int error = 0;
+    for (int i = 0; i < p->instruction_count && !error; i++) error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
+    sgrad_trace_step(-1);
+    if (error) return error;
     struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
     if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, fetch++));
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);

@@ -246,6 +246,8 @@ void sgrad_context_close(struct sgrad_context *context);
  * context leaves FOLDER/paje.trace, for ViTE, and tasks.rec. */
 void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
+void sgrad_trace_step(long step);           /* tasks submitted from here on belong to this step; -1: to none again */
+void sgrad_trace_mark(const char *text);    /* a mark on the axis of time */
 
 /* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
 

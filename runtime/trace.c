@@ -53,6 +53,15 @@ void sgrad_trace_end(void) {
     if (folder) starpu_fxt_stop_profiling();
 }
 
+void sgrad_trace_step(long step) {
+    if (step >= 0) starpu_iteration_push((unsigned long)step);
+    else starpu_iteration_pop();
+}
+
+void sgrad_trace_mark(const char *text) {
+    if (folder) starpu_fxt_trace_user_event_string(text);
+}
+
 static char *events_of(int rank) { return sgrad_format("%sevents_%d", folder, rank); }
 
 static void keep_events(const char *data, size_t bytes, int rank) {

@@ -71,6 +71,29 @@ def check_order(found):
         assert all(a[1] <= b[0] + 1e-3 for a, b in zip(row, row[1:])), "two tasks at once on one worker"
 
 
+def longest_chain(out, found):
+    """Of tasks as long as they ran and messages as long as the fastest would have taken, by Kahn's algorithm."""
+    took = {t["JobId"]: t["end"] - t["begin"] for t in found}
+    edges = [(before, r["JobId"], 0) for r in records(f"{out}/trace/tasks.rec") for before in r.get("DependsOn", "").split()]
+    messages = [(m["SendJobId"], m["RecvJobId"], float(m["Size"]), float(m["RecvTime"]) - float(m["SendTime"]))
+                for m in records(f"{out}/trace/comms.rec")]
+    rate = max([size / ms for *_, size, ms in messages if size >= 1 << 14 and ms > 0], default=1)
+    edges += [(sends, receives, size / max(rate, 1)) for sends, receives, size, _ in messages]
+    after, waits, end = collections.defaultdict(list), collections.Counter(), collections.defaultdict(float)
+    for before, job, ms in edges:
+        after[before].append((job, ms))
+        waits[job] += 1
+    ready = [job for job in {job for edge in edges for job in edge[:2]} if not waits[job]]
+    while ready:
+        job = ready.pop()
+        for next_job, ms in after[job]:
+            end[next_job] = max(end[next_job], end[job] + took.get(job, 0) + ms)
+            waits[next_job] -= 1
+            if not waits[next_job]:
+                ready.append(next_job)
+    return max(end[job] + took.get(job, 0) for job in {*end, *took})
+
+
 def test_ranks():
     out = trace(2)
     found, report = tasks(out), json.loads(stargrad("report", "--json", out))["trace"]
@@ -81,6 +104,9 @@ def test_ranks():
     assert messages and {(m["Src"], m["Dst"]) for m in messages} == {("0", "1"), ("1", "0")}
     assert report["tasks"] == len(found) and report["messages"] == len(messages)
     check_sums(found, kinds(out), report)
+    chain = report["critical_path"]
+    assert abs(chain["ms"] - longest_chain(out, found)) <= 1e-2 * chain["ms"] and chain["ms"] <= report["ms"]
+    assert abs(chain["ms"] - sum(chain["in"].values())) <= 1e-2 * chain["ms"]
 
 
 def check_sums(found, kind, report):
