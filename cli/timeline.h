@@ -91,6 +91,11 @@ json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgr
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline);
 void sgrad__trace_print(const struct sgrad__timeline *timeline);
 
+/* ---- page.c ---- */
+
+/* Writes FOLDER/report.html from what --json prints, the timeline (NULL: not traced) and curve.svg. An error is told. */
+bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve);
+
 /* ---- gantt.c: the timeline as a picture ---- */
 
 bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timeline);    /* as sgrad__curve_draw */
