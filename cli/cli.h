@@ -25,6 +25,7 @@ struct sgrad__request {
 struct sgrad__command {
     const char *name, *summary;
     const char *argument;                   /* the one word it takes besides options: "RUN-DIR"; NULL: none */
+    bool repeats;                           /* it may come several times: words has all */
     bool takes_words;                       /* that word ends its options, and all after it are another command's */
     const char *notes;                      /* end of the help, or NULL */
     const struct sgrad__option *options;    /* ends with a row of zeros */

@@ -171,6 +171,7 @@ struct parsing {
     struct sgrad__request *request;
     struct argp argp;
     int rows, status;
+    int words;                  /* of the request, so far */
     bool given[64];
 };
 
@@ -239,6 +240,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case ARGP_KEY_ARG:
         if (p->command->takes_words)
             return p->request->argument = text, p->request->words = &state->argv[state->next - 1], state->next = state->argc, 0;
+        if (p->command->repeats) {
+            if (!p->words) p->request->words = sgrad_alloc((size_t)state->argc + 1, sizeof *p->request->words);
+            p->request->words[p->words++] = text;
+            p->request->argument = p->request->words[0];
+            return 0;
+        }
         if (!p->command->argument)
             p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
         else if (p->request->argument)

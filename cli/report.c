@@ -74,6 +74,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad__history history;
     struct sgrad__timeline timeline = { 0 };
     bool traced;
+    if (request->words[1]) return sgrad__compare(request->words, request->train.json) ? SGRAD__FAILED : SGRAD__DONE;
     if (sgrad__history_read(request->argument, &history)) return SGRAD__FAILED;
     int error = sgrad__timeline_read(request->argument, &timeline, &traced);
     if (!error) tell(request, &history, traced ? &timeline : NULL);
@@ -86,6 +87,8 @@ const struct sgrad__command sgrad__report_command = {
     .name = "report",
     .summary = "what happened in a run: learning curve, where the time went",
     .argument = "RUN-DIR",
+    .repeats = true,
+    .notes = "Several folders are laid side by side.",
     .options = options,
     .run = run,
 };

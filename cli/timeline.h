@@ -96,6 +96,11 @@ void sgrad__trace_print(const struct sgrad__timeline *timeline);
 /* Writes FOLDER/report.html from what --json prints, the timeline (NULL: not traced) and curve.svg. An error is told. */
 bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve);
 
+/* ---- compare.c ---- */
+
+/* Prints what the runs in these folders, a list that ends with NULL, have in common and what not. An error is told. */
+int sgrad__compare(char *const *folder, bool json);
+
 /* ---- gantt.c: the timeline as a picture ---- */
 
 bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timeline);    /* as sgrad__curve_draw */

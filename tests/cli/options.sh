@@ -21,7 +21,7 @@ refuses 2 'train: --model NAME is missing' train
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
 refuses 2 'report: RUN-DIR is missing' report
-refuses 2 "report: one RUN-DIR only: 'b'" report a b
+refuses 1 'a/config.json' report a b
 refuses 2 'list: .* is missing' list
 refuses 2 "doctor: 'x' is no option" doctor x
 refuses 2 'launch: --ranks N is missing' launch -- train

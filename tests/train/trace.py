@@ -134,6 +134,15 @@ def test_pictures():
         assert "worker 0" in f.read()
 
 
+def test_compare():
+    one, other = trace(1), trace(2, "--lr", 0.05)
+    report = json.loads(stargrad("report", "--json", one, other))
+    assert [run["folder"] for run in report["runs"]] == [one, other] and report["set otherwise"]["lr"] == [0.1, 0.05]
+    for run, folder_of in zip(report["runs"], (one, other)):
+        assert abs(sum(run["% of the traced steps"].values()) - 100) <= 1, run
+        assert run["steps"] == 4 and folder_of == run["folder"]
+
+
 def test_vite():
     if not shutil.which("vite"):
         raise Skip("there is no vite")
