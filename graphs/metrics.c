@@ -1,4 +1,4 @@
-/* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, and the terminal. */
+/* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and those who asked to hear it. */
 #include "graphs/run.h"
 
 #include <errno.h>
@@ -20,6 +20,8 @@ struct sgrad__metrics {
     double last;                /* when the last step was done, or the first one of those in flight submitted */
     double run_seconds;         /* of this process's steps */
     long run_steps;
+    struct sgrad__tensorboard *tensorboard;
+    struct sgrad__prometheus *prometheus;
     bool bar;                   /* the terminal is one */
     double drawn;               /* when the bar was drawn last */
 };
@@ -98,6 +100,9 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     int error = options->resumed ? drop_lines(m) : 0;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
+    if (!error && options->tensorboard) error = sgrad__tensorboard_open(options->folder, &m->tensorboard);
+    if (!error && options->prometheus) error = sgrad__prometheus_open(options->prometheus, &m->prometheus);
+    if (m->tensorboard || m->prometheus) sgrad_workers_watch();
     if (error) sgrad__metrics_close(m);
     else *metrics = m;
     return error;
@@ -107,11 +112,14 @@ void sgrad__metrics_close(struct sgrad__metrics *m) {
     if (!m) return;
     if (m->bar && m->drawn > 0) fprintf(m->is.terminal, "\r\033[K"), fflush(m->is.terminal);
     if (m->file) fclose(m->file);
+    sgrad__tensorboard_close(m->tensorboard);
+    sgrad__prometheus_close(m->prometheus);
     free(m->path);
     free(m);
 }
 
 static int flush(struct sgrad__metrics *m) {
+    SGRAD_TRY(sgrad__tensorboard_flush(m->tensorboard));
     if (fflush(m->file) || ferror(m->file)) return sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
     return 0;
 }
@@ -144,6 +152,23 @@ static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) 
     fflush(to);
 }
 
+/* ---- those who listen ---------------------------------------------------------------------------------------- */
+
+static void tell(struct sgrad__metrics *m, const char *name, long step, double value) {
+    sgrad__tensorboard_tell(m->tensorboard, name, step, value);
+    sgrad__prometheus_tell(m->prometheus, name, value);
+}
+
+/* The share of its time since the last call that each worker of this rank spent in tasks. */
+static void tell_workers(struct sgrad__metrics *m, long step) {
+    double share;
+    char worker[32], name[64];
+    for (int i = 0; sgrad_worker_busy(i, worker, sizeof worker, &share); i++) {
+        snprintf(name, sizeof name, "busy/%s", worker);
+        tell(m, name, step, share);
+    }
+}
+
 /* ---- events --------------------------------------------------------------------------------------------------- */
 
 void sgrad__metrics_submitted(struct sgrad__metrics *m) {
@@ -161,6 +186,13 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     count_step(m, loss, seconds);
     fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
             e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
+    if (m->tensorboard || m->prometheus) {
+        tell(m, "train/loss", e->step, loss);
+        tell(m, "train/learning_rate", e->step, e->rate);
+        tell(m, "train/samples_per_second", e->step, rate);
+        tell(m, "train/epoch", e->step, e->epoch);
+        tell_workers(m, e->step);
+    }
     if (m->bar && time - m->drawn > 0.1) {
         m->drawn = time;
         draw_bar(m, e->step, loss, (double)m->is.batch * (double)m->run_steps / m->run_seconds);
@@ -178,6 +210,10 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
     fprintf(m->file,
             "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,\"seconds\":%s}\n",
             NUMBER(e->epoch), e->step, NUMBER(e->train_loss), NUMBER(e->test_loss), NUMBER(e->test_top1), NUMBER(e->seconds));
+    if (!isnan(e->test_top1)) {
+        tell(m, "test/loss", e->step, e->test_loss);
+        tell(m, "test/top1", e->step, e->test_top1);
+    }
     if (m->is.terminal) print_epoch(m, e);
     return flush(m);
 }

@@ -75,6 +75,19 @@ int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimiz
 enum { SGRAD__CHECKSUM = 9 };
 void sgrad__checksum(const struct sgrad_entry *entry, int count, char text[SGRAD__CHECKSUM]);
 
+/* ---- tensorboard.c, prometheus.c: who hears values by name; NULL hears nothing --------------------------------------- */
+
+struct sgrad__tensorboard;
+int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
+void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
+int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);                           /* EIO */
+void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
+
+struct sgrad__prometheus;
+int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus);                    /* EIO: the port is taken */
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, const char *name, double value);
+void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
+
 /* ---- metrics.c ------------------------------------------------------------------------------------------------ */
 
 struct sgrad__metrics_options {
@@ -82,6 +95,8 @@ struct sgrad__metrics_options {
     FILE *terminal;                         /* one line an epoch; a progress bar where it is a terminal; NULL: silent */
     long batch, steps;                      /* samples of a step; steps of the whole run */
     double epochs;
+    bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
+    int prometheus;                         /* port on which they can be asked for; 0: none */
     const struct sgrad__position *resumed;  /* what comes after it is dropped from metrics.jsonl; NULL: a new run */
 };
 struct sgrad__metrics;

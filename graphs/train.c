@@ -169,7 +169,7 @@ static int train(struct sgrad__run *r, long done) {
 static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
     struct sgrad__position position = { .step = done, .epoch = (int)(done / r->steps_per_epoch), .step_in_epoch = done % r->steps_per_epoch };
     return sgrad__metrics_open(&(struct sgrad__metrics_options){
-        .folder = r->folder, .terminal = terminal, .batch = r->options.batch, .steps = r->steps,
+        .folder = r->folder, .terminal = terminal, .tensorboard = r->options.tensorboard, .prometheus = r->options.prometheus, .batch = r->options.batch, .steps = r->steps,
         .epochs = (double)r->steps / (double)r->steps_per_epoch, .resumed = r->options.resume ? &position : NULL }, &r->metrics);
 }
 

@@ -289,6 +289,11 @@ void sgrad_stall_tell(bool own, const char *what);
 /* The rank that a launcher gave this process: 0 without one. Before a context is open, too. */
 int sgrad_launched_rank(void);
 
+/* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the share of
+ * its time since the last call that it spent in tasks; false: there are not so many. */
+void sgrad_workers_watch(void);
+bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
+
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);   /* "2 CPU cores, 1 NVIDIA H200" */
 
 /* Per-worker handles, made once; call from inside a kernel only. */

@@ -1,0 +1,135 @@
+"""--tensorboard leaves a file that TensorBoard reads; --prometheus answers while the run goes on."""
+import glob
+import os
+import socket
+import struct
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from run import Skip, command, events, folder, main, stargrad
+
+NETWORK = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,640", "--batch", 64)
+
+
+def checksum(data):
+    """CRC-32C, masked as TFRecord wants it."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    crc ^= 0xffffffff
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128:
+            return value, at
+
+
+def fields(data):
+    """{number: value} of a protobuf message, each number once."""
+    at, found = 0, {}
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            found[key >> 3], at = varint(data, at)
+        elif key & 7 == 2:
+            size, at = varint(data, at)
+            found[key >> 3], at = data[at:at + size], at + size
+        else:
+            form = {1: "<d", 5: "<f"}[key & 7]
+            found[key >> 3], = struct.unpack_from(form, data, at)
+            at += struct.calcsize(form)
+    return found
+
+
+def scalars(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    at, found = 0, {}
+    while at < len(data):
+        (size,), (of_size,) = struct.unpack_from("<Q", data, at), struct.unpack_from("<I", data, at + 8)
+        event = data[at + 12:at + 12 + size]
+        assert checksum(data[at:at + 8]) == of_size and checksum(event) == struct.unpack_from("<I", data, at + 12 + size)[0]
+        at += size + 16
+        event = fields(event)
+        if 5 in event:
+            value = fields(fields(event[5])[1])
+            found.setdefault(value[1].decode(), []).append((event[2], value[2]))
+        else:
+            assert event[3] == b"brain.Event:2"
+    return found
+
+
+def run():
+    out = folder("tensorboard")
+    stargrad(*NETWORK, "--epochs", 2, "--tensorboard", "--out", out)
+    file, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
+    return out, file
+
+
+def test_tensorboard():
+    out, file = run()
+    found = scalars(file)
+    for name, key in (("train/loss", "loss"), ("train/learning_rate", "lr")):
+        told = [(e["step"], e[key]) for e in events(out)]
+        assert [step for step, _ in found[name]] == [step for step, _ in told]
+        assert all(abs(a[1] - b[1]) <= 1e-6 * abs(b[1]) for a, b in zip(found[name], told)), name
+    assert [step for step, _ in found["test/top1"]] == [10, 20]
+    assert all(0 <= share <= 1.01 for _, share in found["busy/cpu0"]) and any(share > 0.1 for _, share in found["busy/cpu0"])
+
+
+def test_tensorboards_own_reader():
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        raise Skip("there is no tensorboard") from None
+    out, file = run()
+    reader = EventAccumulator(file)
+    reader.Reload()
+    assert [e.step for e in reader.Scalars("train/loss")] == [e["step"] for e in events(out)]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ask(port, process):
+    """What /metrics says, as soon as a step has ended."""
+    while process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
+            if lines:
+                return {name: float(value) for name, value in lines}
+        except (urllib.error.URLError, ConnectionError):
+            pass
+        time.sleep(0.01)
+    raise AssertionError(f"the run ended before it answered: {process.communicate()[1]}")
+
+
+def test_prometheus():
+    port = free_port()
+    words = command(*NETWORK, "--epochs", 1000, "--prometheus", port, "--out", folder("prometheus"))
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        values = ask(port, process)
+        assert 0 < values["stargrad_train_loss"] < 10 and abs(values["stargrad_train_learning_rate"] - 0.1) < 1e-6
+        said = stargrad(*NETWORK, "--prometheus", port, "--out", folder("second"), status=1)
+        assert f"127.0.0.1:{port}: Address already in use" in said and said.count("\n") == 1, said
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+if __name__ == "__main__":
+    main(globals())
