@@ -71,8 +71,19 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);  
 /* Bytes of a bucket when there are BYTES in all. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
 
-/* server.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to. */
+/* push.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to. */
 void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int server, int64_t tag);
 void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name);
+
+/* What SHARD's server does for WORKER, on the MASTER weights. Instruction 0 receives a push; those up to REPLY are an update by
+ * pushes that are lent to them; the rest sends the weights. */
+struct sgrad__service {
+    struct sgrad__program *program;
+    int push, *member;          /* buffers */
+    int reply;
+};
+struct sgrad__run;
+struct sgrad__service sgrad__service_create(struct sgrad__run *run, const struct sgrad__shard *shard, int worker, int members,
+                                            struct sgrad_tensor *const *master);
 
 #endif

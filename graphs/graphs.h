@@ -83,6 +83,7 @@ struct sgrad_strategy {
     const char *name, *summary, *source;
     bool sharded;                       /* each parameter has a server: --servers */
     bool served;                        /* servers answer whoever comes first */
+    bool fresh;                         /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
     int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */
     void (*exchange)(struct sgrad__builder *builder, struct sgrad__bucket *bucket, int number, const char *name);
 };
@@ -134,6 +135,7 @@ struct sgrad_train_options {
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* how ranks train together */
     int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
+    int backup;                                 /* gradients that an update does without; -1: one, where there are several ranks */
     const char *network;                        /* a file with the network's measures; NULL: measured */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */

@@ -136,7 +136,7 @@ struct sgrad__program_options {
     const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
-    int servers, group_ranks;           /* parameter servers; ranks of a group of mixed training */
+    int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic;
     const struct sgrad_optimizer *optimizer;
     float clip_norm;

@@ -1,18 +1,28 @@
-/* server.c: parameter servers that answer whoever asks, in the order of arrival: the other half of the strategies async and mixed.
+/* server.c: parameter servers that answer whoever asks, in the order of arrival: the other half of the strategies async, backup
+ * and mixed.
  *
  * Bucket i is a *shard* of server i mod --servers, where the shard's master weights and optimizer states are. For every worker
- * that pushes to it there is a *session*: a small program, of which the first instruction is submitted ahead, and the rest when
- * that has happened:
+ * that pushes to it there is a *session*: a small program (push.c), of which the first instruction is submitted ahead, the rest
+ * when that has happened. An update is by one push (async, mixed), or by several (backup), which are held until all are there:
  *
- *     receive gradients from 2  │  spread   update…   gather weights   send to 2
- *        (waits for the worker) │     (on the master; StarPU keeps the sessions' updates in the order of submission)
+ *     session 0   receive │ held                             │ gather weights   send
+ *     session 1   receive   │ held                           │ gather weights   send
+ *     session 2   receive        │ sum 0 1 2   spread   update │ gather weights   send
+ *     session 3   receive                                        │ dropped: gather weights   send
  *
- * Every rank submits the same steps, so a server expects one push of every worker for each step that it has submitted itself.
+ * (on the masters; StarPU keeps updates and gathers in the order of submission). With the strategy backup a push is *fresh* when it
+ * was computed with the newest weights; only such are held, others are dropped.
+ *
+ * Every rank turns the same steps, of which the servers are told early enough: they expect the push before it can come.
+ *
+ * A held push is always answered. The pushes that led to the newest weights came from as many ranks as the next update needs. All
+ * of these got the weights, so of those that are not held each can push again, unless an older update holds it elsewhere: and of
+ * the oldest this cannot be said. At the end of a stretch (settle) ranks have pushed for the last time. So an update by somebody's
+ * last push is the shard's last; what comes after it is dropped. An update by fewer gradients would be one that the learning rate
+ * is not meant for.
  *
  * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
- * to itself.
- *
- * Limits: a server whose rank is slow in submitting holds back the pushes of steps that it does not know of yet. */
+ * to itself. */
 #include "graphs/builder.h"
 #include "graphs/train.h"
 
@@ -21,82 +31,37 @@
 
 struct session {
     struct sgrad__server *server;
-    struct sgrad__program *program;
-    struct sgrad_step step;
-    int shard;
-    long pushed, version;       /* pushes so far; of the shard, when its weights were sent */
-    bool waits;                 /* for the worker */
+    struct sgrad__service is;
+    struct sgrad_step step;     /* of the update that it has completed */
+    struct shard *shard;
+    int worker;
+    long pushed, version;       /* steps whose pushes have come; of the shard, when its weights were sent */
+    bool open, held;            /* a push is expected or not answered yet; it waits for others */
     struct session *next;       /* of those whose push has come */
+};
+struct shard {
+    struct session *session;    /* one for each worker, in their order; NULL: another rank's shard */
+    long version;               /* updates */
+    long ended;                 /* the last step of the newest stretch that has had its last update */
+    int held;
 };
 struct sgrad__server {
     struct sgrad__run *run;
     pthread_t thread;
     pthread_mutex_t lock;               /* of what is below it, and held for no call */
     pthread_cond_t changed;
-    struct session *came, **last;       /* in the order of arrival */
-    long admitted, seen, outstanding;   /* steps submitted; known to the thread; instructions submitted that have not run */
+    struct session *came, **end;        /* in the order of arrival */
+    long expected, seen, outstanding;   /* steps whose pushes will come; known to the thread; instructions submitted that have not run */
+    long stop;                          /* the stretch's last step */
     bool running, closing;
 
     struct sgrad_tensor **master;       /* by parameter; NULL: another rank's */
-    int sessions;
+    int members, workers, sessions;     /* pushes that make an update; sessions of a shard; of all */
     struct session *session;
-    long first, *version;               /* steps before this process; by shard: updates */
-    double histogram[SGRAD__STALENESS];
+    struct shard *shard;                /* those of the training program */
+    long last;                          /* stop, as known to the thread */
+    double histogram[SGRAD__STALENESS], *dropped;   /* by rank */
 };
-
-/* ---- the worker's half, in the training program ------------------------------------------------------------------- */
-
-void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int server, int64_t tag) {
-    struct sgrad__program *p = b->p;
-    p->shard = sgrad_grow(p->shard, p->shards, sizeof *p->shard);
-    struct sgrad__shard *s = &p->shard[p->shards++];
-    *s = (struct sgrad__shard){ .server = server, .tag = tag };
-    s->parameter = sgrad__bucket_parameters(bucket, &s->count);
-}
-
-void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name) {
-    const int server = number % b->o->servers, priority = SGRAD__PRIORITY_UPDATE + number;
-    const int first = b->o->rank - b->o->rank % ranks;
-    const int64_t tag = sgrad__next_tag(b);
-    int whole = sgrad__bucket_gather(b, bucket, name), weights;
-    struct sgrad_view view = b->p->buffer[whole].view;
-    sgrad__add_shard(b, bucket, server, tag);
-    if (ranks > 1) whole = sgrad__add_rank_sum(b, whole, first, ranks, name);
-    if (first == b->o->rank) {
-        sgrad__add_send(b, whole, server, tag, priority, name);
-        weights = sgrad__add_receive(b, view, server, tag + 1, priority, name);
-        for (int r = first + 1; r < first + ranks; r++) sgrad__add_send(b, weights, r, tag + 2, priority, name);
-    } else {
-        weights = sgrad__add_receive(b, view, first, tag + 2, priority, name);
-    }
-    sgrad__bucket_take(b, bucket, weights);
-}
-
-/* ---- the server's half --------------------------------------------------------------------------------------------- */
-
-/* What SHARD's server does for a push of WORKER. */
-static struct sgrad__program *session_program(struct sgrad__run *r, const struct sgrad__shard *shard, int worker, struct sgrad_tensor *const *master) {
-    struct sgrad__program_options o = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = r->graph, .batch = o.batch, .window = 1, .votes = -1, .training = true };
-    int *parameter = sgrad_alloc((size_t)r->graph->parameter_count, sizeof *parameter), *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);
-    struct sgrad__builder b = { .p = p, .g = r->graph, .o = &o, .parameter = parameter, .norm = -1 };
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F32);
-    for (int i = 0; i < shard->count; i++) {
-        const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[i]];
-        parameter[shard->parameter[i]] = sgrad__lend_buffer(&b, master[shard->parameter[i]]);
-        sgrad__bucket_put(bucket, -1, (struct sgrad_view){ SGRAD_F32, w->is.shape }, &gradient[i], shard->parameter[i], w->name);
-    }
-    struct sgrad_view view = { SGRAD_F32, { 1, { sgrad__bucket_bytes(bucket) / (int64_t)sizeof(float) } } };
-    sgrad__bucket_spread(&b, bucket, sgrad__add_receive(&b, view, worker, shard->tag, SGRAD__PRIORITY_UPDATE, "push"));
-    sgrad__bucket_update(&b, bucket);
-    sgrad__add_send(&b, sgrad__bucket_weights(&b, bucket, "weights"), worker, shard->tag + 1, SGRAD__PRIORITY_UPDATE, "weights");
-    sgrad__mark_last_uses(p);
-    sgrad__bucket_free(bucket);
-    free(parameter);
-    free(gradient);
-    return p;
-}
 
 static void count(struct sgrad__server *s, long more) {
     pthread_mutex_lock(&s->lock);
@@ -112,8 +77,8 @@ static void push_came(void *arg) {
     struct sgrad__server *s = e->server;
     pthread_mutex_lock(&s->lock);
     e->next = NULL;
-    *s->last = e;
-    s->last = &e->next;
+    *s->end = e;
+    s->end = &e->next;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -122,27 +87,57 @@ static void push_came(void *arg) {
 static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
     count(e->server, to - from);
     int error = 0;
-    for (int i = from; i < to && !error; i++) error = sgrad__instruction_submit(e->program, i, &e->step, 0, done, arg);
+    for (int i = from; i < to && !error; i++) error = sgrad__instruction_submit(e->is.program, i, &e->step, 0, done, arg);
     if (error) sgrad_task_fail(error);
 }
 
 static void expect(struct session *e) {
-    e->waits = e->pushed < e->server->seen;
-    if (e->waits) submit(e, 0, 1, push_came, e);
+    if (e->open || e->pushed >= e->server->seen) return;
+    e->open = true;
+    submit(e, 0, 1, push_came, e);
 }
 
-/* The gradients are here. The session's last push has been answered, else the worker would not push again. */
-static void answer(struct session *e) {
+/* The newest weights, for a push that is here. The session's last ones have come, else the worker would not have pushed again. */
+static void reply(struct session *e) {
+    e->version = e->shard->version;
+    e->open = e->held = false;
+    submit(e, e->is.reply, e->is.program->instruction_count, has_run, e->server);
+    expect(e);
+    count(e->server, -1);
+}
+
+/* By the pushes that are held, of which E's has come last. They are summed in the order of ranks. */
+static void update(struct session *e) {
     struct sgrad__server *s = e->server;
     const struct sgrad__run *r = s->run;
-    const long stale = s->version[e->shard] - e->version, step = s->first + e->pushed++;
+    struct shard *shard = e->shard;
+    int members = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
+        if (!m->held) continue;
+        e->is.program->buffer[e->is.member[members++]].tensor[0] = m->is.program->buffer[m->is.push].tensor[0];
+        if (m->pushed == s->last) shard->ended = s->last;
+    }
+    e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++shard->version, .training = true,
+                                   .rate = (float)sgrad__run_rate(r, e->pushed - 1) };
+    submit(e, 1, e->is.reply, has_run, s);
+    shard->held = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++)
+        if (m->held) reply(m);
+}
+
+/* The gradients are here. */
+static void answer(struct session *e) {
+    struct sgrad__server *s = e->server;
+    const long stale = e->shard->version - e->version;
     s->histogram[stale < SGRAD__STALENESS - 1 ? stale : SGRAD__STALENESS - 1]++;
-    e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++s->version[e->shard], .training = true,
-                                   .rate = (float)sgrad__run_rate(r, step) };
-    e->version = s->version[e->shard];
-    submit(e, 1, e->program->instruction_count, has_run, s);
-    expect(e);
-    count(s, -1);
+    e->pushed++;
+    if (s->run->strategy->fresh && (stale > 0 || e->shard->ended == s->last)) {
+        s->dropped[e->worker]++;
+        reply(e);
+        return;
+    }
+    e->held = true;
+    if (++e->shard->held == s->members) update(e);
 }
 
 static void *serve(void *arg) {
@@ -150,25 +145,22 @@ static void *serve(void *arg) {
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
         struct session *came = s->came, *next;
-        const bool steps = s->seen < s->admitted;
+        const bool steps = s->seen < s->expected;
+        s->last = s->stop;
         if (!came && !steps) {
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
         s->came = NULL;
-        s->last = &s->came;
+        s->end = &s->came;
+        s->seen = s->expected;
+        s->outstanding++;       /* not at rest before the sessions expect the steps */
         pthread_mutex_unlock(&s->lock);
         for (; came; came = next) {
             next = came->next;
             answer(came);
         }
-        pthread_mutex_lock(&s->lock);
-        if (!steps) continue;
-        s->seen++;
-        s->outstanding++;       /* not at rest before the sessions expect the step */
-        pthread_mutex_unlock(&s->lock);
-        for (int i = 0; i < s->sessions; i++)
-            if (!s->session[i].waits) expect(&s->session[i]);
+        for (int i = 0; i < s->sessions && steps; i++) expect(&s->session[i]);
         count(s, -1);
         pthread_mutex_lock(&s->lock);
     }
@@ -193,37 +185,49 @@ static int open_masters(struct sgrad__server *s) {
     return 0;
 }
 
+/* FIRST steps lie behind: of each the shard has had one update, or one of every push. */
+static int open_sessions(struct sgrad__server *s, int number, long first) {
+    struct sgrad__run *r = s->run;
+    const struct sgrad__shard *is = &r->program->shard[number];
+    struct shard *shard = &s->shard[number];
+    if (is->server != r->context->rank) return 0;
+    *shard = (struct shard){ .session = &s->session[s->sessions], .version = first * (r->strategy->fresh ? 1 : s->workers) };
+    for (int worker = 0; worker < r->context->ranks; worker += r->push_ranks) {
+        struct session *e = &s->session[s->sessions++];
+        *e = (struct session){ .server = s, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
+                               .is = sgrad__service_create(r, is, worker, s->members, s->master) };
+        SGRAD_TRY(sgrad__program_allocate(e->is.program));
+    }
+    return 0;
+}
+
 int sgrad__server_open(struct sgrad__run *r, long first) {
-    if (!r->strategy->served || r->context->ranks == 1) return 0;
+    const int ranks = r->context->ranks;
+    if (!r->strategy->served || ranks == 1) return 0;
     struct sgrad__server *s = r->server = sgrad_alloc(1, sizeof *s);
-    const int group = r->strategy->ranks(&(struct sgrad__program_options){ .ranks = r->context->ranks, .group_ranks = r->group_ranks });
     s->run = r;
-    s->first = first;
+    s->expected = s->seen = first;
+    s->workers = ranks / r->push_ranks;
+    s->members = (int)(r->program->averaged / r->program->share) / r->push_ranks;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    s->last = &s->came;
+    s->end = &s->came;
     s->master = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
-    s->version = sgrad_alloc((size_t)r->program->shards, sizeof *s->version);
-    s->session = sgrad_alloc((size_t)(r->program->shards * r->context->ranks), sizeof *s->session);
+    s->shard = sgrad_alloc((size_t)r->program->shards, sizeof *s->shard);
+    s->session = sgrad_alloc((size_t)(r->program->shards * s->workers), sizeof *s->session);
+    s->dropped = sgrad_alloc((size_t)ranks, sizeof *s->dropped);
     SGRAD_TRY(open_masters(s));
-    for (int i = 0; i < r->program->shards; i++) {
-        s->version[i] = first * (r->context->ranks / group);
-        for (int worker = 0; worker < r->context->ranks && r->program->shard[i].server == r->context->rank; worker += group) {
-            struct session *e = &s->session[s->sessions++];
-            *e = (struct session){ .server = s, .shard = i, .version = s->version[i],
-                                   .program = session_program(r, &r->program->shard[i], worker, s->master) };
-            SGRAD_TRY(sgrad__program_allocate(e->program));
-        }
-    }
+    for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
     if (pthread_create(&s->thread, NULL, serve, s)) return sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
     s->running = true;
     return 0;
 }
 
-void sgrad__server_admit(struct sgrad__server *s) {
+void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
     if (!s) return;
     pthread_mutex_lock(&s->lock);
-    s->admitted++;
+    s->expected = steps;
+    s->stop = stop;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -244,8 +248,9 @@ int sgrad__server_settle(struct sgrad__run *r) {
     if (s) {
         struct sgrad__idle idle = { .before = -1 };
         pthread_mutex_lock(&s->lock);
-        while (s->seen < s->admitted || s->outstanding > 0)
+        while (s->seen < s->expected || s->outstanding > 0)
             if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle)) sgrad_stall_tell(false, "for the last pushes of other ranks");
+        for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
         pthread_mutex_unlock(&s->lock);
     }
     for (int i = 0; i < r->program->shards; i++) {
@@ -265,6 +270,11 @@ void sgrad__server_staleness(struct sgrad__server *s, double histogram[SGRAD__ST
     sgrad_ranks_sum(histogram, SGRAD__STALENESS);
 }
 
+void sgrad__server_dropped(struct sgrad__server *s, double *by_rank, int ranks) {
+    for (int i = 0; i < ranks; i++) by_rank[i] = s ? s->dropped[i] : 0;
+    sgrad_ranks_sum(by_rank, ranks);
+}
+
 void sgrad__server_close(struct sgrad__run *r) {
     struct sgrad__server *s = r->server;
     if (!s) return;
@@ -273,11 +283,12 @@ void sgrad__server_close(struct sgrad__run *r) {
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     if (s->running) pthread_join(s->thread, NULL);
-    for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].program);
+    for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].is.program);
     for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
     free(s->master);
     free(s->session);
-    free(s->version);
+    free(s->shard);
+    free(s->dropped);
     free(s);
     r->server = NULL;
 }

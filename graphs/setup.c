@@ -14,7 +14,7 @@
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
         .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
-        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2, .stall_timeout = 300,
+        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .backup = -1, .seed = 1, .checkpoint_every = 1, .keep = 3, .window = 2, .stall_timeout = 300,
     };
 }
 
@@ -87,6 +87,7 @@ static int check_strategy(const struct sgrad__run *r) {
     const char *name = r->strategy->name;
     if (o->allreduce && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
     if (o->clip_norm > 0 && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+    if (o->backup >= 0 && !r->strategy->fresh) return sgrad_fail(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
     if (o->deterministic && r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "--deterministic cannot go with --strategy %s: who comes first decides", name);
     if (o->deterministic && r->allreduce && !r->allreduce->halving)
@@ -102,8 +103,10 @@ static int choose_strategy(struct sgrad__run *r) {
     if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d ranks", r->servers, ranks);
     if (ranks % r->group_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d ranks: %d does", r->group_ranks, ranks, (int)nearest_divisor(ranks, r->group_ranks));
-    const int together = r->strategy->ranks(&(struct sgrad__program_options){ .ranks = ranks, .group_ranks = r->group_ranks });
-    if (r->strategy->served && r->group > o->batch / ranks * together)
+    if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d ranks", o->backup, ranks);
+    if (o->backup < 0 && r->strategy->fresh) r->options.backup = ranks > 1;
+    r->push_ranks = r->strategy->fresh ? 1 : r->strategy->ranks(&(struct sgrad__program_options){ .ranks = ranks, .group_ranks = r->group_ranks });
+    if (r->strategy->served && r->group > o->batch / ranks * r->push_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);
     if (r->strategy->served && o->staleness) r->options.window = o->staleness + 1;
     return 0;
@@ -224,7 +227,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
     struct sgrad__program_options p = {
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
         .rank = training ? r->context->rank : 0, .ranks = training ? r->context->ranks : 1, .network = r->context->network,
-        .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
+        .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
         .placement = training ? r->placement : NULL,

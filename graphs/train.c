@@ -54,7 +54,6 @@ static int submit_step(struct sgrad__run *r, long step) {
     int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
     for (int64_t i = 0; i < share; i++)
         sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + s.first + i);
-    sgrad__server_admit(r->server);
     int error = r->placement ? sgrad__placement_step(r->placement, step, &r->program->buffer[r->program->records].tensor[0]) : 0;
     if (!error) error = sgrad__runner_submit(r->runner, &s, sample);
     free(sample);
@@ -122,26 +121,36 @@ static void trace(const struct sgrad__run *r, long done) {
     if (done == r->trace_last) sgrad_trace_end();
 }
 
-/* Turns steps until the next stop. *DONE counts the steps that have ended. */
+/* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one was
+ * asked to end, or a loss that is no number, after the same step, and turn those that are promised by then.
+ *
+ * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended: twice
+ * as many are promised to servers. */
 static int turn(struct sgrad__run *r, long *done) {
-    long stop = next_stop(r, *done), next = *done;
+    const long window = r->options.window, ahead = r->server ? 2 * window + 1 : window;
+    long stop = next_stop(r, *done), next = *done, promised = next;
+    int error = 0;
     while (*done < stop) {
         if (r->context->ranks == 1 && caught) r->stopping = true;
-        while (next < stop && next - *done < r->options.window && !r->stopping) {
+        if (r->stopping) stop = promised;
+        else promised = *done + ahead < stop ? *done + ahead : stop;
+        sgrad__server_expect(r->server, promised, stop);
+        while (next < promised && next - *done < window) {
             sgrad__metrics_submitted(r->metrics);
             SGRAD_TRY(submit_step(r, next++));
         }
-        if (next == *done) return 0;    /* asked to end, and all that was begun has ended */
+        if (next == *done) break;       /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
+        if (error) continue;
         SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, sgrad__run_rate(r, *done - 1), slot->time }));
-        if (slot->votes > 0) r->stopping = true;    /* every rank sees it after the same step */
+        if (slot->votes > 0) r->stopping = true;
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
-        else if (!r->options.nan_ok) return stop_for_nan(r, *done, loss);
+        else if (!r->options.nan_ok) r->stopping = true, error = stop_for_nan(r, *done, loss);
     }
-    return 0;
+    return error;
 }
 
 static int train(struct sgrad__run *r, long done) {
@@ -155,7 +164,8 @@ static int train(struct sgrad__run *r, long done) {
         trace(r, done);
         error = turn(r, &done);
         int failed = sgrad_wait_all();
-        if (!error) error = failed ? failed : sgrad__server_settle(r);
+        if (!failed && (!error || r->together)) failed = sgrad__server_settle(r);
+        if (!error) error = failed;
         if (error) break;
         if (done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
         if (!error && r->stopping && done < r->steps) return stop_for_signal(r, done);
@@ -173,12 +183,30 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
         .epochs = (double)r->steps / (double)r->steps_per_epoch, .resumed = r->options.resume ? &position : NULL }, &r->metrics);
 }
 
+/* One line: how many gradients came too late, of PUSHES of each rank, and the rank whose did most often. */
+static void print_dropped(struct sgrad__run *r, double pushes, FILE *to) {
+    const int ranks = r->context->ranks;
+    double *dropped = sgrad_alloc((size_t)ranks, sizeof *dropped), all = 0;
+    int worst = 0;
+    sgrad__server_dropped(r->server, dropped, ranks);
+    for (int i = 0; i < ranks; i++) {
+        all += dropped[i];
+        if (dropped[i] > dropped[worst]) worst = i;
+    }
+    if (r->context->rank == 0 && all > 0)
+        fprintf(to, "dropped    %.0f of %.0f pushes (%.1f %%); of rank %d's, the most, %.1f %%\n", all, pushes * ranks, 100 * all / (pushes * ranks),
+                worst, 100 * dropped[worst] / pushes);
+    free(dropped);
+}
+
 /* One line: how many of the gradients were computed with weights that were so many updates old. */
 static void print_staleness(struct sgrad__run *r, FILE *to) {
     double histogram[SGRAD__STALENESS], all = 0;
     sgrad__server_staleness(r->server, histogram);
     for (int i = 0; i < SGRAD__STALENESS; i++) all += histogram[i];
-    if (r->context->rank || all == 0) return;
+    if (all == 0) return;
+    if (r->strategy->fresh) print_dropped(r, all / r->context->ranks, to);
+    if (r->context->rank) return;
     fprintf(to, "staleness ");
     for (int i = 0; i < SGRAD__STALENESS; i++)
         if (histogram[i] > 0) fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);

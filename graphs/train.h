@@ -37,6 +37,7 @@ struct sgrad__run {
     const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks;
+    int push_ranks;                             /* that push to a server together */
     struct sgrad__server *server;               /* of asynchronous training; NULL: none */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
@@ -64,11 +65,15 @@ double sgrad__run_rate(const struct sgrad__run *run, long step);
 /* server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing. */
 int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
 void sgrad__server_close(struct sgrad__run *run);
-void sgrad__server_admit(struct sgrad__server *server);         /* a step is about to be submitted */
+/* Every rank pushes the gradients of STEPS steps, of STOP before the next settle; STOP may still come down to STEPS, which the
+ * servers of all ranks are told before anybody can push the gradients of step STEPS. */
+void sgrad__server_expect(struct sgrad__server *server, long steps, long stop);
 /* All steps have ended: every rank gets the servers' weights and states. */
 int sgrad__server_settle(struct sgrad__run *run);
 /* How many gradients were that stale (the last: or more), over all ranks. */
 enum { SGRAD__STALENESS = 32 };
 void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]);
+/* How many gradients of each rank were dropped, over all servers. */
+void sgrad__server_dropped(struct sgrad__server *server, double *by_rank, int ranks);
 
 #endif

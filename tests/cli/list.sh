@@ -28,6 +28,7 @@ strategies sync
 strategies ps
 strategies async
 strategies mixed
+strategies backup
 END
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
