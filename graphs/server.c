@@ -15,11 +15,11 @@
  *
  * Every rank turns the same steps, of which the servers are told early enough: they expect the push before it can come.
  *
- * A held push is always answered. The pushes that led to the newest weights came from as many ranks as the next update needs. All
- * of these got the weights, so of those that are not held each can push again, unless an older update holds it elsewhere: and of
- * the oldest this cannot be said. At the end of a stretch (settle) ranks have pushed for the last time. So an update by somebody's
- * last push is the shard's last; what comes after it is dropped. An update by fewer gradients would be one that the learning rate
- * is not meant for.
+ * No push is held forever. A shard's newest weights were made by pushes of as many ranks as the next update needs, all of which got
+ * them: while the update waits, one of these has not pushed here again. If it cannot, another shard holds its push, which is of weights
+ * that it had before it pushed here: older ones. From there the same leads to still older ones, and so on; but some are the
+ * oldest. At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is the
+ * shard's last: what comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not meant for.)
  *
  * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
  * to itself. */
