@@ -23,7 +23,8 @@ def test_none_is_ps():
     runs = {}
     for name, words in (("backup", (*BACKUP, "--backup", 0)), ("ps", (*RUN, "--strategy", "ps")), ("sync", RUN)):
         out = folder(name)
-        assert not dropped(ranks(3, *words, "--batch", 96, "--steps", 9, "--schedule", "cosine", "--optimizer", "adam", "--lr", 0.002, "--out", out))[0]
+        said = ranks(3, *words, "--batch", 96, "--steps", 9, "--schedule", "cosine", "--optimizer", "adam", "--lr", 0.002, "--out", out)
+        assert not dropped(said)[0], said
         runs[name] = losses(out), content(out)
     assert runs["backup"] == runs["ps"]
     assert all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(runs["backup"][0], runs["sync"][0])), runs
