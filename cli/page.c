@@ -13,38 +13,30 @@ static const char page[] =
 
 /* ---- the timeline, for the page's script ---- */
 
-static const char message_color[] = "#c0392b";
-
 static json_t *box(int row, double begin, double end, const char *color, const char *name) {
     return json_pack("[i, f, f, s, s]", row, begin, end, color, name);
 }
 
-static int row_of_messages(const struct sgrad__timeline *t, int rank) {
-    int row = rank;
-    for (int i = 0; i < t->rows && t->row[i].rank <= rank; i++) row++;
-    return row;
-}
-
 static json_t *timeline_as_json(const struct sgrad__timeline *t) {
-    const bool messages = t->ranks > 1;
     json_t *rows = json_array(), *boxes = json_array(), *colors = json_object();
-    for (int i = 0; i < t->rows; i++) {
-        json_array_append_new(rows, json_sprintf("rank %d worker %d", t->row[i].rank, t->row[i].worker));
-        if (messages && (i + 1 == t->rows || t->row[i + 1].rank != t->row[i].rank)) json_array_append_new(rows, json_sprintf("rank %d receives", t->row[i].rank));
+    for (int i = 0; i < sgrad__timeline_lines(t); i++) {
+        char *name = sgrad__timeline_name(t, i);
+        json_array_append_new(rows, json_string(name));
+        free(name);
     }
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
-        json_array_append_new(boxes, box(task->worker + (messages ? t->row[task->worker].rank : 0), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
+        json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
     }
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
         char *name = sgrad_format("%.0f bytes from rank %d", m->bytes, m->from);
-        if (begin < end) json_array_append_new(boxes, box(row_of_messages(t, m->to), begin, end, "message", name));
+        if (begin < end) json_array_append_new(boxes, box(sgrad__timeline_receives(t, m->to), begin, end, "message", name));
         free(name);
     }
     for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(colors, sgrad_kind_name(k), json_sprintf("#%06x", sgrad_kind_color(k)));
-    if (messages) json_object_set_new(colors, "message", json_string(message_color));
+    if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
     return json_pack("{s:o, s:o, s:o}", "rows", rows, "boxes", boxes, "colors", colors);
 }
 

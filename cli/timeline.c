@@ -250,6 +250,26 @@ int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, b
     return error;
 }
 
+/* ---- lines ---- */
+
+int sgrad__timeline_lines(const struct sgrad__timeline *t) { return t->rows + (t->ranks > 1 ? t->ranks : 0); }
+
+int sgrad__timeline_line(const struct sgrad__timeline *t, int row) { return row + (t->ranks > 1 ? t->row[row].rank : 0); }
+
+int sgrad__timeline_receives(const struct sgrad__timeline *t, int rank) {
+    int line = rank;
+    for (int i = 0; i < t->rows && t->row[i].rank <= rank; i++) line++;
+    return line;
+}
+
+char *sgrad__timeline_name(const struct sgrad__timeline *t, int line) {
+    for (int i = 0; i < t->rows; i++)
+        if (sgrad__timeline_line(t, i) == line) return sgrad_format("rank %d worker %d", t->row[i].rank, t->row[i].worker);
+    int rank = 0;
+    while (rank + 1 < t->ranks && sgrad__timeline_receives(t, rank) != line) rank++;
+    return sgrad_format("rank %d receives", rank);
+}
+
 void sgrad__timeline_free(struct sgrad__timeline *t) {
     for (int i = 0; i < t->tasks; i++) free(t->task[i].name);
     free(t->task);

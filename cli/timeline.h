@@ -44,6 +44,13 @@ struct sgrad__timeline {
 int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there);
 void sgrad__timeline_free(struct sgrad__timeline *timeline);
 
+/* The lines of a picture, from the top: each rank's workers, below them, where there are several ranks, what it receives. */
+#define SGRAD__MESSAGE_COLOR 0xc0392b
+int sgrad__timeline_lines(const struct sgrad__timeline *timeline);
+int sgrad__timeline_line(const struct sgrad__timeline *timeline, int row);
+int sgrad__timeline_receives(const struct sgrad__timeline *timeline, int rank);
+char *sgrad__timeline_name(const struct sgrad__timeline *timeline, int line);      /* free it */
+
 /* ---- overlap.c: where the time went ---- */
 
 struct sgrad__overlap_row {

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import time
 
-from run import RANKS, command, content, events, folder, losses, main, ranks, stargrad
+from run import RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad
 
 # Batch norm and augmentation; dropout and augmentation.
 NETWORKS = {
     "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--lr", 0.02),
     "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--lr", 0.01),
 }
+REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/regularized")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
 
 
@@ -97,6 +98,19 @@ def test_what_does_not_go_together():
                        (("--strategy", "sink",), "did you mean 'sync'")):
         said = stargrad(*SMALL, "--batch", 64, "--steps", 1, *words, "--out", folder("wrong"), status=2)
         assert why in said, said
+
+
+def test_same_bits_with_all_at_once():
+    """Batch norm over the global batch, dropout and augmentation in one network (tests/graphs/regularized.c)."""
+    if not os.path.exists(REGULARIZED):
+        raise Skip(f"{REGULARIZED} is not built: cmocka is not installed")
+    runs = {}
+    for count in (1, 2, 4, 8):
+        out = folder(f"regularized-{count}")
+        mpirun(count, [REGULARIZED, out])
+        runs[count] = outcome(out)
+    for count, run in runs.items():
+        assert run == runs[1], f"{count} ranks"
 
 
 def test_resume_on_fewer():

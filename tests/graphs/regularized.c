@@ -1,0 +1,40 @@
+/* regularized: trains a network that has batch norm over the global batch, dropout and augmented images at once, for a few steps,
+ * into the folder that is named; tests/train/ranks.py compares what different numbers of ranks leave. Alone it is a run that has to
+ * succeed. */
+#include "config.h"
+#include "graphs/graphs.h"
+#include "tests/scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
+    x = sgrad_layer(g, dropout, "drop1", (x), .p = 0.3f);
+    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .stride = 2, .padding = 1);
+    x = sgrad_layer(g, batchnorm, "bn2", (x), .relu = true);
+    x = sgrad_layer(g, global_average_pool, "pool", (x));
+    x = sgrad_layer(g, dropout, "drop2", (x), .p = 0.5f);
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+
+static const struct sgrad_model model = { .name = "regularized", .summary = "batch norm and dropout", .build = build };
+
+int main(int argc, char **argv) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    struct sgrad_train_result result = { 0 };
+    if (argc == 1 && scratch_open(NULL)) return 1;
+    options.custom_model = &model;
+    options.data = "synthetic:16x16x3,10,256";
+    options.batch = 64;
+    options.steps = 6;
+    options.bn_group = SGRAD_GROUP_GLOBAL;
+    options.deterministic = true;
+    options.cpus = 1;
+    options.out = argc > 1 ? argv[1] : scratch_path("run");
+    int error = sgrad_train(&options, &result);
+    free(result.folder);
+    if (argc == 1 && scratch_close(NULL)) return 1;
+    return error ? 1 : 0;
+}
