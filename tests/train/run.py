@@ -42,15 +42,20 @@ RANKS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "
          "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-def ranks(count, *arguments, status=0, env=None):
-    """The same on COUNT ranks, one core each."""
+def mpirun(count, words, status=0, env=None):
+    """The words as a command, on COUNT ranks."""
     if not shutil.which("mpirun"):
         raise Skip("there is no mpirun")
-    words = ["mpirun", "-n", str(count), *command(*arguments), "--cpus", "1"]
+    words = ["mpirun", "-n", str(count), *words]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **RANKS, **(env or {})}, timeout=600)
     if bool(done.returncode) != bool(status):
         raise AssertionError(f"{' '.join(words)}: exit status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
     return done.stdout if status == 0 else done.stderr
+
+
+def ranks(count, *arguments, status=0, env=None):
+    """The same as stargrad() on COUNT ranks, one core each."""
+    return mpirun(count, [*command(*arguments), "--cpus", "1"], status, env)
 
 
 def events(path, kind="step"):
