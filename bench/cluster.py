@@ -1,0 +1,128 @@
+"""A cluster in the small: hosts that are network namespaces of this process, each with a link to a bridge:
+
+    rank 0  10.0.0.1 ══ tbf ══╗                ╔══ tbf ══ 10.0.0.3  rank 2
+                              ╠════ bridge ════╣
+    rank 1  10.0.0.2 ══ tbf ══╝                ╚══ tbf ══ 10.0.0.4  rank 3
+
+Each has a core, which ranks share in turn where there are more of them than cores. All of it lives in namespaces of this process
+and is gone when it ends, however it ends."""
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from machine import busy
+
+AGENT = """#!/bin/sh
+# What mpirun calls instead of ssh: [options] ADDRESS COMMAND. A name of its own makes the namespace another host.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=${1##*.} && shift
+core=$(cut -d' ' -f"$host" %s)
+exec ip netns exec "h$host" unshare --uts sh -c "hostname h$host && exec taskset -c $core sh -c '$*'"
+"""
+MTU = 9000              # bytes: jumbo frames, as clusters have them
+SEND_BUFFER = 65536     # bytes that wait in the kernel: slow links have small ones, or nothing urgent could pass
+
+
+def say(*words):
+    subprocess.run([str(word) for word in words], check=True)
+
+
+def adopt_orphans():
+    """What mpirun leaves behind on its other hosts becomes this process's: to be counted, and waited for."""
+    PR_SET_CHILD_SUBREAPER = 36
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def enter_namespaces(program):
+    """This process continues with a network and mounts of its own, so that what it makes of either ends with it. A signal
+    ends it in order."""
+    missing = [tool for tool in ("ip", "tc", "unshare", "taskset", "mpirun") if not shutil.which(tool)]
+    if missing:
+        sys.exit(f"{program}: {', '.join(missing)} not found (Debian: iproute2, util-linux, openmpi-bin)")
+    if os.geteuid():
+        sys.exit(f"{program}: making network namespaces needs root")
+    if "BENCH_NETWORK" not in os.environ:
+        os.environ["BENCH_NETWORK"] = "inside"
+        os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
+    os.makedirs("/run/netns", exist_ok=True)
+    say("mount", "-t", "tmpfs", "none", "/run/netns")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    adopt_orphans()
+
+
+def make_network(hosts, rate):
+    """RATE: Mbit/s of each link, each way."""
+    shape = ["root", "tbf", "rate", f"{rate}mbit", "burst", "64kb", "latency", "50ms"]
+    say("ip", "link", "add", "bridge", "mtu", MTU, "type", "bridge")
+    say("ip", "link", "set", "bridge", "up")
+    for n in range(1, hosts + 1):
+        say("ip", "netns", "add", f"h{n}")
+        say("ip", "link", "add", f"port{n}", "mtu", MTU, "type", "veth", "peer", "name", "eth0", "mtu", MTU, "netns", f"h{n}")
+        say("ip", "link", "set", f"port{n}", "master", "bridge", "up")
+        say("ip", "-n", f"h{n}", "address", "add", f"10.0.0.{n}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            say("ip", "-n", f"h{n}", "link", "set", device, "up")
+        say("ip", "netns", "exec", f"h{n}", "sysctl", "-qw", f"net.ipv4.tcp_wmem=4096 16384 {SEND_BUFFER}")
+        say("tc", "-n", f"h{n}", "qdisc", "add", "dev", "eth0", *shape)
+        say("tc", "qdisc", "add", "dev", f"port{n}", *shape)
+
+
+def wait_for_orphans():
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        pass
+
+
+class Cluster:
+    """Runs commands on the hosts."""
+
+    def __init__(self, folder, hosts):
+        self.folder = folder
+        cores = sorted(os.sched_getaffinity(0))
+        self.cores = [cores[n % len(cores)] for n in range(hosts)]
+        (folder / "cores").write_text(" ".join(map(str, self.cores)))
+        self.agent = folder / "agent"
+        self.agent.write_text(AGENT % (folder / "cores"))
+        self.agent.chmod(0o755)
+
+    def run(self, commands, environment):
+        """All at once; their outputs. self.others: the share of the machine that other programs took meanwhile."""
+        used_before, busy_before, started = sum(os.times()[2:4]), busy(), time.monotonic()
+        files = [(self.folder / f"output{n}").open("w+") for n in range(len(commands))]
+        running = [subprocess.Popen([str(word) for word in command], stdout=file, stderr=subprocess.STDOUT, cwd=self.folder,
+                                    env=os.environ | {"TMPDIR": str(self.folder)} | environment)
+                   for command, file in zip(commands, files)]
+        try:
+            for process, file in zip(running, files):
+                if process.wait(300):
+                    sys.exit(f"{pathlib.Path(file.name).read_text()}{pathlib.Path(sys.argv[0]).name}: exit status "
+                             f"{process.returncode}: {' '.join(process.args)}")
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait()
+            wait_for_orphans()
+        others = busy() - busy_before - sum(os.times()[2:4]) + used_before
+        self.others = max(0, others / (time.monotonic() - started) / os.cpu_count())
+        return [pathlib.Path(file.name).read_text() for file in files]
+
+    def on(self, rank, command):
+        return ["ip", "netns", "exec", f"h{rank + 1}", "taskset", "-c", self.cores[rank], *command]
+
+    def mpirun(self, ranks, command, more={}):
+        """MORE: of Open MPI's parameters."""
+        hosts = ",".join(f"10.0.0.{n + 1}:1" for n in range(ranks))
+        mca = {"plm_rsh_agent": self.agent, "orte_leave_session_attached": 1, "btl": "tcp,self",
+               "btl_tcp_if_include": "10.0.0.0/24", "oob_tcp_if_include": "10.0.0.0/24", **more}
+        words = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", ranks, "-host", hosts,
+                 *(word for name, value in mca.items() for word in ("--mca", name, value)), *command]
+        return ["unshare", "--uts", "sh", "-c", 'hostname h1 && exec "$@"', "sh", *self.on(0, words)]
