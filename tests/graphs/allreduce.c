@@ -274,6 +274,7 @@ static int all_methods(char **bytes) {
     rank = ctx->rank;
     ranks = ctx->ranks;
     if (ranks > 1) MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    if (bytes && ranks == 1) error = sgrad_fail(SGRAD_EINVAL, "allreduce time: one rank has nobody to talk to");
     if (!bytes) error = check(ctx);
     while (bytes && *bytes && !error) error = time_methods(ctx, atoll(*bytes++));
     if (ranks > 1 && error) sgrad_ranks_abort(1);
