@@ -48,7 +48,7 @@ static void store(enum sgrad_dtype dtype, void *data, int64_t i, double x) {
     else ((float *)data)[i] = (float)x;
 }
 
-static double load_of(enum sgrad_dtype dtype, const void *data, int64_t i) {
+static double fetch(enum sgrad_dtype dtype, const void *data, int64_t i) {
     return dtype == SGRAD_F64 ? ((const double *)data)[i] : ((const float *)data)[i];
 }
 
@@ -82,7 +82,8 @@ static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct l
         sgrad__bucket_sum(b, bucket, s->method[method], SGRAD__PRIORITY_UPDATE + k, s->method[method]->name);
         sgrad__bucket_free(bucket);
     }
-    for (int i = 0; i < l->count; i++) b->p->buffer[s->done[method * PARAMETERS + i]].lifetime = SGRAD_PERSISTENT;  /* to be read */
+    for (int i = 0; i < l->count; i++)      /* to be read */
+        b->p->buffer[s->done[method * PARAMETERS + i]].lifetime = SGRAD_PERSISTENT;
 }
 
 static int sums_open(struct sums *s, const struct sgrad_context *ctx, const struct load *l) {
@@ -123,7 +124,7 @@ static void sums_close(struct sums *s) {
 
 static bool differs(const struct load *l, int parameter, const void *got, const void *expected, const char *method) {
     for (int64_t i = 0; i < l->size[parameter]; i++) {
-        const double x = load_of(l->dtype, got, i), y = load_of(l->dtype, expected, i);
+        const double x = fetch(l->dtype, got, i), y = fetch(l->dtype, expected, i);
         if (x == y) continue;
         fprintf(stderr, "%s, rank %d of %d, load %d, parameter %d of %d: element %lld of %lld is %.9g, not %.9g\n", method, rank, ranks,
                 (int)(l - loads), parameter, l->count, (long long)i, (long long)l->size[parameter], x, y);
@@ -138,6 +139,7 @@ struct values {
 };
 
 static void values_open(struct values *v, const struct load *l) {
+    MPI_Datatype type = l->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT;
     for (int n = 0; n < ROUNDS; n++)
         for (int i = 0; i < l->count; i++) {
             const size_t bytes = (size_t)l->size[i] * sgrad_dtype_size(l->dtype);
@@ -145,8 +147,7 @@ static void values_open(struct values *v, const struct load *l) {
             v->sum[n][i] = sgrad_alloc(bytes, 1);
             draw(l->dtype, v->mine[n][i], l->size[i], (uint32_t)(l - loads) * ROUNDS + (uint32_t)n, i);
             if (has_part(l, i)) memcpy(v->sum[n][i], v->mine[n][i], bytes);
-            if (ranks > 1)
-                MPI_Allreduce(MPI_IN_PLACE, v->sum[n][i], (int)l->size[i], l->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, world);
+            if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, v->sum[n][i], (int)l->size[i], type, MPI_SUM, world);
         }
 }
 
@@ -187,7 +188,8 @@ static int check(const struct sgrad_context *ctx) {
         values_close(&v);
     }
     SGRAD_TRY(sgrad_ranks_agree(wrong ? SGRAD_EINVAL : 0));
-    for (int i = 0; i < methods && rank == 0; i++) printf("%s on %d rank%s\n", sgrad_allreduces[i]->name, ranks, ranks > 1 ? "s" : "");
+    for (int i = 0; i < methods && rank == 0; i++)
+        printf("%s on %d rank%s\n", sgrad_allreduces[i]->name, ranks, ranks > 1 ? "s" : "");
     return 0;
 }
 
