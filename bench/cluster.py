@@ -56,7 +56,7 @@ def enter_namespaces(program):
     adopt_orphans()
 
 
-def make_network(hosts, rate):
+def make_network(hosts, rate, send_buffer=SEND_BUFFER):
     """RATE: Mbit/s of each link, each way."""
     shape = ["root", "tbf", "rate", f"{rate}mbit", "burst", "64kb", "latency", "50ms"]
     say("ip", "link", "add", "bridge", "mtu", MTU, "type", "bridge")
@@ -68,7 +68,7 @@ def make_network(hosts, rate):
         say("ip", "-n", f"h{n}", "address", "add", f"10.0.0.{n}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             say("ip", "-n", f"h{n}", "link", "set", device, "up")
-        say("ip", "netns", "exec", f"h{n}", "sysctl", "-qw", f"net.ipv4.tcp_wmem=4096 16384 {SEND_BUFFER}")
+        say("ip", "netns", "exec", f"h{n}", "sysctl", "-qw", f"net.ipv4.tcp_wmem=4096 16384 {send_buffer}")
         say("tc", "-n", f"h{n}", "qdisc", "add", "dev", "eth0", *shape)
         say("tc", "qdisc", "add", "dev", f"port{n}", *shape)
 
