@@ -108,26 +108,47 @@ static void write_kinds(void) {
     free(path);
 }
 
-/* With 11 to 99 ranks StarPU's tool calls the thread of rank 7 that messages begin and end at "07_mpict", and their two ends
- * "7_mpict": ViTE then leaves them out. */
-static void write_mended(FILE *to, char *line) {
-    const char *const ends[] = { "13\t", "18\t", "19\t", "23\t" };
-    bool one = false;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) one |= strncmp(line, ends[i], 3) == 0;
-    for (char *tab; one && (tab = strchr(line, '\t')); line = tab + 1) {
+/* What StarPU's tool writes that ViTE takes otherwise. Colours of tasks: from 0 to 255, where Paje's go from 0 to 1, and names with
+ * spaces and a # without quotes, where a comment begins: all tasks would be black. With 11 to 99 ranks: the thread of rank 7 that messages begin and end at is called "07_mpict", but their two ends
+ * "7_mpict" (they would be left out). */
+static void write_value(FILE *to, char *line) {
+    char *alias = strchr(line, '\t') + 1, *type = strchr(alias, '\t'), *name = type ? strchr(type + 1, '\t') : NULL, *color = name ? strchr(name + 1, '\t') : NULL;
+    double red, green, blue;
+    if (!color || *alias == '"' || sscanf(color, "\t\"%lf %lf %lf\"", &red, &green, &blue) != 3) {
+        fputs(line, to);
+        return;
+    }
+    const double scale = red > 1 || green > 1 || blue > 1 ? 255 : 1;
+    fprintf(to, "6\t\"%.*s\"\t%.*s\t\"%.*s\"\t\"%.6f %.6f %.6f\"\n", (int)(type - alias), alias, (int)(name - type - 1), type + 1,
+            (int)(color - name - 1), name + 1, red / scale, green / scale, blue / scale);
+}
+
+static void write_ends(FILE *to, char *line) {
+    for (char *tab; (tab = strchr(line, '\t')); line = tab + 1) {
         fwrite(line, 1, (size_t)(tab + 1 - line), to);
         if (tab[1] >= '0' && tab[1] <= '9' && strncmp(tab + 2, "_mpict", 6) == 0) putc('0', to);
     }
     fputs(line, to);
 }
 
+static bool has_ends(const char *line) {
+    const char *const kinds[] = { "13\t", "18\t", "19\t", "23\t" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(line, kinds[i], 3) == 0) return true;
+    return false;
+}
+
 static void mend(int ranks) {
     struct sgrad_file file;
     char *path = sgrad_format("%spaje.trace", folder), *line = NULL;
     size_t room = 0;
-    FILE *from = ranks > 10 && ranks < 100 ? fopen(path, "re") : NULL;
+    FILE *from = fopen(path, "re");
     if (from && sgrad_file_begin(path, &file) == 0) {
-        while (getline(&line, &room, from) > 0) write_mended(file.stream, line);
+        while (getline(&line, &room, from) > 0) {
+            if (strncmp(line, "6\t", 2) == 0) write_value(file.stream, line);
+            else if (ranks > 10 && ranks < 100 && has_ends(line)) write_ends(file.stream, line);
+            else fputs(line, file.stream);
+        }
         sgrad_file_commit(&file);
     }
     if (from) fclose(from);

@@ -143,6 +143,17 @@ def test_compare():
         assert run["steps"] == 4 and folder_of == run["folder"]
 
 
+def test_colors():
+    """A kind has one colour everywhere; Paje's go from 0 to 1."""
+    out = trace(1)
+    with open(f"{out}/trace/paje.trace") as f:
+        colors = dict(re.findall(r'^6\t"(.*?)"\tWS\t.*\t"(.*?)"', f.read(), re.M))
+    assert all(0 <= float(x) <= 1 for color in colors.values() for x in color.split())
+    forward = {color for name, color in colors.items() if re.search(r" forward #[0-9]+$", name)}
+    backward = {color for name, color in colors.items() if re.search(r" backward-data #[0-9]+$", name)}
+    assert len(forward) == len(backward) == 1 and forward != backward
+
+
 def test_vite():
     if not shutil.which("vite"):
         raise Skip("there is no vite")
