@@ -97,18 +97,13 @@ static const struct figure figures[] = {
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
 
-/* Mean over the workers, in % of the traced time. K of SGRAD_KINDS and one more: waiting, idle. */
-static double share(const struct run *r, int k) {
+/* Mean over the workers, in % of the traced time. */
+static double share(const struct run *r, int which) {
     double sum = 0;
     if (!r->traced) return NAN;
-    for (int i = 0; i < r->timeline.rows; i++) {
-        const struct sgrad__overlap_row *row = &r->overlap.row[i];
-        sum += k < SGRAD_KINDS ? row->kind[k] : k == SGRAD_KINDS ? row->waiting : row->idle;
-    }
+    for (int i = 0; i < r->timeline.rows; i++) sum += sgrad__share(&r->overlap.row[i], which);
     return 100 * sum / (r->timeline.length * r->timeline.rows);
 }
-
-static const char *share_name(int k) { return k < SGRAD_KINDS ? sgrad_kind_name(k) : k == SGRAD_KINDS ? "waiting for messages" : "idle"; }
 
 static void print_number(double x, int digits) {
     if (isfinite(x)) printf(" %20.*f", digits, x);
@@ -131,8 +126,8 @@ static void print(const struct runs *runs) {
         putchar('\n');
     }
     if (traced) printf("\n%% of the traced steps\n");
-    for (int k = 0; k < SGRAD_KINDS + 2 && traced; k++) {
-        printf("%-24s", share_name(k));
+    for (int k = 0; k < SGRAD__SHARES && traced; k++) {
+        printf("%-24s", sgrad__share_name(k));
         for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], k), 1);
         putchar('\n');
     }
@@ -145,7 +140,7 @@ static json_t *as_json(const struct runs *runs) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
         for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, sgrad__json_real(figures[f].of(r)));
-        for (int k = 0; k < SGRAD_KINDS + 2; k++) json_object_set_new(shares, share_name(k), sgrad__json_real(share(r, k)));
+        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), sgrad__json_real(share(r, k)));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
         json_decref(shares);
         json_array_append_new(list, one);

@@ -37,21 +37,12 @@ static int whole(const struct place *at, const json_t *row, const char *key, dou
     return 0;
 }
 
-/* Room for one more element: arrays double when their count is a power of two. */
-static void *grow(void *array, int count, size_t size) {
-    if (count & (count - 1)) return array;
-    void *larger = sgrad_alloc((size_t)(count ? 2 * count : 1), size);
-    if (count) memcpy(larger, array, (size_t)count * size);
-    free(array);
-    return larger;
-}
-
 static int add_step(const struct place *at, const json_t *row, struct sgrad__history *h) {
     struct sgrad__history_step s;
     SGRAD_TRY(whole(at, row, "step", &s.step));
     SGRAD_TRY(number(at, row, "loss", &s.loss));
     SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
-    h->step = grow(h->step, h->steps, sizeof s);
+    h->step = sgrad_grow(h->step, h->steps, sizeof s);
     h->step[h->steps++] = s;
     return 0;
 }
@@ -63,7 +54,7 @@ static int add_epoch(const struct place *at, const json_t *row, struct sgrad__hi
     SGRAD_TRY(number(at, row, "test_loss", &e.test_loss));
     SGRAD_TRY(number(at, row, "test_top1", &e.top1));
     SGRAD_TRY(number(at, row, "seconds", &e.seconds));
-    h->epoch = grow(h->epoch, h->epochs, sizeof e);
+    h->epoch = sgrad_grow(h->epoch, h->epochs, sizeof e);
     h->epoch[h->epochs++] = e;
     return 0;
 }

@@ -108,12 +108,13 @@ static void find_awaited(const struct sgrad__timeline *t, int which, const struc
         const struct sgrad__timeline_task *task = &t->task[i];
         if (task->worker != which) continue;
         const double wait = task->begin > end ? common(wire, wires, &(struct span){ end, task->begin }, 1) : 0;
+        end = fmax(end, task->end);
+        if (wait <= 0) continue;
         const int length = (int)strcspn(task->name, "#");
         int j = 0;
         while (j < count && (found[j].length != length || strncmp(found[j].name, task->name, (size_t)length))) j++;
-        if (wait > 0 && j == count) found[count++] = (struct sgrad__overlap_layer){ task->name, length, 0, 0 };
-        if (wait > 0 && (found[j].ms += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = found[j].ms;
-        end = fmax(end, task->end);
+        if (j == count) found[count++] = (struct sgrad__overlap_layer){ task->name, length, 0, 0 };
+        if ((found[j].ms += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = found[j].ms;
     }
     free(found);
 }
@@ -128,6 +129,14 @@ static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wir
         if ((m->from == rank || m->to == rank) && begin < end) wire[count++] = (struct span){ begin, end };
     }
     return unite(wire, count);
+}
+
+const char *sgrad__share_name(int share) {
+    return share < SGRAD_KINDS ? sgrad_kind_name(share) : share == SGRAD_KINDS ? "waiting for messages" : "idle";
+}
+
+double sgrad__share(const struct sgrad__overlap_row *row, int share) {
+    return share < SGRAD_KINDS ? row->kind[share] : share == SGRAD_KINDS ? row->waiting : row->idle;
 }
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {

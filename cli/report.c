@@ -53,21 +53,28 @@ static void print(const struct sgrad__history *h) {
 static void tell(const struct sgrad__request *request, const struct sgrad__history *history, const struct sgrad__timeline *timeline) {
     const char *folder = request->argument;
     const bool curve = sgrad__curve_draw(folder, history), gantt = timeline && sgrad__gantt_draw(folder, timeline);
+    struct sgrad__overlap overlap = { 0 };
+    struct sgrad__critical critical = { 0 };
     json_t *result = as_json(folder, history, curve);
-    if (timeline) json_object_set_new(result, "trace", sgrad__trace_as_json(timeline));
+    if (timeline) {
+        sgrad__overlap_find(timeline, &overlap);
+        sgrad__critical_find(timeline, &critical);
+        json_object_set_new(result, "trace", sgrad__trace_as_json(timeline, &overlap, &critical));
+    }
     if (gantt) json_object_set_new(result, "gantt", json_pack("[s+, s+]", folder, "/gantt.svg", folder, "/gantt.png"));
     const bool page = sgrad__page_write(folder, result, timeline, curve);
     if (page) json_object_set_new(result, "page", json_sprintf("%s/report.html", folder));
     if (request->train.json) {
         sgrad__print_json(result);
-        return;
+    } else {
+        json_decref(result);
+        print(history);
+        if (timeline) sgrad__trace_print(timeline, &overlap, &critical);
+        if (curve) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
+        if (gantt) printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
+        if (page) printf("all of it as a page: %s/report.html\n", folder);
     }
-    json_decref(result);
-    print(history);
-    if (timeline) sgrad__trace_print(timeline);
-    if (curve) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
-    if (gantt) printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
-    if (page) printf("all of it as a page: %s/report.html\n", folder);
+    sgrad__overlap_free(&overlap);
 }
 
 static int run(const struct sgrad__request *request) {

@@ -1,12 +1,10 @@
 /* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
 #include "cli/timeline.h"
 
-static json_t *kinds_as_json(const struct sgrad__overlap_row *row) {
-    json_t *kinds = json_object();
-    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(kinds, sgrad_kind_name(k), json_real(row->kind[k]));
-    json_object_set_new(kinds, "waiting for messages", json_real(row->waiting));
-    json_object_set_new(kinds, "idle", json_real(row->idle));
-    return kinds;
+static json_t *shares_as_json(const struct sgrad__overlap_row *row) {
+    json_t *shares = json_object();
+    for (int i = 0; i < SGRAD__SHARES; i++) json_object_set_new(shares, sgrad__share_name(i), json_real(sgrad__share(row, i)));
+    return shares;
 }
 
 static json_t *critical_as_json(const struct sgrad__critical *c) {
@@ -16,10 +14,10 @@ static json_t *critical_as_json(const struct sgrad__critical *c) {
     return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
 }
 
-static json_t *as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
     for (int i = 0; i < t->rows; i++)
-        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", kinds_as_json(&o->row[i])));
+        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", shares_as_json(&o->row[i])));
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)
         json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
@@ -46,14 +44,14 @@ static void print_findings(const struct sgrad__timeline *t, const struct sgrad__
     json_decref(findings);
 }
 
-static void print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
+void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
     for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
     printf(" %10s %10s\n", "waiting", "idle");
     for (int i = 0; i < t->rows; i++) {
         printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
-        for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10.1f", percent(o->row[i].kind[k], t->length));
-        printf(" %10.1f %10.1f\n", percent(o->row[i].waiting, t->length), percent(o->row[i].idle, t->length));
+        for (int j = 0; j < SGRAD__SHARES; j++) printf(" %10.1f", percent(sgrad__share(&o->row[i], j), t->length));
+        putchar('\n');
     }
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)
         printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind tasks\n", r ? "" : "\n", r,
@@ -65,23 +63,4 @@ static void print(const struct sgrad__timeline *t, const struct sgrad__overlap *
                o->layer[i].ms > 0 ? 1000 * o->layer[i].gflop / o->layer[i].ms : 0);
     if (o->layers > LAYERS) printf("and %d more (--json has all)\n", o->layers - LAYERS);
     print_findings(t, o);
-}
-
-json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline) {
-    struct sgrad__overlap overlap;
-    struct sgrad__critical critical;
-    sgrad__overlap_find(timeline, &overlap);
-    sgrad__critical_find(timeline, &critical);
-    json_t *result = as_json(timeline, &overlap, &critical);
-    sgrad__overlap_free(&overlap);
-    return result;
-}
-
-void sgrad__trace_print(const struct sgrad__timeline *timeline) {
-    struct sgrad__overlap overlap;
-    struct sgrad__critical critical;
-    sgrad__overlap_find(timeline, &overlap);
-    sgrad__critical_find(timeline, &critical);
-    print(timeline, &overlap, &critical);
-    sgrad__overlap_free(&overlap);
 }

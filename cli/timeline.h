@@ -76,6 +76,10 @@ struct sgrad__overlap {
     int layers;
     struct sgrad__overlap_layer *layer; /* the longest first */
 };
+/* Where a worker's time went: its kinds of task, then waiting, then idle. */
+enum { SGRAD__SHARES = SGRAD_KINDS + 2 };
+const char *sgrad__share_name(int share);
+double sgrad__share(const struct sgrad__overlap_row *row, int share);      /* ms */
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
 void sgrad__overlap_free(struct sgrad__overlap *overlap);
 
@@ -95,8 +99,8 @@ json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgr
 
 /* ---- report_trace.c: all of this, told ---- */
 
-json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline);
-void sgrad__trace_print(const struct sgrad__timeline *timeline);
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
+void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
 
 /* ---- page.c ---- */
 

@@ -128,7 +128,6 @@ static void take(const struct sgrad_args *a) {
     }
 }
 
-static double no_flops(const struct sgrad_args *a) { return (void)a, 0; }
 static double packet_bytes(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     return 2 * (double)p->packet * (double)p->record;
@@ -138,12 +137,12 @@ static double taken_bytes(const struct sgrad_args *a) {
 }
 
 static const struct sgrad_kernel kernel[CALLS] = {
-    [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = no_flops, .bytes = packet_bytes },
-    [GATHER] = { .name = "gather records", .kind = SGRAD_INPUT, .cpu = gather, .flops = no_flops, .bytes = packet_bytes },
-    [SCATTER] = { .name = "scatter records", .kind = SGRAD_INPUT, .cpu = scatter, .flops = no_flops, .bytes = packet_bytes },
-    [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = no_flops, .bytes = packet_bytes },
+    [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [GATHER] = { .name = "gather records", .kind = SGRAD_INPUT, .cpu = gather, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [SCATTER] = { .name = "scatter records", .kind = SGRAD_INPUT, .cpu = scatter, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
 };
-const struct sgrad_kernel sgrad__take_kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = no_flops, .bytes = taken_bytes };
+const struct sgrad_kernel sgrad__take_kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = sgrad_no_flops, .bytes = taken_bytes };
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 

@@ -75,10 +75,9 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 /* ---- over ranks: a plan becomes messages and sums ---------------------------------------------------------------- */
 
 /* Messages are no tasks: whoever submits a program hands them to StarPU-MPI. */
-static double no_flops(const struct sgrad_args *a) { return (void)a, 0; }
-const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = SGRAD_REDUCTION, .flops = no_flops };
-const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = SGRAD_REDUCTION, .flops = no_flops };
-const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce", .kind = SGRAD_REDUCTION, .flops = no_flops };
+const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
 
 static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer, int peer,
                         int64_t tag, int priority, const char *name) {

@@ -56,14 +56,12 @@ static void one_done(void *arg) {
     struct sgrad__sync *sync = slot->runner->sync;
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
+    sgrad_trace_step_ends(slot->step.number);
     struct timespec now;
-    char text[32];
     clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&sync->lock);
     slot->finished = true;
     slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    snprintf(text, sizeof text, "step %u", slot->step.number);
-    sgrad_trace_mark(text);
     pthread_cond_broadcast(&sync->done);
     pthread_mutex_unlock(&sync->lock);
 }

@@ -4,12 +4,9 @@
 
 #include "runtime/runtime.h"
 
-#include <stddef.h>
-
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
 int sgrad__worker(void);
 
-struct sgrad_context;
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
 int sgrad__ranks_start(struct sgrad_context *context, const char *network);                              /* after: StarPU-MPI, the network's measures */

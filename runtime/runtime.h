@@ -175,6 +175,7 @@ struct sgrad_kernel {
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
 };
+double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
 double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_args *args, int operands);
 
@@ -247,7 +248,7 @@ void sgrad_context_close(struct sgrad_context *context);
 void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
 void sgrad_trace_step(long step);           /* tasks submitted from here on belong to this step; -1: to none again */
-void sgrad_trace_mark(const char *text);    /* a mark on the axis of time */
+void sgrad_trace_step_ends(long step);      /* a mark on the axis of time */
 
 /* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
 

@@ -150,6 +150,8 @@ static struct sgrad_args args_of(const struct sgrad_call *call) {
                                 .accumulate = call->accumulate, .deterministic = call->deterministic };
 }
 
+double sgrad_no_flops(const struct sgrad_args *args) { return (void)args, 0; }
+
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args) {
     return kernel->flops ? kernel->flops(args) : (double)sgrad_shape_count(&args->view[0].shape);
 }

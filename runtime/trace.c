@@ -58,8 +58,11 @@ void sgrad_trace_step(long step) {
     else starpu_iteration_pop();
 }
 
-void sgrad_trace_mark(const char *text) {
-    if (folder) starpu_fxt_trace_user_event_string(text);
+void sgrad_trace_step_ends(long step) {
+    char text[32];
+    if (!folder) return;
+    snprintf(text, sizeof text, "step %ld", step);
+    starpu_fxt_trace_user_event_string(text);
 }
 
 static char *events_of(int rank) { return sgrad_format("%sevents_%d", folder, rank); }
