@@ -5,9 +5,8 @@ import random
 import re
 import signal
 import subprocess
-import time
 
-from run import RANKS, Skip, command, content, events, folder, losses, main, ranks, stargrad
+from run import RANKS, Skip, command, content, events, folder, losses, main, ranks, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
@@ -35,19 +34,6 @@ def end(process):
         process.send_signal(signal.SIGTERM)
         raise
     return process.returncode, said
-
-
-def wait_for_steps(path, steps, process):
-    """Until the run in PATH has had so many steps, or has ended: no sleep decides anything, it only saves the processor."""
-    deadline = time.monotonic() + LIMIT
-    while process.poll() is None:
-        assert time.monotonic() < deadline, f"{steps} steps in {LIMIT} s"
-        try:
-            if content(path, "metrics.jsonl").count(b'"step","step"') >= steps:
-                return
-        except FileNotFoundError:
-            pass
-        time.sleep(0.005)
 
 
 def processes_of(parent):

@@ -4,10 +4,9 @@ import re
 import signal
 import struct
 import subprocess
-import time
 import zlib
 
-from run import RANKS, command, content, events, folder, losses, main, ranks, stargrad
+from run import RANKS, command, content, events, folder, losses, main, ranks, stargrad, wait_for_steps
 
 # Padding, cropping and flipping; five steps an epoch, and a rest of 50 samples that no step uses.
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,530", "--lr", 0.05, "--bn-group", "global", "--batch", 96,
@@ -84,11 +83,7 @@ def kill_one(out, count, steps, *words):
     """Ends a rank without a word once the run has done so many steps."""
     words = ["mpirun", "-n", str(count), *command(*words, "--out", out, "--cpus", 1)]
     run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS})
-    path = os.path.join(out, "metrics.jsonl")
-    deadline = time.monotonic() + 120
-    while run.poll() is None and not (os.path.exists(path) and len(losses(out)) >= steps):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_steps(out, steps, run, limit=120)
     with open(f"/proc/{run.pid}/task/{run.pid}/children") as f:
         children = f.read().split()
     if run.poll() is None and children:

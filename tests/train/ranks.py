@@ -3,9 +3,8 @@ import os
 import re
 import signal
 import subprocess
-import time
 
-from run import RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad
+from run import RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_for_steps
 
 # Batch norm and augmentation; dropout and augmentation.
 NETWORKS = {
@@ -131,11 +130,8 @@ def test_signal():
     out = folder("signal")
     words = ["mpirun", "-n", "3", *command(*SMALL, "--batch", 48, "--epochs", 1000, "--out", out, "--cpus", 1)]
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **RANKS})
-    path = os.path.join(out, "metrics.jsonl")
-    deadline = time.monotonic() + 120
-    while not (os.path.exists(path) and len(losses(out)) > 2):
-        assert run.poll() is None and time.monotonic() < deadline, run.communicate()[0]
-        time.sleep(0.05)
+    wait_for_steps(out, 3, run, limit=120)
+    assert run.poll() is None, run.communicate()[0]
     run.send_signal(signal.SIGUSR1)
     said = run.communicate(timeout=120)[0]
     assert run.returncode, said

@@ -5,9 +5,8 @@ import random
 import re
 import signal
 import subprocess
-import time
 
-from run import command, content, events, folder, losses, main, stargrad
+from run import command, content, events, folder, losses, main, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
        "--checkpoint-every", "3s")
@@ -15,17 +14,6 @@ RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--b
 
 def start(*arguments):
     return subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for_steps(path, steps, process):
-    """Until metrics.jsonl has that many lines, or the program has ended: no sleep decides anything, it only saves the processor."""
-    while process.poll() is None:
-        try:
-            if content(path, "metrics.jsonl").count(b"\n") >= steps:
-                return
-        except FileNotFoundError:
-            pass
-        time.sleep(0.002)
 
 
 def whole():

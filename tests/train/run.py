@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 STARGRAD = os.environ.get("STARGRAD", "build/stargrad")
@@ -56,6 +57,19 @@ def mpirun(count, words, status=0, env=None):
 def ranks(count, *arguments, status=0, env=None):
     """The same as stargrad() on COUNT ranks, one core each."""
     return mpirun(count, [*command(*arguments), "--cpus", "1"], status, env)
+
+
+def wait_for_steps(path, steps, process, limit=600):
+    """Until the run in PATH has had so many steps, or has ended: no sleep decides anything, it only saves the processor."""
+    deadline = time.monotonic() + limit
+    while process.poll() is None:
+        assert time.monotonic() < deadline, f"not {steps} steps in {limit} s"
+        try:
+            if content(path, "metrics.jsonl").count(b'"step","step"') >= steps:
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.005)
 
 
 def events(path, kind="step"):
