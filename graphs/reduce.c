@@ -291,13 +291,16 @@ void sgrad__bucket_free(struct sgrad__bucket *k) {
     free(k);
 }
 
-enum { LEAST_BUCKET = 1 << 16 };    /* bytes: below, tasks cost more than the wire */
+enum { LEAST_BUCKET = 1 << 14 };                /* bytes: below, tasks cost more than the wire */
+static const double LEAST_SECONDS = 4e-3;       /* on the wire: so long it may take a rank, busy with a task, to look for the next */
 
-/* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one. */
+/* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
+ * of which none is so short that the wire would wait for the next. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving) {
+    const double shortest = LEAST_SECONDS * net->bandwidth;
     int64_t best = bytes;
     double once = 0;
-    for (int n = 1; n == 1 || bytes / n >= LEAST_BUCKET; n *= 2) {
+    for (int n = 1; n == 1 || (bytes / n >= LEAST_BUCKET && (double)bytes / n >= shortest); n *= 2) {
         const double size = (double)bytes / n;
         const double cost = n * (method ? method : sgrad_allreduce_cheapest(size, net, halving))->cost(size, net);
         if (n == 1) once = cost;

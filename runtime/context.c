@@ -37,7 +37,7 @@ static int check_scheduler(const char *name) {
 }
 
 static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
-    int error = starpu_init(conf);
+    int error = sgrad__ranks_init(conf);
     if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
     if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
     int found = (int)starpu_cuda_worker_get_count();

@@ -9,7 +9,8 @@ int sgrad__worker(void);
 
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
-int sgrad__ranks_start(struct sgrad_context *context, const char *network);                              /* after: StarPU-MPI, the network's measures */
+int sgrad__ranks_init(struct starpu_conf *conf);                                    /* StarPU, with StarPU-MPI; as starpu_init */
+int sgrad__ranks_start(struct sgrad_context *context, const char *network);         /* after: the network's measures */
 void sgrad__ranks_stop(void);                                                       /* before StarPU stops: StarPU-MPI */
 void sgrad__ranks_close(void);                                                      /* after: MPI */
 /* BYTES of DATA, which rank FROM gives, reach rank 0, who owns what is returned, and is told how many. All others: NULL. */

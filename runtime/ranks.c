@@ -1,8 +1,9 @@
 /* ranks.c: several processes as one program: MPI and StarPU-MPI from beginning to end, and what all ranks decide together.
  *
  * A process that no launcher started is the only rank, and MPI stays out of it. StarPU-MPI has a thread of its own that looks
- * for messages without rest: where a core is to spare it gets one, where none is it yields at every look, which Open MPI does
- * for it when asked.
+ * for messages without rest. Where a core is to spare it gets one; where none is, it is the first CPU worker as well, and looks
+ * between tasks (StarPU handbook, STARPU_MPI_DRIVER_CALL_FREQUENCY): two threads that share a core would wait for each other's
+ * time slices, 4 ms on Linux, at every message.
  *
  * Limits: MPI starts once in the life of a process, so a context of several ranks is opened once. */
 #include "config.h"
@@ -18,10 +19,13 @@
 #include <unistd.h>
 
 enum { CORES_TO_SPARE = 5 };        /* with so many for a rank, one is the messages' */
+#define AWAKE_TAG ((starpu_mpi_tag_t)1 << 60)      /* no message has it */
 
 static MPI_Comm control = MPI_COMM_NULL;    /* of the collective calls of main threads */
 static int rank, ranks = 1, *host;
 static struct sgrad_network network;
+static starpu_data_handle_t awake;
+static bool thread_works;                   /* StarPU-MPI's thread is a worker */
 
 int sgrad_launched_rank(void) {
     static const char *const says[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
@@ -85,6 +89,18 @@ static void set_up(void) {
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);        /* what waits goes by priority, what is under way does not */
 }
 
+static void share_cores(int cores, struct starpu_conf *conf) {
+    if (cores >= CORES_TO_SPARE) return;
+    if (conf->ncpus < 0) {
+        const char *asked = getenv("STARPU_NCPU");
+        conf->ncpus = asked ? atoi(asked) : cores;
+    }
+    setenv("STARPU_MPI_NOBIND", "1", 0);
+    setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", 0);
+    setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", "1", 0);
+    thread_works = conf->ncpus > 0 && atoi(getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY")) > 0;
+}
+
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     int level, finished;
     context->ranks = 1;
@@ -102,20 +118,34 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     context->rank = rank;
     context->ranks = ranks;
     sgrad__stall_open(context, control);
-    int cores = claim_cores();
-    if (cores < CORES_TO_SPARE) {
-        setenv("STARPU_MPI_NOBIND", "1", 0);
-        if (conf->ncpus < 0 && !getenv("STARPU_NCPU")) conf->ncpus = cores;
-    } else if (conf->ncpus < 0) {
-        conf->reserve_ncpus = 1;
-    }
-    conf->will_use_mpi = 1;
+    share_cores(claim_cores(), conf);
     return 0;
+}
+
+/* As a worker the thread must not sleep, as it does when nothing is to be received: this receive ends with the run. */
+static void keep_awake(void) {
+    starpu_variable_data_register(&awake, -1, 0, 1);
+    starpu_mpi_irecv_detached(awake, rank, AWAKE_TAG, MPI_COMM_WORLD, NULL, NULL);
+}
+
+static void let_sleep(void) {
+    starpu_data_handle_t end;
+    char nothing = 0;
+    starpu_variable_data_register(&end, STARPU_MAIN_RAM, (uintptr_t)&nothing, 1);
+    starpu_mpi_isend_detached(end, rank, AWAKE_TAG, MPI_COMM_WORLD, NULL, NULL);
+    starpu_data_unregister(end);
+    starpu_data_unregister(awake);
+}
+
+int sgrad__ranks_init(struct starpu_conf *conf) {
+    if (ranks == 1) return starpu_init(conf);
+    int error = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
+    if (!error && thread_works) keep_awake();
+    return error;
 }
 
 int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     if (ranks == 1) return 0;
-    if (starpu_mpi_init_comm(NULL, NULL, 0, MPI_COMM_WORLD) != 0) return sgrad_fail(SGRAD_EDEVICE, "StarPU-MPI does not start");
     name_hosts();
     network = (struct sgrad_network){ .ranks = ranks, .host = host };
     sgrad__messages_open();
@@ -129,6 +159,7 @@ void sgrad__ranks_stop(void) {
     sgrad__messages_close();
     MPI_Ibarrier(control, &request);
     sgrad__request_wait(&request, "for all ranks to end");
+    if (thread_works) let_sleep();
     starpu_mpi_shutdown();
 }
 
