@@ -292,7 +292,7 @@ void sgrad__bucket_free(struct sgrad__bucket *k) {
 }
 
 enum { LEAST_BUCKET = 1 << 14 };                /* bytes: below, tasks cost more than the wire */
-static const double LEAST_SECONDS = 4e-3;       /* on the wire: so long it may take a rank, busy with a task, to look for the next */
+static const double LEAST_SECONDS = 3e-3;       /* on the wire: so long it may take a rank, busy with a task, to look for the next */
 
 /* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
  * of which none is so short that the wire would wait for the next. */

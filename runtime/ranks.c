@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { CORES_TO_SPARE = 5 };        /* with so many for a rank, one is the messages' */
+#define TASKS_BETWEEN_LOOKS "4"     /* most tasks are short, and a look costs as much as a short task */
 #define AWAKE_TAG ((starpu_mpi_tag_t)1 << 60)      /* no message has it */
 
 static MPI_Comm control = MPI_COMM_NULL;    /* of the collective calls of main threads */
@@ -97,7 +98,7 @@ static void share_cores(int cores, struct starpu_conf *conf) {
     }
     setenv("STARPU_MPI_NOBIND", "1", 0);
     setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", 0);
-    setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", "1", 0);
+    setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", TASKS_BETWEEN_LOOKS, 0);
     thread_works = conf->ncpus > 0 && atoi(getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY")) > 0;
 }
 
