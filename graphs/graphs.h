@@ -146,6 +146,24 @@ struct sgrad_train_options {
 };
 struct sgrad_train_options sgrad_train_defaults(void);  /* CONTRACT's defaults */
 
+/* What a machine could do with a network, and what it does. */
+struct sgrad_bench_kernel {
+    const char *name;               /* "conv2d backward-weight" */
+    int64_t calls;                  /* in a step of this rank */
+    double ms;                      /* of them all, each in its best time alone: the mean of the CPU workers, busy with the same at once */
+    double gflop, gbyte;            /* of them all */
+};
+struct sgrad_bench_result {
+    int kernels;
+    struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
+    long batch;
+    int workers;                    /* of this rank */
+    double limit_ms;                /* a step of nothing but kernels in their best times, on all workers of this rank */
+    double step_ms;                 /* the median of the steps that were taken */
+};
+/* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */
+int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
+
 struct sgrad_train_result {
     char *folder;                   /* free it */
     long steps;

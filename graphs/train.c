@@ -44,7 +44,7 @@ double sgrad__run_rate(const struct sgrad__run *r, long step) {
     return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
 }
 
-static int submit_step(struct sgrad__run *r, long step) {
+int sgrad__run_submit(struct sgrad__run *r, long step) {
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = r->program->share;
     struct sgrad_step s = {
@@ -137,7 +137,7 @@ static int turn(struct sgrad__run *r, long *done) {
         sgrad__server_expect(r->server, promised, stop);
         while (next < promised && next - *done < window) {
             sgrad__metrics_submitted(r->metrics);
-            SGRAD_TRY(submit_step(r, next++));
+            SGRAD_TRY(sgrad__run_submit(r, next++));
         }
         if (next == *done) break;       /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
@@ -213,6 +213,14 @@ static void print_staleness(struct sgrad__run *r, FILE *to) {
     fputc('\n', to);
 }
 
+int sgrad__run_open_runner(struct sgrad__run *r, long done) {
+    SGRAD_TRY(sgrad__program_allocate(r->program));
+    r->runner = sgrad__runner_create(r->program);
+    SGRAD_TRY(sgrad__server_open(r, done));
+    r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
+    return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;
+}
+
 static int train_run(struct sgrad__run *r) {
     FILE *terminal = r->options.json ? stderr : stdout;
     long done = 0;
@@ -225,11 +233,7 @@ static int train_run(struct sgrad__run *r) {
     }
     if (r->options.print) return 0;
     if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
-    SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program);
-    SGRAD_TRY(sgrad__server_open(r, done));
-    r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
-    if (r->placement && done < r->steps) SGRAD_TRY(sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)));
+    SGRAD_TRY(sgrad__run_open_runner(r, done));
     SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
     if (r->strategy->served) print_staleness(r, terminal);

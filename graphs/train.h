@@ -59,6 +59,10 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to);
 
 /* train.c: 0 when ERROR is 0 on every rank; else an error, of which all know. */
 int sgrad__run_agree(struct sgrad__run *run, int error);
+/* Everything is there for the step after DONE others. */
+int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* Submits the step that follows STEP others; the caller waits for it (internal.h: runner_wait). */
+int sgrad__run_submit(struct sgrad__run *run, long step);
 /* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
 

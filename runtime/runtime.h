@@ -290,6 +290,11 @@ void sgrad_stall_tell(bool own, const char *what);
 /* The rank that a launcher gave this process: 0 without one. Before a context is open, too. */
 int sgrad_launched_rank(void);
 
+int sgrad_workers(void);        /* of this process */
+/* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves the
+ * least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all tasks. */
+int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
+
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the share of
  * its time since the last call that it spent in tasks; false: there are not so many. */
 void sgrad_workers_watch(void);

@@ -1,0 +1,103 @@
+/* primitive.c: how long a call takes on each worker when it has nothing else to do: the limit of what scheduling can reach. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <starpu.h>
+#include <string.h>
+#ifdef SGRAD_HAVE_CUDA
+#include <cuda_runtime.h>
+#include <starpu_cuda.h>
+#endif
+
+enum { LEAST_TIMES = 4, MOST_TIMES = 400 };
+static const double ENOUGH = 15e-3;     /* seconds */
+
+struct trial {
+    const struct sgrad_call *call;
+    const struct sgrad_step *step;
+    double *seconds;
+};
+
+/* Numbers of ordinary size: kernels take other paths where there are zeros, and longer where numbers are denormal. */
+static void fill(void *data, const struct sgrad_view *view) {
+    const int64_t count = sgrad_shape_count(&view->shape);
+    memset(data, 0, sgrad_view_bytes(view));
+    for (int64_t i = 0; i < count; i++) {
+        const float value = 0.25f + (float)(i * 2654435761 >> 7 & 1023) / 1024;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        if (view->dtype == SGRAD_F32) ((float *)data)[i] = value;
+        else if (view->dtype == SGRAD_F64) ((double *)data)[i] = 1;
+        else if (view->dtype == SGRAD_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+        else if (view->dtype == SGRAD_U8) ((uint8_t *)data)[i] = (uint8_t)(i * 2654435761 >> 7);
+    }
+}
+
+static void *place(const struct sgrad_view *view, unsigned node) {
+    const size_t bytes = sgrad_view_bytes(view);
+    void *data = (void *)starpu_malloc_on_node(node, bytes);
+    if (!data || starpu_node_get_kind(node) == STARPU_CPU_RAM) {
+        if (data) fill(data, view);
+        return data;
+    }
+#ifdef SGRAD_HAVE_CUDA
+    void *host = sgrad_alloc(bytes, 1);
+    fill(host, view);
+    cudaMemcpy(data, host, bytes, cudaMemcpyHostToDevice);
+    free(host);
+#endif
+    return data;
+}
+
+static double run_once(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
+    const double start = starpu_timing_now();
+    kernel(args);
+#ifdef SGRAD_HAVE_CUDA
+    if (cuda) cudaStreamSynchronize(starpu_cuda_get_local_stream());
+#else
+    (void)cuda;
+#endif
+    return 1e-6 * (starpu_timing_now() - start);
+}
+
+static double least_of_many(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
+    double least = INFINITY, all = 0;
+    run_once(kernel, args, cuda);       /* caches of primitives are filled */
+    for (int i = 0; i < MOST_TIMES && (i < LEAST_TIMES || all < ENOUGH); i++) {
+        const double took = run_once(kernel, args, cuda);
+        least = fmin(least, took);
+        all += took;
+    }
+    return least;
+}
+
+static void measure(void *arg) {
+    const struct trial *t = arg;
+    const struct sgrad_call *c = t->call;
+    const int worker = starpu_worker_get_id();
+    const unsigned node = starpu_worker_get_memory_node((unsigned)worker);
+    const bool cuda = starpu_worker_get_type(worker) == STARPU_CUDA_WORKER;
+    void (*kernel)(const struct sgrad_args *args) = cuda ? c->kernel->cuda : c->kernel->cpu;
+    void *data[SGRAD_MAX_OPERANDS] = { 0 };
+    bool room = kernel != NULL;
+    for (int i = 0; i < c->operands && room; i++)
+        if (c->view[i].shape.rank >= 0) room = (data[i] = place(&c->view[i], node)) != NULL;
+    struct sgrad_args args = { .view = c->view, .data = data, .attrs = c->attrs, .step = t->step, .group = c->group, .batch = c->batch,
+                               .averaged = c->averaged, .accumulate = c->accumulate, .deterministic = c->deterministic };
+    if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, args.workspace_size = c->workspace)) != NULL;
+    t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;
+    if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, c->workspace);
+    for (int i = 0; i < c->operands; i++)
+        if (data[i]) starpu_free_on_node(node, (uintptr_t)data[i], sgrad_view_bytes(&c->view[i]));
+}
+
+int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds) {
+    struct trial trial = { call, step, seconds };
+    SGRAD_TRY(sgrad_wait_all());
+    starpu_execute_on_each_worker(measure, &trial, STARPU_CPU | STARPU_CUDA);
+    return sgrad_wait_all();
+}
+
+int sgrad_workers(void) { return (int)starpu_worker_get_count(); }

@@ -1,0 +1,27 @@
+#!/bin/bash
+# The limit of a network on this machine: what bench says adds up, and it leaves nothing behind.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+network=(--model convnet --data digits --batch 64 --micro-batch 16 --cpus 2)
+passes bench "${network[@]}" --json
+python3 - <<'END' || wrong 'bench: its figures do not add up'
+import json
+b = json.load(open("out"))
+kernels = {k["kernel"]: k for k in b["kernels"]}
+assert b["batch"] == 64 and b["workers"] == 2
+assert 0 < b["limit_ms"] and 0 < b["step_ms"], b
+assert abs(b["share"] - b["limit_ms"] / b["step_ms"]) < 1e-9
+# Two equal workers share the work; "equal" on a busy machine is meant loosely.
+assert 0.25 < b["limit_ms"] / sum(k["ms"] for k in b["kernels"]) < 0.75, b
+assert [k["ms"] for k in b["kernels"]] == sorted((k["ms"] for k in b["kernels"]), reverse=True)
+for name in "conv2d forward", "conv2d backward-weight", "batchnorm stats", "sgd":
+    assert kernels[name]["ms"] > 0 and kernels[name]["gbyte"] > 0, name
+assert kernels["conv2d forward"]["calls"] % 4 == 0      # micro-batches
+END
+[ -z "$(ls -d runs 2>/dev/null)" ] || wrong 'bench: made a folder'
+
+passes bench "${network[@]}"
+says '^limit .* of the limit$|^steps .* of the limit$'
+refuses 2 'bench: --model NAME is missing' bench --data digits
+refuses 1 'no model' bench --model resnet21 --data digits
