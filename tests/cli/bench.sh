@@ -24,4 +24,4 @@ END
 passes bench "${network[@]}"
 says '^steps .* of the limit$'
 refuses 2 'bench: --model NAME is missing' bench --data digits
-refuses 1 'no model' bench --model resnet21 --data digits
+refuses 2 'no model is called' bench --model resnet21 --data digits
