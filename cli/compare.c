@@ -19,9 +19,20 @@ struct runs {
 
 /* ---- settings ---- */
 
+/* Options and variables of the environment have no name in common. */
+static const char *const parts[] = { "options", "environment" };
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* NULL: this run has none. */
+static const json_t *setting(const struct run *r, const char *key) {
+    const json_t *value = NULL;
+    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(json_object_get(r->history.config, parts[p]), key);
+    return value;
+}
+
 /* Free it. */
 static char *value_of(const struct run *r, const char *key) {
-    const json_t *value = json_object_get(json_object_get(r->history.config, "options"), key);
+    const json_t *value = setting(r, key);
     return value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : strdup("-");
 }
 
@@ -37,16 +48,17 @@ static bool differs(const struct runs *runs, const char *key) {
     return !same;
 }
 
-/* {key: [value of each run]} of the options that differ, but for the folder's own name. */
+/* {key: [value of each run]} of the settings that differ, but for the folder's own name. */
 static json_t *find_differences(const struct runs *runs) {
     json_t *all = json_object(), *found = json_object(), *value;
     const char *key;
-    for (int i = 0; i < runs->count; i++) json_object_update_missing(all, json_object_get(runs->run[i].history.config, "options"));
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; i < runs->count; i++) json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
     json_object_foreach(all, key, value) {
         if (strcmp(key, "out") == 0 || !differs(runs, key)) continue;
         json_t *values = json_array();
         for (int i = 0; i < runs->count; i++) {
-            const json_t *of = json_object_get(json_object_get(runs->run[i].history.config, "options"), key);
+            const json_t *of = setting(&runs->run[i], key);
             json_array_append_new(values, of ? json_deep_copy(of) : json_null());
         }
         json_object_set_new(found, key, values);
@@ -61,6 +73,7 @@ static void print_differences(const struct runs *runs) {
     if (json_object_size(found)) printf("\nset otherwise\n");
     json_object_foreach(found, key, values) {
         printf("%-24s", key);
+        if (strlen(key) > 24) printf("\n%24s", "");
         for (int i = 0; i < runs->count; i++) {
             char *text = value_of(&runs->run[i], key);
             printf(" %20.20s", text);

@@ -1,4 +1,4 @@
-/* config.c: config.json, what a run was: its options, versions, devices, data; enough to repeat it. */
+/* config.c: config.json, what a run was: its options, versions, devices, data, environment; enough to repeat it. */
 #include "graphs/run.h"
 
 #include <errno.h>
@@ -59,6 +59,35 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     return object;
 }
 
+/* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. */
+static const char *const environment[] = { "STARPU_", "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi", "OMPI_MCA_mtl", "OMPI_MCA_opal",
+                                           "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMP_NUM_THREADS=", "ONEDNN_" };
+/* Where things lie is nobody's business. */
+static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };
+
+static bool is_told(const char *variable, size_t name) {
+    bool told = false;
+    for (size_t i = 0; i < sizeof environment / sizeof *environment; i++) told |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *place = strstr(variable, places[i]);
+        told &= !place || place > variable + name;
+    }
+    return told && !strchr(variable, '/');
+}
+
+/* What the libraries below are told by the environment, by the user or by Stargrad itself (runtime/context.c, ranks.c, trace.c). */
+static json_t *environment_object(void) {
+    json_t *object = json_object();
+    for (char **variable = environ; *variable; variable++) {
+        const size_t name = strcspn(*variable, "=");
+        if (!(*variable)[name] || !is_told(*variable, name)) continue;
+        char *key = sgrad_format("%.*s", (int)name, *variable);
+        json_object_set_new(object, key, json_string(*variable + name + 1));
+        free(key);
+    }
+    return object;
+}
+
 static json_t *versions_object(void) {
     int major, minor, release;
     starpu_get_version(&major, &minor, &release);
@@ -106,6 +135,7 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
     json_object_set_new(object, "devices", text(c->devices));
     json_object_set_new(object, "options", options_object(c->options));
+    json_object_set_new(object, "environment", environment_object());
     json_object_set_new(object, "versions", versions_object());
     char *path = config_path(folder), *content = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     struct sgrad_file file;

@@ -1,5 +1,6 @@
-"""--tensorboard leaves a file that TensorBoard reads; --prometheus answers while the run goes on."""
+"""--tensorboard leaves a file that TensorBoard reads; --prometheus answers while the run goes on; config.json knows the environment."""
 import glob
+import json
 import os
 import socket
 import struct
@@ -8,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from run import Skip, command, events, folder, main, stargrad
+from run import Skip, command, content, events, folder, main, mpirun, stargrad
 
 NETWORK = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,640", "--batch", 64)
 
@@ -129,6 +130,35 @@ def test_prometheus():
     finally:
         process.terminate()
         process.communicate()
+
+
+def environment(path):
+    return json.loads(content(path, "config.json"))["environment"]
+
+
+def test_environment():
+    one, other = folder("environment"), folder("other")
+    private = {"STARPU_HOME": folder("home"), "STARPU_HOSTNAME": "xyzzy", "SECRET": "xyzzy"}
+    stargrad(*NETWORK, "--steps", 2, "--out", one, env={"STARPU_SCHED": "prio", "OMP_NUM_THREADS": "3", **private})
+    stargrad(*NETWORK, "--steps", 2, "--out", other, env=private)
+    told = environment(one)
+    assert told["STARPU_SCHED"] == "prio" and told["OMP_NUM_THREADS"] == "3" and told["STARPU_SILENT"] == "1", told
+    assert all(name.startswith(("STARPU_", "OMPI_MCA_", "OMP_NUM_THREADS", "ONEDNN_")) for name in told), told
+    assert "STARPU_HOME" not in told and "xyzzy" not in content(one, "config.json").decode()
+    report = json.loads(stargrad("report", one, other, "--json"))
+    assert report["set otherwise"]["STARPU_SCHED"] == ["prio", environment(other).get("STARPU_SCHED")]
+    assert '"prio"' in stargrad("report", one, other)
+    stargrad(*NETWORK, "--steps", 4, "--out", one, "--resume", env={"STARPU_SCHED": "eager"})
+    assert environment(one)["STARPU_SCHED"] == "eager"
+
+
+def test_environment_of_ranks():
+    out = folder("ranks")
+    words = command(*NETWORK, "--steps", 2, "--cpus", 1, "--out", out)
+    mpirun(1, ["-x", "STARPU_SCHED=prio", *words, ":", "-n", "1", "-x", "STARPU_SCHED=eager", *words])
+    told = environment(out)
+    assert told["STARPU_SCHED"] == "prio" and told["STARPU_MPI_NDETACHED_SEND"] == "2" and "OMPI_MCA_btl_tcp_eager_limit" in told, told
+    assert not any(name.startswith(("OMPI_MCA_orte", "OMPI_MCA_ess")) for name in told)
 
 
 if __name__ == "__main__":
