@@ -1,4 +1,4 @@
-/* input.c: the tasks that bring in what is no tensor yet: samples, and the wish to end the run. */
+/* input.c: the tasks that bring in what is no tensor yet: samples, the wish to end the run, and how busy workers are. */
 #include "graphs/internal.h"
 
 /* A data set knows no tasks, so it is handed to this one: pixels U8 (N,H,W,C), labels I32 (N) */
@@ -10,7 +10,11 @@ static void read_samples(const struct sgrad_args *a) {
 
 const struct sgrad_kernel sgrad__read_kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
 
-/* out (1) */
-static void vote(const struct sgrad_args *a) { *(double *)a->data[0] = a->step->stop; }
+/* out (1 + workers of all ranks): attributes say which these are; without, there are none */
+static void vote(const struct sgrad_args *a) {
+    double *out = a->data[0];
+    *out = a->step->stop;
+    if (a->attrs) sgrad__workers_busy(a->attrs, out + 1);
+}
 
 const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = SGRAD_INPUT, .cpu = vote };

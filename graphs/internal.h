@@ -115,7 +115,8 @@ struct sgrad__program {
     struct sgrad__instruction *instruction;
     int *pixels, *labels;                               /* buffers of each micro-batch */
     int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
-    int votes;                                          /* buffer: how many ranks were asked to end the run; -1: one rank */
+    int votes;                                          /* buffer: how many ranks were asked to end the run, then how busy each
+                                                           worker of all was, where that is watched; -1: one rank */
     int buckets;                                        /* of gradients, over ranks */
     int64_t bucket_bytes;
     int shards;
@@ -144,6 +145,7 @@ struct sgrad__program_options {
     struct sgrad_image image;
     struct sgrad_dataset *dataset;      /* what its first tasks read */
     struct sgrad__placement *placement; /* which they take from memory, as its steps say; NULL: they read it */
+    const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
@@ -151,11 +153,24 @@ void sgrad__program_destroy(struct sgrad__program *program);
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-/* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run (F64, 1) */
+/* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run, then the shares of
+ * its workers (F64, 1 + workers), when the second operand is there */
 extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;
 /* reduce.c: what is handed to StarPU-MPI, and no task */
 extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
+
+/* ---- workers.c: how busy the workers of all ranks are ---- */
+
+struct sgrad__workers {
+    int count, first, own;      /* of all ranks; the first of this one's, and how many it has */
+    char **name;                /* "cpu0"; with several ranks "rank1/cpu0" */
+};
+/* Every rank calls it. From here on they are watched, if rank 0 ASKED for it; else NULL. */
+struct sgrad__workers *sgrad__workers_watch(const struct sgrad_context *context, bool asked);
+/* The share of its time since the last call that each of this rank's spent in tasks; 0 for other ranks'. */
+void sgrad__workers_busy(const struct sgrad__workers *workers, double *share);
+void sgrad__workers_free(struct sgrad__workers *workers);
 
 /* ---- step ---- */
 
@@ -177,7 +192,7 @@ struct sgrad__mark {
 struct sgrad__slot {
     struct sgrad_step step;
     int64_t *sample;
-    double statistics[3], votes;
+    double statistics[3], *votes;
     atomic_int pending;         /* tasks, messages, and the fetches of statistics and votes */
     struct sgrad__mark *mark;   /* of each of these */
     bool finished;

@@ -102,7 +102,6 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
     if (!error && options->tensorboard) error = sgrad__tensorboard_open(options->folder, &m->tensorboard);
     if (!error && options->prometheus) error = sgrad__prometheus_open(options->prometheus, &m->prometheus);
-    if (m->tensorboard || m->prometheus) sgrad_workers_watch();
     if (error) sgrad__metrics_close(m);
     else *metrics = m;
     return error;
@@ -159,13 +158,16 @@ static void tell(struct sgrad__metrics *m, const char *name, long step, double v
     sgrad__prometheus_tell(m->prometheus, name, value);
 }
 
-/* The share of its time since the last call that each worker of this rank spent in tasks. */
-static void tell_workers(struct sgrad__metrics *m, long step) {
-    double share;
-    char worker[32], name[64];
-    for (int i = 0; sgrad_worker_busy(i, worker, sizeof worker, &share); i++) {
-        snprintf(name, sizeof name, "busy/%s", worker);
-        tell(m, name, step, share);
+/* The share of the step's time that each worker spent in tasks. */
+static void tell_workers(struct sgrad__metrics *m, long step, const double *busy) {
+    const struct sgrad__workers *workers = m->is.workers;
+    double own[SGRAD_MAX_WORKERS];
+    char name[64];
+    if (!workers) return;
+    if (!busy) sgrad__workers_busy(workers, own), busy = own;
+    for (int i = 0; i < workers->count; i++) {
+        snprintf(name, sizeof name, "busy/%s", workers->name[i]);
+        tell(m, name, step, busy[i]);
     }
 }
 
@@ -191,7 +193,7 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
         tell(m, "train/learning_rate", e->step, e->rate);
         tell(m, "train/samples_per_second", e->step, rate);
         tell(m, "train/epoch", e->step, e->epoch);
-        tell_workers(m, e->step);
+        tell_workers(m, e->step, e->busy);
     }
     if (m->bar && time - m->drawn > 0.1) {
         m->drawn = time;

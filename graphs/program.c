@@ -255,20 +255,25 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
 }
 
-/* Statistics of all nodes, and whether a rank was asked to end the run, are summed over the ranks together. */
+/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the next's,
+ * are summed over the ranks together. */
 static void add_statistics(struct sgrad__builder *b) {
     struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
-    struct sgrad_view one = doubles(sgrad_shape(1, 1));
-    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .operands = 1, .view = { one }, .access = { SGRAD_W } };
+    const struct sgrad__workers *workers = b->o->workers;
+    struct sgrad_view ballot = doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
+    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1, .access = { SGRAD_W, SGRAD_R },
+                               .view = { ballot, doubles(b->g->node[b->g->loss].is.stat[0]) } };
+    int loss = -1;
     for (int n = 0; n < b->g->node_count; n++)
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
             int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
             int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
+            if (n == b->g->loss) loss = local;
             sgrad__bucket_put(bucket, local, doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
-    b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), one);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), &b->p->votes, 0, SGRAD__PRIORITY_INPUT, sgrad_format("vote"));
-    sgrad__bucket_put(bucket, b->p->votes, one, &b->p->votes, -1, "votes");
+    b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ b->p->votes, loss }, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("vote"));
+    sgrad__bucket_put(bucket, b->p->votes, ballot, &b->p->votes, -1, "votes");
     sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
     sgrad__bucket_free(bucket);
     b->p->buffer[b->p->votes].lifetime = SGRAD_PERSISTENT;

@@ -97,6 +97,7 @@ struct sgrad__metrics_options {
     double epochs;
     bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
     int prometheus;                         /* port on which they can be asked for; 0: none */
+    const struct sgrad__workers *workers;   /* watched, when either is there */
     const struct sgrad__position *resumed;  /* what comes after it is dropped from metrics.jsonl; NULL: a new run */
 };
 struct sgrad__metrics;
@@ -112,6 +113,7 @@ struct sgrad__step_event {
     int epoch;                              /* 0 is the first */
     double loss, rate;
     double time;                            /* when: seconds of the monotonic clock */
+    const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
 };
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 

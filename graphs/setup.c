@@ -230,7 +230,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
-        .placement = training ? r->placement : NULL,
+        .placement = training ? r->placement : NULL, .workers = r->workers,
     };
     return p;
 }
@@ -397,6 +397,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     choose_micro_batch(r);
     if (r->options.partition) SGRAD_TRY(open_placement(r));
     SGRAD_TRY(open_parameters(r));
+    r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     return sgrad__program_build(r->graph, &p, &r->program);
 }
@@ -423,6 +424,7 @@ void sgrad__run_close(struct sgrad__run *r) {
         sgrad__program_destroy(r->evaluation[i].program);
     }
     sgrad__placement_destroy(r->placement);
+    sgrad__workers_free(r->workers);
     sgrad_graph_destroy(r->graph);
     sgrad_context_close(r->context);
     sgrad_dataset_close(r->train);

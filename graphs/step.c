@@ -31,6 +31,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
         slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
+        slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape), sizeof *slot->votes);
         slot->mark = sgrad_alloc((size_t)parts(program), sizeof *slot->mark);
         for (int j = 0; j < parts(program); j++) slot->mark[j].slot = slot;
     }
@@ -41,6 +42,7 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
     if (!r) return;
     for (int i = 0; i < r->program->window; i++) {
         free(r->slot[i].sample);
+        free(r->slot[i].votes);
         free(r->slot[i].mark);
     }
     pthread_mutex_destroy(&r->sync->lock);
@@ -100,7 +102,7 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->step = *step;
     slot->step.sample = slot->sample;
     slot->finished = false;
-    slot->votes = 0;
+    *slot->votes = 0;
     for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, false);
     atomic_store(&slot->pending, parts(p));
     r->submitted++;
@@ -110,7 +112,7 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     sgrad_trace_step(-1);
     if (error) return error;
     struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
-    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], &slot->votes, one_done, fetch++));
+    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], slot->votes, one_done, fetch++));
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);
 }
 

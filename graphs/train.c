@@ -145,8 +145,9 @@ static int turn(struct sgrad__run *r, long *done) {
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
         if (error) continue;
-        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){ *done, (int)slot->step.epoch, loss, sgrad__run_rate(r, *done - 1), slot->time }));
-        if (slot->votes > 0) r->stopping = true;
+        SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){
+            *done, (int)slot->step.epoch, loss, sgrad__run_rate(r, *done - 1), slot->time, r->context->ranks > 1 ? slot->votes + 1 : NULL }));
+        if (*slot->votes > 0) r->stopping = true;
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) r->stopping = true, error = stop_for_nan(r, *done, loss);
     }
@@ -179,7 +180,7 @@ static int train(struct sgrad__run *r, long done) {
 static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
     struct sgrad__position position = { .step = done, .epoch = (int)(done / r->steps_per_epoch), .step_in_epoch = done % r->steps_per_epoch };
     return sgrad__metrics_open(&(struct sgrad__metrics_options){
-        .folder = r->folder, .terminal = terminal, .tensorboard = r->options.tensorboard, .prometheus = r->options.prometheus, .batch = r->options.batch, .steps = r->steps,
+        .folder = r->folder, .terminal = terminal, .tensorboard = r->options.tensorboard, .prometheus = r->options.prometheus, .workers = r->workers, .batch = r->options.batch, .steps = r->steps,
         .epochs = (double)r->steps / (double)r->steps_per_epoch, .resumed = r->options.resume ? &position : NULL }, &r->metrics);
 }
 

@@ -28,6 +28,7 @@ struct sgrad__run {
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     struct sgrad__order order;
     struct sgrad__placement *placement;         /* NULL: every rank has the whole training set */
+    struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     char *folder, *identity;
     int lock;                                   /* descriptor of the folder; 0: not ours yet */

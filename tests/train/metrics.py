@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from run import Skip, command, content, events, folder, main, mpirun, stargrad
+from run import Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad
 
 NETWORK = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,640", "--batch", 64)
 
@@ -87,6 +87,20 @@ def test_tensorboard():
     assert all(0 <= share <= 1.01 for _, share in found["busy/cpu0"]) and any(share > 0.1 for _, share in found["busy/cpu0"])
 
 
+def test_workers_of_all_ranks():
+    alone, out = folder("alone"), folder("together")
+    words = (*NETWORK, "--steps", 8, "--deterministic", "--out")
+    ranks(2, *words, alone)
+    ranks(2, *words, out, "--tensorboard")
+    file, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
+    found = scalars(file)
+    assert sorted(name for name in found if name.startswith("busy/")) == ["busy/rank0/cpu0", "busy/rank1/cpu0"]
+    for name in ("busy/rank0/cpu0", "busy/rank1/cpu0"):
+        assert [step for step, _ in found[name]] == list(range(1, 9))
+        assert all(0 <= share <= 1.01 for _, share in found[name]) and any(share > 0.1 for _, share in found[name]), found[name]
+    assert losses(out) == losses(alone)
+
+
 def test_tensorboards_own_reader():
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -125,6 +139,7 @@ def test_prometheus():
     try:
         values = ask(port, process)
         assert 0 < values["stargrad_train_loss"] < 10 and abs(values["stargrad_train_learning_rate"] - 0.1) < 1e-6
+        assert 0 <= values["stargrad_busy_cpu0"] <= 1.01
         said = stargrad(*NETWORK, "--prometheus", port, "--out", folder("second"), status=1)
         assert f"127.0.0.1:{port}: Address already in use" in said and said.count("\n") == 1, said
     finally:
