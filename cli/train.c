@@ -71,6 +71,8 @@ static const struct sgrad__option options[] = {
     { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1,
       4294967295.0 },
     { "tensorboard", NULL, "event files for TensorBoard in DIR/tensorboard", &sgrad__flag, SGRAD__FIELD(tensorboard) },
+    { "histograms", "N", "every N steps, histograms of weights and gradients for TensorBoard; 0: none", &sgrad__whole, SGRAD__FIELD(histograms), 0,
+      2147483647 },
     { "prometheus", "PORT", "current values at 127.0.0.1:PORT/metrics", &sgrad__whole, SGRAD__FIELD(prometheus), 1, 65535 },
     { "print", NULL, "print network and program, run nothing", &sgrad__flag, SGRAD__FIELD(print) },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },

@@ -78,6 +78,7 @@ struct sgrad_step {
     uint32_t epoch;             /* 0 is the first */
     bool training;
     bool stop;                  /* this rank was asked to end the run */
+    bool histograms;            /* of its weights and gradients are wanted */
     float rate;                 /* learning rate */
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
     int64_t first;              /* index, in the whole batch, of sample[0] */
@@ -181,6 +182,16 @@ extern const struct sgrad_kernel sgrad_copy_kernel;
 
 /* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
 extern const struct sgrad_kernel sgrad_squared_norm_kernel;
+
+/* out.bucket[i] = how many x there are from limit i - 1 up to, but without, limit i of sgrad_histogram_limits(); what is no finite
+ * number is left out. Operands: 0 x F32 (R), 1 out F64[SGRAD_HISTOGRAM] (W): a struct sgrad_histogram. CPUs only. */
+enum { SGRAD_HISTOGRAM_BUCKETS = 1551, SGRAD_HISTOGRAM = 5 + SGRAD_HISTOGRAM_BUCKETS };
+struct sgrad_histogram {
+    double min, max, count, sum, sum_squares;
+    double bucket[SGRAD_HISTOGRAM_BUCKETS];
+};
+const double *sgrad_histogram_limits(void);     /* SGRAD_HISTOGRAM_BUCKETS of them, rising; the last is the largest double */
+extern const struct sgrad_kernel sgrad_histogram_kernel;
 
 /* Optimizer updates. ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R),
  * 2 Σ g² over all parameters F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */

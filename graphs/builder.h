@@ -36,6 +36,9 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 
+/* histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
+void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer);
+
 /* reduce.c */
 
 /* The sum of those of BUFFER[0…count-1] that were made (are not -1), in the tree made by halving: sum(n) = sum(first ⌈n/2⌉) +

@@ -50,7 +50,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), FLAG(bf16);
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(prometheus), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
+    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
 #undef TEXT
 #undef REAL
@@ -160,7 +160,7 @@ char *sgrad__config_identity(const struct sgrad__config *config) {
 }
 
 /* What may differ from node to node: where things lie, what a node has. */
-static const char *const own[] = { "cpus", "gpus", "scheduler", "data", "init", "out", "trace", "tensorboard", "prometheus" };
+static const char *const own[] = { "cpus", "gpus", "scheduler", "data", "init", "out", "trace", "tensorboard", "histograms", "prometheus" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = options_object(config->options);

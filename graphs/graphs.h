@@ -130,6 +130,7 @@ struct sgrad_train_options {
     int keep;
     bool print, nan_ok, json;
     bool tensorboard;                           /* event files for TensorBoard in the run's folder, too */
+    long histograms;                            /* steps from one histogram of all weights and gradients, for TensorBoard, to the next; 0: none */
     int prometheus;                             /* port of 127.0.0.1 where current values can be asked for; 0: none */
     const char *trace;                          /* "" or "FIRST-LAST" steps to record; NULL: none */
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */

@@ -117,6 +117,7 @@ struct sgrad__program {
     int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
     int votes;                                          /* buffer: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
+    int histograms, *histogram;                         /* buffers of counts, in the steps that ask for them; named kind/parameter */
     int buckets;                                        /* of gradients, over ranks */
     int64_t bucket_bytes;
     int shards;
@@ -138,7 +139,7 @@ struct sgrad__program_options {
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
-    bool training, deterministic;
+    bool training, deterministic, histograms;
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
@@ -193,7 +194,8 @@ struct sgrad__slot {
     struct sgrad_step step;
     int64_t *sample;
     double statistics[3], *votes;
-    atomic_int pending;         /* tasks, messages, and the fetches of statistics and votes */
+    struct sgrad_histogram *histogram;      /* as many as the program has, if the step asks for them */
+    atomic_int pending;         /* tasks, messages, and the fetches of statistics, votes and histograms */
     struct sgrad__mark *mark;   /* of each of these */
     bool finished;
     double time;                /* when it finished: seconds of the monotonic clock */

@@ -177,6 +177,10 @@ void sgrad__metrics_submitted(struct sgrad__metrics *m) {
     if (m && m->in_flight++ == 0) m->last = now();
 }
 
+void sgrad__metrics_histogram(struct sgrad__metrics *m, const char *name, long step, const struct sgrad_histogram *histogram) {
+    if (m) sgrad__tensorboard_histogram(m->tensorboard, name, step, histogram);
+}
+
 int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event *e) {
     if (!m) return 0;
     const double time = e->time, seconds = time - m->last, rate = (double)m->is.batch / seconds;

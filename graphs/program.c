@@ -217,6 +217,7 @@ static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradie
 
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     struct sgrad__parameter *w = &b->g->parameter[parameter];
+    sgrad__add_histogram(b, "gradients", parameter, gradient);
     struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
     int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
     call.access[0] = SGRAD_RW;
@@ -359,6 +360,8 @@ static void add_step(struct sgrad__builder *b) {
         if (b->o->clip_norm > 0) add_clipped_updates(b, summed);
         if (b->o->ranks > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
+        for (int i = 0; i < g->parameter_count; i++)
+            if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
     b->p->statistics = resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view);
@@ -476,6 +479,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     sgrad_tensor_destroy(p->workspace);
     free(p->owned);
     free(p->shard);
+    free(p->histogram);
     free(p->buffer);
     free(p->call);
     free(p->instruction);

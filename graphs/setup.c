@@ -87,6 +87,9 @@ static int check_strategy(const struct sgrad__run *r) {
     const char *name = r->strategy->name;
     if (o->allreduce && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
     if (o->clip_norm > 0 && r->strategy->sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+    if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
+    if (o->histograms && r->strategy->sharded)
+        return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server", name);
     if (o->backup >= 0 && !r->strategy->fresh) return sgrad_fail(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
     if (o->deterministic && r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "--deterministic cannot go with --strategy %s: who comes first decides", name);
@@ -230,7 +233,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
-        .placement = training ? r->placement : NULL, .workers = r->workers,
+        .histograms = training && r->options.histograms && r->context->rank == 0, .placement = training ? r->placement : NULL, .workers = r->workers,
     };
     return p;
 }

@@ -18,8 +18,12 @@ struct sgrad__sync {
     pthread_cond_t done;
 };
 
-/* What a step waits for: every instruction, the fetches of statistics and, where there are, of votes. */
-static int parts(const struct sgrad__program *p) { return p->instruction_count + (p->votes >= 0 ? 2 : 1); }
+/* What a step waits for: every instruction, the fetches of statistics and, where there are, of votes and histograms. */
+static int parts(const struct sgrad__program *p) { return p->instruction_count + (p->votes >= 0 ? 2 : 1) + p->histograms; }
+
+static bool takes_part(const struct sgrad__instruction *i, const struct sgrad_step *step) {
+    return step->histograms || i->call->kernel != &sgrad_histogram_kernel;
+}
 
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
@@ -33,6 +37,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
         slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
         slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape), sizeof *slot->votes);
         slot->mark = sgrad_alloc((size_t)parts(program), sizeof *slot->mark);
+        slot->histogram = sgrad_alloc((size_t)program->histograms, sizeof *slot->histogram);
         for (int j = 0; j < parts(program); j++) slot->mark[j].slot = slot;
     }
     return r;
@@ -44,6 +49,7 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
         free(r->slot[i].sample);
         free(r->slot[i].votes);
         free(r->slot[i].mark);
+        free(r->slot[i].histogram);
     }
     pthread_mutex_destroy(&r->sync->lock);
     pthread_cond_destroy(&r->sync->done);
@@ -103,15 +109,18 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->step.sample = slot->sample;
     slot->finished = false;
     *slot->votes = 0;
-    for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, false);
-    atomic_store(&slot->pending, parts(p));
+    for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, i < p->instruction_count && !takes_part(&p->instruction[i], step));
+    atomic_store(&slot->pending, parts(p) - (step->histograms ? 0 : 2 * p->histograms));
     r->submitted++;
     sgrad_trace_step(step->number);
     int error = 0;
-    for (int i = 0; i < p->instruction_count && !error; i++) error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
+    for (int i = 0; i < p->instruction_count && !error; i++)
+        if (takes_part(&p->instruction[i], step)) error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
     sgrad_trace_step(-1);
     if (error) return error;
     struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
+    for (int i = 0; i < p->histograms && step->histograms; i++)
+        SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->histogram[i]].tensor[0], &slot->histogram[i], one_done, fetch++));
     if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], slot->votes, one_done, fetch++));
     return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);
 }

@@ -4,7 +4,10 @@
  * tensorflow/core/util/event.proto in protobuf's wire format:
  *
  *     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
- *     Summary { repeated Value value = 1; }     Value { string tag = 1; float simple_value = 2; }           */
+ *     Summary { repeated Value value = 1; }     Value { string tag = 1; float simple_value = 2; HistogramProto histo = 5; }
+ *     HistogramProto { double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5; repeated double bucket_limit = 6, bucket = 7; }
+ *
+ * (Summary: tensorflow/core/framework/summary.proto; its repeated doubles are packed) */
 #include "graphs/run.h"
 
 #include <errno.h>
@@ -14,19 +17,20 @@
 #include <time.h>
 #include <unistd.h>
 
-struct sgrad__tensorboard {
-    char *path;
-    FILE *file;
-};
-
 /* ---- protobuf ---- */
 
 enum { VARINT, FIXED64, BYTES, FIXED32 = 5 };   /* wire types */
-enum { LARGEST = 512 };                         /* bytes of a message, here */
+enum { LARGEST = 32 << 10 };                    /* bytes of a message, here: a histogram of full buckets */
 
 struct message {
     int size;
     unsigned char byte[LARGEST];
+};
+
+struct sgrad__tensorboard {
+    char *path;
+    FILE *file;
+    struct message histogram, value, summary, event;        /* each part of the next, made anew for each */
 };
 
 static void put(struct message *m, const void *data, int size) {
@@ -83,7 +87,6 @@ static double wall_time(void) {
 
 int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard) {
     static const char version[] = "brain.Event:2";
-    struct message first = { 0 };
     char host[64] = "localhost", *inside = sgrad_format("%s/tensorboard", folder);
     struct sgrad__tensorboard *t = sgrad_alloc(1, sizeof *t);
     gethostname(host, sizeof host - 1);
@@ -95,24 +98,53 @@ int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tens
         sgrad__tensorboard_close(t);
         return error;
     }
-    put_double(&first, 1, wall_time());
-    put_bytes(&first, 3, version, (int)strlen(version));
-    write_event(t, &first);
+    put_double(&t->event, 1, wall_time());
+    put_bytes(&t->event, 3, version, (int)strlen(version));
+    write_event(t, &t->event);
     *tensorboard = t;
     return 0;
 }
 
+static void begin_value(struct sgrad__tensorboard *t, const char *name) {
+    t->histogram.size = t->value.size = t->summary.size = t->event.size = 0;
+    put_bytes(&t->value, 1, name, (int)strlen(name));
+}
+
+static void end_value(struct sgrad__tensorboard *t, long step) {
+    put_bytes(&t->summary, 1, t->value.byte, t->value.size);
+    put_double(&t->event, 1, wall_time());
+    put_key(&t->event, 2, VARINT);
+    put_varint(&t->event, (uint64_t)step);
+    put_bytes(&t->event, 5, t->summary.byte, t->summary.size);
+    write_event(t, &t->event);
+}
+
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *t, const char *name, long step, double x) {
-    struct message value = { 0 }, summary = { 0 }, event = { 0 };
     if (!t) return;
-    put_bytes(&value, 1, name, (int)strlen(name));
-    put_float(&value, 2, (float)x);
-    put_bytes(&summary, 1, value.byte, value.size);
-    put_double(&event, 1, wall_time());
-    put_key(&event, 2, VARINT);
-    put_varint(&event, (uint64_t)step);
-    put_bytes(&event, 5, summary.byte, summary.size);
-    write_event(t, &event);
+    begin_value(t, name);
+    put_float(&t->value, 2, (float)x);
+    end_value(t, step);
+}
+
+void sgrad__tensorboard_histogram(struct sgrad__tensorboard *t, const char *name, long step, const struct sgrad_histogram *h) {
+    const double *limit = sgrad_histogram_limits();
+    double limits[SGRAD_HISTOGRAM_BUCKETS], counts[SGRAD_HISTOGRAM_BUCKETS];
+    int buckets = 0;
+    if (!t) return;
+    for (int i = 0; i < SGRAD_HISTOGRAM_BUCKETS; i++) {     /* empty ones in a row become one, as TensorFlow writes them */
+        if (i == 0 || h->bucket[i] > 0 || h->bucket[i - 1] > 0) counts[buckets++] = h->bucket[i];
+        limits[buckets - 1] = limit[i];
+    }
+    begin_value(t, name);
+    put_double(&t->histogram, 1, h->min);
+    put_double(&t->histogram, 2, h->max);
+    put_double(&t->histogram, 3, h->count);
+    put_double(&t->histogram, 4, h->sum);
+    put_double(&t->histogram, 5, h->sum_squares);
+    put_bytes(&t->histogram, 6, limits, buckets * (int)sizeof *limits);
+    put_bytes(&t->histogram, 7, counts, buckets * (int)sizeof *counts);
+    put_bytes(&t->value, 5, t->histogram.byte, t->histogram.size);
+    end_value(t, step);
 }
 
 int sgrad__tensorboard_flush(struct sgrad__tensorboard *t) {

@@ -50,6 +50,7 @@ int sgrad__run_submit(struct sgrad__run *r, long step) {
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
         .rate = (float)sgrad__run_rate(r, step), .first = r->context->rank * share, .stop = caught != 0,
+        .histograms = o->histograms && (step + 1) % o->histograms == 0,
     };
     int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
     for (int64_t i = 0; i < share; i++)
@@ -145,6 +146,8 @@ static int turn(struct sgrad__run *r, long *done) {
         double loss = slot->statistics[0] / slot->statistics[2];
         ++*done;
         if (error) continue;
+        for (int i = 0; i < r->program->histograms && slot->step.histograms; i++)
+            sgrad__metrics_histogram(r->metrics, r->program->buffer[r->program->histogram[i]].name, *done, &slot->histogram[i]);
         SGRAD_TRY(sgrad__metrics_step(r->metrics, &(struct sgrad__step_event){
             *done, (int)slot->step.epoch, loss, sgrad__run_rate(r, *done - 1), slot->time, r->context->ranks > 1 ? slot->votes + 1 : NULL }));
         if (*slot->votes > 0) r->stopping = true;

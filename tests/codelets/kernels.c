@@ -1,5 +1,7 @@
-/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, augmentation, the chances of dropout. */
+/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the chances of dropout. */
 #include "tests/codelets/check.h"
+
+#include <float.h>
 
 /* (COUNT) numbers, the same for the same stream, as TYPE keeps them */
 static struct sgrad_view line(enum sgrad_dtype type, int64_t count) { return (struct sgrad_view){ type, { 1, { count } } }; }
@@ -69,6 +71,28 @@ static void squared_norm(void **state) {
         assert_true(near("Σ x²", &got, &sum, 1, 1e-12));
         free(x);
     }
+}
+
+/* Every finite number is in the bucket that its limits say. */
+static void histogram(void **state) {
+    (void)state;
+    enum { COUNT = 2000 };
+    const double *limits = sgrad_histogram_limits();
+    double *x = normals(2, SGRAD_F32, COUNT), sum = 0;
+    struct sgrad_histogram got, wanted = { .count = COUNT - 2 };
+    x[0] = NAN, x[1] = -INFINITY, x[2] = 0, x[3] = FLT_MAX, x[4] = -FLT_MAX, x[5] = 1e-13f;
+    run_kernel(&sgrad_histogram_kernel, NULL, NULL, 0,
+               (struct operand[]){ { line(SGRAD_F32, COUNT), SGRAD_R, x }, { line(SGRAD_F64, SGRAD_HISTOGRAM), SGRAD_W, (double *)&got } }, 2);
+    for (int i = 2; i < COUNT; i++) {
+        int bucket = 0;
+        while (limits[bucket] <= (double)(float)x[i]) bucket++;
+        wanted.bucket[bucket]++;
+        sum += x[i];
+    }
+    assert_memory_equal(got.bucket, wanted.bucket, sizeof got.bucket);
+    assert_true(got.count == wanted.count && got.min == -FLT_MAX && got.max == FLT_MAX && got.sum == sum);
+    assert_true(limits[0] == -DBL_MAX && limits[SGRAD_HISTOGRAM_BUCKETS / 2] == 0 && limits[SGRAD_HISTOGRAM_BUCKETS - 1] == DBL_MAX);
+    free(x);
 }
 
 enum { WEIGHTS = 40 };
@@ -247,7 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_trees),       cmocka_unit_test(squared_norm),           cmocka_unit_test(clipping),
         cmocka_unit_test(views_of_images),      cmocka_unit_test(views_follow_samples),   cmocka_unit_test(evaluation_sees_images),
-        cmocka_unit_test(dropout),
+        cmocka_unit_test(dropout),              cmocka_unit_test(histogram),
     };
     return run_on_devices(tests);
 }

@@ -1,6 +1,9 @@
-"""--tensorboard leaves a file that TensorBoard reads; --prometheus answers while the run goes on; config.json knows the environment."""
+"""--tensorboard leaves a file that TensorBoard reads, with --histograms too; --prometheus answers while the run goes on; config.json knows the environment."""
+import bisect
+import collections
 import glob
 import json
+import math
 import os
 import socket
 import struct
@@ -51,7 +54,9 @@ def fields(data):
     return found
 
 
-def scalars(path):
+def values(out):
+    """{tag: [(step, fields of its Value)]} of the run's event file."""
+    path, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
     with open(path, "rb") as f:
         data = f.read()
     at, found = 0, {}
@@ -63,22 +68,47 @@ def scalars(path):
         event = fields(event)
         if 5 in event:
             value = fields(fields(event[5])[1])
-            found.setdefault(value[1].decode(), []).append((event[2], value[2]))
+            found.setdefault(value[1].decode(), []).append((event[2], value))
         else:
             assert event[3] == b"brain.Event:2"
     return found
 
 
-def run():
+def scalars(out):
+    return {tag: [(step, value[2]) for step, value in told] for tag, told in values(out).items() if 2 in told[0][1]}
+
+
+Histogram = collections.namedtuple("Histogram", "min max num sum sum_squares limits counts")
+
+
+def histograms(out):
+    """{tag: {step: Histogram}}"""
+    def read(value):
+        h = fields(value[5])
+        limits, counts = ([x for x, in struct.iter_unpack("<d", h[i])] for i in (6, 7))
+        return Histogram(*(h[i] for i in range(1, 6)), limits, counts)
+    return {tag: {step: read(value) for step, value in told} for tag, told in values(out).items() if 5 in told[0][1]}
+
+
+def weights(path):
+    """{name: numbers} of a safetensors file of floats."""
+    data = content(path)
+    size, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f", data[8 + size:][slice(*t["data_offsets"])])
+            for name, t in header.items()}
+
+
+def run(*more):
     out = folder("tensorboard")
-    stargrad(*NETWORK, "--epochs", 2, "--tensorboard", "--out", out)
-    file, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
-    return out, file
+    stargrad(*NETWORK, "--epochs", 2, "--tensorboard", *more, "--out", out)
+    return out
 
 
 def test_tensorboard():
-    out, file = run()
-    found = scalars(file)
+    out = run()
+    found = scalars(out)
     for name, key in (("train/loss", "loss"), ("train/learning_rate", "lr")):
         told = [(e["step"], e[key]) for e in events(out)]
         assert [step for step, _ in found[name]] == [step for step, _ in told]
@@ -92,8 +122,7 @@ def test_workers_of_all_ranks():
     words = (*NETWORK, "--steps", 8, "--deterministic", "--out")
     ranks(2, *words, alone)
     ranks(2, *words, out, "--tensorboard")
-    file, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
-    found = scalars(file)
+    found = scalars(out)
     assert sorted(name for name in found if name.startswith("busy/")) == ["busy/rank0/cpu0", "busy/rank1/cpu0"]
     for name in ("busy/rank0/cpu0", "busy/rank1/cpu0"):
         assert [step for step, _ in found[name]] == list(range(1, 9))
@@ -101,15 +130,75 @@ def test_workers_of_all_ranks():
     assert losses(out) == losses(alone)
 
 
+def close(a, b, scale):
+    return abs(a - b) <= 1e-6 * scale
+
+
+def test_histograms():
+    alone, out = folder("alone"), folder("histograms")
+    words = (*NETWORK, "--epochs", 2, "--deterministic", "--out")
+    stargrad(*words, alone)
+    stargrad(*words, out, "--tensorboard", "--histograms", 5)
+    assert losses(out) == losses(alone) and content(out) == content(alone)
+    found, numbers = histograms(out), weights(out)
+    assert sorted(found) == sorted(f"{kind}/{name}" for kind in ("gradients", "weights") for name in numbers)
+    assert all(list(h) == [5, 10, 15, 20] for h in found.values())
+    for name, x in numbers.items():
+        h = found[f"weights/{name}"][20]        # of the last step: what the run leaves
+        assert h.num == len(x) and h.min == min(x) and h.max == max(x)
+        assert close(h.sum, math.fsum(x), h.num) and close(h.sum_squares, math.fsum(w * w for w in x), h.num)
+        counts = [0] * len(h.limits)
+        for w in x:
+            counts[bisect.bisect_right(h.limits, w)] += 1
+        assert h.counts == counts and len([c for c in counts if c]) > 1, name
+
+
+def test_histograms_of_gradients():
+    """Without momentum and decay, a step is the gradient times the rate."""
+    start, out = folder("start"), folder("gradients")
+    plain = ("--steps", 1, "--momentum", 0, "--weight-decay", 0, "--lr", 0.5, "--deterministic")
+    stargrad(*NETWORK, *plain, "--out", start)
+    stargrad(*NETWORK, *plain, "--init", f"{start}/model.safetensors", "--tensorboard", "--histograms", 1, "--out", out)
+    before, after, found = weights(start), weights(out), histograms(out)
+    for name in before:
+        gradient = [(b - a) / 0.5 for b, a in zip(before[name], after[name])]
+        h = found[f"gradients/{name}"][1]
+        assert h.num == len(gradient) and close(h.min, min(gradient), 1) and close(h.max, max(gradient), 1), name
+        assert close(h.sum, math.fsum(gradient), h.num) and h.sum_squares > 0, name
+
+
+def test_histograms_of_ranks():
+    """Two ranks sum to what one has, to the bit, and rank 0 tells it."""
+    one, two = folder("one"), folder("two")
+    words = (*NETWORK, "--steps", 6, "--clip-norm", 1, "--deterministic", "--tensorboard", "--histograms", 3, "--out")
+    stargrad(*words, one)
+    ranks(2, *words, two)
+    assert histograms(one) == histograms(two) and len(histograms(two)) == 20
+
+
+def test_histograms_refused():
+    for words, why in ((("--histograms", 5), "--tensorboard"), (("--histograms", 5, "--tensorboard", "--strategy", "ps"), "ps")):
+        said = stargrad(*NETWORK, *words, "--out", folder("refused"), status=2)
+        assert "--histograms" in said and why in said and said.count("\n") == 1, said
+
+
 def test_tensorboards_own_reader():
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+        from tensorboard.util.tensor_util import make_ndarray
     except ImportError:
         raise Skip("there is no tensorboard") from None
-    out, file = run()
-    reader = EventAccumulator(file)
+    out = run("--histograms", 10)
+    file, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
+    reader = EventAccumulator(file, size_guidance={"histograms": 0})
     reader.Reload()
     assert [e.step for e in reader.Scalars("train/loss")] == [e["step"] for e in events(out)]
+    for tag, told in histograms(out).items():
+        assert [(e.step, e.histogram_value.num, list(e.histogram_value.bucket)) for e in reader.Histograms(tag)] == \
+            [(step, h.num, h.counts) for step, h in told.items()]
+    shown = [v for e in EventFileLoader(file).Load() for v in e.summary.value if v.metadata.plugin_data.plugin_name == "histograms"]
+    assert len(shown) == 40 and all(make_ndarray(v.tensor)[:, 2].sum() > 0 for v in shown)      # as its page draws them
 
 
 def free_port():
