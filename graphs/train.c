@@ -241,6 +241,7 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
     SGRAD_TRY(train(r, done));
     if (r->strategy->served) print_staleness(r, terminal);
+    if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     if (r->context->rank) return sgrad__run_agree(r, 0);
     char *path = sgrad_format("%s/model.safetensors", r->folder);
     int error = sgrad__parameters_save(r->graph, NULL, path, false, NULL, 0);

@@ -55,6 +55,9 @@ void sgrad__run_close(struct sgrad__run *run);
 /* evaluate.c: mean loss and accuracy over the whole test part. */
 int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
 
+/* roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most. */
+int sgrad__roof_write(const struct sgrad__run *run);
+
 /* print.c: what the run really is, before it begins. */
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);
 
