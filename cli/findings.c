@@ -29,14 +29,19 @@ static double busy(const struct sgrad__overlap_row *row) {
 }
 
 static void find_exposed(struct list *list, const struct sgrad__timeline *t, const struct sgrad__overlap *o, double steps) {
-    int worst = 0;
+    int worst = 0, most = 0;
     for (int r = 1; r < t->ranks; r++)
         if (o->rank[r].communication - o->rank[r].hidden > o->rank[worst].communication - o->rank[worst].hidden) worst = r;
+    for (int p = 1; p < t->parcels; p++)
+        if (o->exposed[p * t->ranks + worst] > o->exposed[most * t->ranks + worst]) most = p;
     const struct sgrad__overlap_rank *rank = &o->rank[worst];
     const double exposed = rank->communication - rank->hidden;
-    if (t->ranks < 2 || exposed < part * t->length || !rank->awaited) return;
-    add(list, exposed, sgrad_format("communication is exposed for %.1f ms a step on rank %d, most of it before \"%.*s\": try a smaller --bucket, another "
-                                    "--allreduce, or a larger --batch", exposed / steps, worst, (int)strcspn(rank->awaited, "#"), rank->awaited));
+    if (t->ranks < 2 || !t->parcels || exposed < part * t->length || !rank->awaited) return;
+    char *parcel = sgrad__timeline_parcel_text(&t->parcel[most]);
+    add(list, exposed, sgrad_format("messages of %s are exposed for %.1f ms a step on rank %d, all its messages for %.1f, most of it before \"%.*s\": try a smaller "
+                                    "--bucket, another --allreduce, or a larger --batch", parcel, o->exposed[most * t->ranks + worst] / steps, worst,
+                                    exposed / steps, (int)strcspn(rank->awaited, "#"), rank->awaited));
+    free(parcel);
 }
 
 /* A step is as long as the slowest rank's. */

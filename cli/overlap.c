@@ -6,7 +6,7 @@
  *                      ‾‾‾‾          ‾‾‾‾            waiting: in no task, while a message is under way
  *
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
- * that it waits for this one. */
+ * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its. */
 #include "cli/timeline.h"
 
 #include <math.h>
@@ -86,7 +86,8 @@ static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *
 
 /* ---- ranks and their workers ---- */
 
-static void find_row(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct span *busy, struct sgrad__overlap_row *row) {
+/* Returns how many disjoint spans of BUSY its tasks fill. */
+static int find_row(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct span *busy, struct sgrad__overlap_row *row) {
     int count = 0;
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
@@ -97,6 +98,54 @@ static void find_row(const struct sgrad__timeline *t, int which, const struct sp
     count = unite(busy, count);
     row->waiting = length(wire, wires) - common(wire, wires, busy, count);
     row->idle = t->length - length(busy, count) - row->waiting;
+    return count;
+}
+
+/* A rank's messages, by their end. */
+struct mail {
+    int count;
+    const struct sgrad__timeline_message **message;
+};
+
+static int by_end(const void *one, const void *other) {
+    const struct sgrad__timeline_message *a = *(const struct sgrad__timeline_message *const *)one, *b = *(const struct sgrad__timeline_message *const *)other;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+static void find_mail(const struct sgrad__timeline *t, int rank, struct mail *mail) {
+    mail->count = 0;
+    for (int i = 0; i < t->messages; i++)
+        if (t->message[i].from == rank || t->message[i].to == rank) mail->message[mail->count++] = &t->message[i];
+    if (mail->count) qsort(mail->message, (size_t)mail->count, sizeof *mail->message, by_end);
+}
+
+/* Adds to each parcel of EXPOSED its part of a wait, through which messages are under way. */
+static void share_wait(const struct mail *mail, struct span wait, double *exposed, int stride) {
+    int first = 0;
+    for (double at = wait.begin; at < wait.end;) {
+        const struct sgrad__timeline_message *arrives = NULL;
+        double until = wait.end;
+        while (first < mail->count && mail->message[first]->end <= at) first++;
+        for (int i = first; i < mail->count && !arrives; i++) {
+            if (mail->message[i]->begin <= at) arrives = mail->message[i];
+            else until = fmin(until, mail->message[i]->begin);
+        }
+        if (arrives) {
+            until = fmin(until, arrives->end);
+            exposed[arrives->parcel * stride] += until - at;
+        }
+        at = until;
+    }
+}
+
+static void share_waits(const struct sgrad__timeline *t, const struct mail *mail, const struct span *wire, int wires, const struct span *busy, int count,
+                        double *exposed) {
+    for (int i = 0, j = 0; i <= count && j < wires;) {
+        const double from = i ? busy[i - 1].end : 0, to = i < count ? busy[i].begin : t->length;
+        share_wait(mail, (struct span){ fmax(from, wire[j].begin), fmin(to, wire[j].end) }, exposed, t->ranks);
+        if (to < wire[j].end) i++;
+        else j++;
+    }
 }
 
 /* Which task, by its name without the micro-batch, its workers were waiting before, and for how long, while messages were under way. */
@@ -141,23 +190,29 @@ double sgrad__share(const struct sgrad__overlap_row *row, int share) {
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
     struct span *wire = sgrad_alloc((size_t)t->messages + 1, sizeof *wire), *busy = sgrad_alloc((size_t)t->tasks, sizeof *busy);
-    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank) };
+    struct mail mail = { .message = sgrad_alloc((size_t)t->messages + 1, sizeof *mail.message) };
+    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
+                                  .exposed = sgrad_alloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
     for (int r = 0; r < t->ranks; r++) {
         struct sgrad__overlap_rank *rank = &o->rank[r];
         const int wires = find_wire(t, r, wire, &rank->megabytes);
         double waiting = 0;
         int workers = 0;
+        find_mail(t, r, &mail);
         for (int i = 0; i < t->rows; i++) {
             if (t->row[i].rank != r) continue;
-            find_row(t, i, wire, wires, busy, &o->row[i]);
+            const int count = find_row(t, i, wire, wires, busy, &o->row[i]);
+            share_waits(t, &mail, wire, wires, busy, count, &o->exposed[r]);
             find_awaited(t, i, wire, wires, rank);
             waiting += o->row[i].waiting;
             workers++;
         }
+        for (int p = 0; p < t->parcels && workers; p++) o->exposed[p * t->ranks + r] /= workers;
         rank->communication = length(wire, wires);
         rank->hidden = workers ? rank->communication - waiting / workers : 0;
     }
     find_layers(t, o);
+    free(mail.message);
     free(wire);
     free(busy);
 }
@@ -165,6 +220,7 @@ void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap 
 void sgrad__overlap_free(struct sgrad__overlap *o) {
     free(o->row);
     free(o->rank);
+    free(o->exposed);
     free(o->layer);
     *o = (struct sgrad__overlap){ 0 };
 }

@@ -28,13 +28,17 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
         const struct sgrad__timeline_task *task = &t->task[i];
         json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
     }
+    char **text = sgrad_alloc((size_t)t->parcels + 1, sizeof *text);
+    for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
-        char *name = sgrad_format("%.0f bytes from rank %d", m->bytes, m->from);
+        char *name = sgrad_format("%s, %.0f bytes from rank %d", text[m->parcel], m->bytes, m->from);
         if (begin < end) json_array_append_new(boxes, box(sgrad__timeline_receives(t, m->to), begin, end, "message", name));
         free(name);
     }
+    for (int i = 0; i < t->parcels; i++) free(text[i]);
+    free(text);
     for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(colors, sgrad_kind_name(k), json_sprintf("#%06x", sgrad_kind_color(k)));
     if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
     return json_pack("{s:o, s:o, s:o}", "rows", rows, "boxes", boxes, "colors", colors);

@@ -1,6 +1,9 @@
 /* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
 #include "cli/timeline.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 static json_t *shares_as_json(const struct sgrad__overlap_row *row) {
     json_t *shares = json_object();
     for (int i = 0; i < SGRAD__SHARES; i++) json_object_set_new(shares, sgrad__share_name(i), json_real(sgrad__share(row, i)));
@@ -14,6 +17,36 @@ static json_t *critical_as_json(const struct sgrad__critical *c) {
     return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
 }
 
+static json_t *parts_as_json(const struct sgrad__timeline_parcel *p) {
+    json_t *parts = json_array();
+    for (int i = 0; i < p->parts; i++) json_array_append_new(parts, json_string(p->part[i].name));
+    return parts;
+}
+
+/* How many messages are of a parcel, and their megabytes. */
+static int count_messages(const struct sgrad__timeline *t, int parcel, double *megabytes) {
+    int count = 0;
+    *megabytes = 0;
+    for (int i = 0; i < t->messages; i++)
+        if (t->message[i].parcel == parcel) count++, *megabytes += 1e-6 * t->message[i].bytes;
+    return count;
+}
+
+static json_t *traffic_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    json_t *traffic = json_array();
+    for (int i = 0; i < t->parcels; i++) {
+        json_t *exposed = json_array();
+        double megabytes;
+        const int count = count_messages(t, i, &megabytes);
+        for (int r = 0; r < t->ranks; r++) json_array_append_new(exposed, json_real(o->exposed[i * t->ranks + r]));
+        json_t *parcel = json_pack("{s:s, s:o, s:i, s:f, s:o}", "name", t->parcel[i].name, "of", parts_as_json(&t->parcel[i]), "messages", count,
+                                   "mb", megabytes, "exposed_ms", exposed);
+        if (count) json_array_append(traffic, parcel);
+        json_decref(parcel);
+    }
+    return traffic;
+}
+
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
     for (int i = 0; i < t->rows; i++)
@@ -23,13 +56,37 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
     for (int i = 0; i < o->layers; i++)
         json_array_append_new(layers, json_pack("{s:s%, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop));
-    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
-                     "ranks", ranks, "critical_path", critical_as_json(c), "layers", layers, "findings", sgrad__findings(t, o));
+    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
+                     "ranks", ranks, "traffic", traffic_as_json(t, o), "critical_path", critical_as_json(c), "layers", layers, "findings", sgrad__findings(t, o));
 }
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-enum { LAYERS = 10 };
+enum { LAYERS = 10, PARCELS = 5 };
+
+static double exposed(const struct sgrad__timeline *t, const struct sgrad__overlap *o, int parcel) {
+    double most = 0;
+    for (int r = 0; r < t->ranks; r++) most = fmax(most, o->exposed[parcel * t->ranks + r]);
+    return most;
+}
+
+/* The parcels that are exposed most, on any rank. */
+static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    bool *shown = sgrad_alloc((size_t)t->parcels + 1, sizeof *shown);
+    for (int n = 0; n < PARCELS; n++) {
+        int next = -1;
+        for (int i = 0; i < t->parcels; i++)
+            if (!shown[i] && exposed(t, o, i) > (next < 0 ? 0 : exposed(t, o, next))) next = i;
+        if (next < 0) break;
+        char *text = sgrad__timeline_parcel_text(&t->parcel[next]);
+        double megabytes;
+        const int count = count_messages(t, next, &megabytes);
+        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed(t, o, next), text, count, megabytes);
+        shown[next] = true;
+        free(text);
+    }
+    free(shown);
+}
 
 static void print_critical(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
@@ -56,6 +113,7 @@ void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__ove
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)
         printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind tasks\n", r ? "" : "\n", r,
                o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
+    print_traffic(t, o);
     print_critical(t, c);
     printf("\n%-24s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s");
     for (int i = 0; i < o->layers && i < LAYERS; i++)

@@ -2,72 +2,13 @@
  * "Key: value" lines with an empty line after each, and kernels.json, where runtime/trace.c says of which kind a kernel is.
  *
  * StarPU writes a record for everything that tasks depend on; a task of ours has a name, a worker and times. */
+#include "cli/records.h"
 #include "cli/timeline.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* ---- records ---- */
-
-enum { KEYS = 12 };
-
-/* Values of the keys that are asked for, in one record. */
-struct record {
-    const char *const *key;             /* ends with NULL */
-    char *value[KEYS];                  /* NULL: this record has none */
-};
-
-struct reader {
-    FILE *file;
-    char *path, *line;
-    size_t room;
-    long number;
-};
-
-static int open_reader(const char *folder, const char *name, struct reader *r) {
-    *r = (struct reader){ .path = sgrad_format("%s/trace/%s", folder, name) };
-    r->file = fopen(r->path, "re");
-    if (r->file) return 0;
-    int error = sgrad_fail(SGRAD_EIO, "%s: %s", r->path, strerror(errno));
-    free(r->path);
-    return error;
-}
-
-static void close_reader(struct reader *r) {
-    fclose(r->file);
-    free(r->line);
-    free(r->path);
-}
-
-static void forget(struct record *record) {
-    for (int i = 0; i < KEYS; i++) free(record->value[i]), record->value[i] = NULL;
-}
-
-/* The next record; false: there is none. *ERROR when the file is none of records. */
-static bool next(struct reader *r, struct record *record, int *error) {
-    bool some = false;
-    forget(record);
-    for (ssize_t length; (length = getline(&r->line, &r->room, r->file)) > 0;) {
-        r->number++;
-        while (length && strchr("\r\n", r->line[length - 1])) r->line[--length] = 0;
-        if (!length && some) return true;
-        if (!length) continue;
-        char *colon = strstr(r->line, ": ");
-        if (!colon && r->line[length - 1] == ':') colon = &r->line[length - 1];
-        if (!colon) {
-            *error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: not \"Key: value\"; trace the run again", r->path, r->number);
-            return false;
-        }
-        some = true;
-        *colon = 0;
-        for (int i = 0; i < KEYS && record->key[i]; i++)
-            if (strcmp(record->key[i], r->line) == 0 && !record->value[i]) record->value[i] = sgrad_format("%s", colon[1] ? colon + 2 : "");
-    }
-    return some;
-}
 
 /* ---- tasks ---- */
 
@@ -81,7 +22,7 @@ static int64_t job_id(const char *text, char **end) {
     return (rank + 1) << 40 | strtol(*end + 1, end, 10);
 }
 
-static void add_job(struct sgrad__timeline *t, const struct record *r, double ms, int kind) {
+static void add_job(struct sgrad__timeline *t, const struct sgrad__records *r, double ms, int kind) {
     char *end;
     if (!r->value[JOB]) return;
     struct sgrad__timeline_job job = { .id = job_id(r->value[JOB], &end), .ms = ms, .kind = kind, .first = t->befores };
@@ -113,7 +54,7 @@ static int row_of(struct sgrad__timeline *t, int rank, int worker) {
     return t->rows++;
 }
 
-static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct record *r) {
+static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct sgrad__records *r) {
     if (!r->value[NAME] || !r->value[WORKER] || !r->value[START] || !r->value[END] || atoi(r->value[WORKER]) < 0) {
         add_job(t, r, 0, -1);
         return true;
@@ -132,24 +73,22 @@ static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct re
 }
 
 static int read_tasks(const char *folder, const json_t *kernels, struct sgrad__timeline *t) {
-    struct reader reader;
-    struct record record = { .key = task_keys };
+    struct sgrad__records records;
     int error = 0;
-    SGRAD_TRY(open_reader(folder, "tasks.rec", &reader));
-    while (!error && next(&reader, &record, &error))
-        if (!add_task(t, kernels, &record)) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", reader.path, reader.number);
-    if (!error && !t->tasks) error = sgrad_fail(SGRAD_EFORMAT, "%s: no task in it; trace the run again", reader.path);
-    forget(&record);
-    close_reader(&reader);
+    SGRAD_TRY(sgrad__records_open(folder, "tasks.rec", task_keys, &records));
+    while (!error && sgrad__records_next(&records, &error))
+        if (!add_task(t, kernels, &records)) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", records.path, records.number);
+    if (!error && !t->tasks) error = sgrad_fail(SGRAD_EFORMAT, "%s: no task in it; trace the run again", records.path);
+    sgrad__records_close(&records);
     return error;
 }
 
 /* ---- messages ---- */
 
-enum { FROM, TO, SENT, RECEIVED, BYTES, SENDS, RECEIVES };
-static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", "SendJobId", "RecvJobId", NULL };
+enum { FROM, TO, SENT, RECEIVED, BYTES, SENDS, RECEIVES, SEND_HANDLE, RECEIVE_HANDLE };
+static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", "SendJobId", "RecvJobId", "SendHandle", "RecvHandle", NULL };
 
-static void add_message(struct sgrad__timeline *t, struct record *r) {
+static void add_message(struct sgrad__timeline *t, struct sgrad__records *r) {
     for (int i = FROM; i <= BYTES; i++)
         if (!r->value[i]) return;
     char *end;
@@ -159,6 +98,8 @@ static void add_message(struct sgrad__timeline *t, struct record *r) {
         m.sends = job_id(r->value[SENDS], &end);
         m.receives = job_id(r->value[RECEIVES], &end);
     }
+    if (r->value[SEND_HANDLE]) m.sent = strtoull(r->value[SEND_HANDLE], NULL, 16);
+    if (r->value[RECEIVE_HANDLE]) m.received = strtoull(r->value[RECEIVE_HANDLE], NULL, 16);
     if (m.from < 0 || m.to < 0 || m.from >= t->ranks || m.to >= t->ranks || !isfinite(m.end - m.begin)) return;
     if (m.end < m.begin) m.end = m.begin;       /* clocks are not aligned better */
     t->message = sgrad_grow(t->message, t->messages, sizeof m);
@@ -166,14 +107,12 @@ static void add_message(struct sgrad__timeline *t, struct record *r) {
 }
 
 static int read_messages(const char *folder, struct sgrad__timeline *t) {
-    struct reader reader;
-    struct record record = { .key = message_keys };
+    struct sgrad__records records;
     int error = 0;
     if (t->ranks == 1) return 0;
-    SGRAD_TRY(open_reader(folder, "comms.rec", &reader));
-    while (!error && next(&reader, &record, &error)) add_message(t, &record);
-    forget(&record);
-    close_reader(&reader);
+    SGRAD_TRY(sgrad__records_open(folder, "comms.rec", message_keys, &records));
+    while (!error && sgrad__records_next(&records, &error)) add_message(t, &records);
+    sgrad__records_close(&records);
     return error;
 }
 
@@ -242,6 +181,7 @@ int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, b
     if (*there && !kernels) error = sgrad_fail(SGRAD_EFORMAT, "%s: not written by this program, or not whole; trace the run again", kinds);
     if (*there && !error) error = read_tasks(folder, kernels, timeline);
     if (*there && !error) error = read_messages(folder, timeline);
+    if (*there && !error && timeline->messages) error = sgrad__timeline_read_parcels(folder, timeline);
     if (*there && !error) put_in_order(timeline);
     if (error) sgrad__timeline_free(timeline);
     json_decref(kernels);
@@ -273,6 +213,12 @@ char *sgrad__timeline_name(const struct sgrad__timeline *t, int line) {
 void sgrad__timeline_free(struct sgrad__timeline *t) {
     for (int i = 0; i < t->tasks; i++) free(t->task[i].name);
     free(t->task);
+    for (int i = 0; i < t->parcels; i++) {
+        for (int j = 0; j < t->parcel[i].parts; j++) free(t->parcel[i].part[j].name);
+        free(t->parcel[i].part);
+        free(t->parcel[i].name);
+    }
+    free(t->parcel);
     free(t->message);
     free(t->row);
     free(t->job);

@@ -15,8 +15,20 @@ struct sgrad__timeline_task {
 struct sgrad__timeline_message {
     int from, to;                       /* ranks */
     int64_t sends, receives;            /* jobs; 0: unknown */
+    uint64_t sent, received;            /* StarPU's handles, of the sender and of the receiver */
     double begin, end;                  /* ms; from when it could be sent until it had been received */
     double bytes;
+    int parcel;
+};
+/* What messages are of: "bucket 3", and what that was put together from, the largest first. */
+struct sgrad__timeline_part {
+    char *name;                         /* "layer3.0.conv2.weight" */
+    double bytes;
+};
+struct sgrad__timeline_parcel {
+    char *name;
+    int parts;                          /* 0: unknown */
+    struct sgrad__timeline_part *part;
 };
 /* What StarPU's dependencies join: a task, or something of StarPU's own between tasks. */
 struct sgrad__timeline_job {
@@ -29,12 +41,13 @@ struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages, jobs, befores;
+    int ranks, rows, tasks, messages, parcels, jobs, befores;
     int steps;                          /* of training that tasks belong to */
     double length;                      /* ms, from the first begin to the last end */
     struct sgrad__timeline_row *row;    /* by rank, then worker */
     struct sgrad__timeline_task *task;  /* by begin */
     struct sgrad__timeline_message *message;
+    struct sgrad__timeline_parcel *parcel;
     struct sgrad__timeline_job *job;    /* by id */
     int64_t *before;                    /* ids; some are of jobs before the trace */
     double *step_end;                   /* ms */
@@ -43,6 +56,11 @@ struct sgrad__timeline {
 /* Reads FOLDER/trace. *THERE is false, without an error, when that folder does not exist. */
 int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there);
 void sgrad__timeline_free(struct sgrad__timeline *timeline);
+
+/* traffic.c: what the timeline's messages are of, by their handles. */
+int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *timeline);
+/* "bucket 3 (layer3.0.conv2.weight, layer3.0.bn1.weight and 3 more)"; free it. */
+char *sgrad__timeline_parcel_text(const struct sgrad__timeline_parcel *parcel);
 
 /* The lines of a picture, from the top: each rank's workers, below them, where there are several ranks, what it receives. */
 #define SGRAD__MESSAGE_COLOR 0xc0392b
@@ -73,6 +91,7 @@ struct sgrad__overlap_layer {
 struct sgrad__overlap {
     struct sgrad__overlap_row *row;     /* as the timeline's */
     struct sgrad__overlap_rank *rank;
+    double *exposed;                    /* ms of a parcel's messages on a rank: [parcel * ranks + rank] */
     int layers;
     struct sgrad__overlap_layer *layer; /* the longest first */
 };

@@ -104,9 +104,22 @@ def test_ranks():
     assert messages and {(m["Src"], m["Dst"]) for m in messages} == {("0", "1"), ("1", "0")}
     assert report["tasks"] == len(found) and report["messages"] == len(messages)
     check_sums(found, kinds(out), report)
+    check_traffic(out, messages, report)
     chain = report["critical_path"]
     assert abs(chain["ms"] - longest_chain(out, found)) <= 1e-2 * chain["ms"] and chain["ms"] <= report["ms"]
     assert abs(chain["ms"] - sum(chain["in"].values())) <= 1e-2 * chain["ms"]
+
+
+def check_traffic(out, messages, report):
+    """What messages are of, by their handles' names; what is exposed of each is in sum what is exposed of all."""
+    names = {(r["MPIRank"], r["Handle"]): r["Name"] for r in records(f"{out}/trace/data.rec") if "Name" in r}
+    sent = collections.Counter(re.sub(" (from|reduced|sum).*", "", names[m["Src"], m["SendHandle"]]) for m in messages)
+    assert {p["name"]: p["messages"] for p in report["traffic"]} == sent
+    weights = [name for p in report["traffic"] if p["name"].startswith("bucket ") for name in p["of"]]
+    assert sorted(weights) == sorted({name for name in names.values() if re.fullmatch(r"\S+\.(weight|bias)", name) and "optimizer" not in name})
+    for rank in report["ranks"]:
+        exposed = sum(p["exposed_ms"][rank["rank"]] for p in report["traffic"])
+        assert abs(exposed - (rank["communication_ms"] - rank["hidden_ms"])) <= 1e-2 * rank["communication_ms"], (exposed, rank)
 
 
 def check_sums(found, kind, report):
