@@ -71,12 +71,16 @@ static void find_starved(struct list *list, const struct sgrad__timeline *t, con
         add(list, idle, sgrad_format("workers have nothing to do for %.1f ms a step: a smaller --micro-batch gives them more tasks at once", idle / steps));
 }
 
-static void find_small_tasks(struct list *list, const struct sgrad__timeline *t, const struct sgrad__overlap *o, double steps) {
-    double sum = 0;
-    for (int i = 0; i < t->rows; i++) sum += busy(&o->row[i]);
+/* StarPU needs about 0.01 ms a task; where it is far more, and tasks are not small, the worker was not alone on its core. */
+static void find_scheduling(struct list *list, const struct sgrad__timeline *t, const struct sgrad__overlap *o, double steps) {
+    double sum = 0, scheduling = 0;
+    for (int i = 0; i < t->rows; i++) sum += busy(&o->row[i]), scheduling += o->row[i].scheduling / t->rows;
+    if (scheduling < part * t->length) return;
     if (sum / t->tasks < small)
-        add(list, 0.01 * t->tasks / t->rows, sgrad_format("tasks take %.3f ms on average, %.0f of them a step: StarPU's own cost (about 0.01 ms each) counts; try a larger "
-                                                         "--micro-batch", sum / t->tasks, t->tasks / steps));
+        add(list, scheduling, sgrad_format("StarPU's own work takes each worker %.1f ms a step, for %.0f tasks of %.3f ms on average: try a larger --micro-batch",
+                                           scheduling / steps, t->tasks / steps, sum / t->tasks));
+    else
+        add(list, scheduling, sgrad_format("workers are between tasks, in StarPU, for %.1f ms a step: look what else runs on their cores", scheduling / steps));
 }
 
 static int by_weight(const void *one, const void *other) {
@@ -91,7 +95,7 @@ json_t *sgrad__findings(const struct sgrad__timeline *t, const struct sgrad__ove
     find_exposed(&list, t, o, steps);
     find_slow_rank(&list, t, o, steps);
     find_starved(&list, t, o, steps);
-    find_small_tasks(&list, t, o, steps);
+    find_scheduling(&list, t, o, steps);
     if (list.count) qsort(list.finding, (size_t)list.count, sizeof *list.finding, by_weight);
     for (int i = 0; i < list.count; i++) {
         if (i < SHOWN) json_array_append_new(texts, json_string(list.finding[i].text));

@@ -2,8 +2,8 @@
  * communication was hidden, for each layer how long its tasks took.
  *
  *     messages     ├──────────┤      ├────┤          communication: their union
- *     worker 0   ██████    ██████████    ████
- *                      ‾‾‾‾          ‾‾‾‾            waiting: in no task, while a message is under way
+ *     worker 0   ██████·   ██████████·   ████        · scheduling, fetching: in no task, but in StarPU
+ *                       ‾‾‾           ‾‾‾            waiting: in neither, while a message is under way
  *
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
  * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its. */
@@ -86,7 +86,17 @@ static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *
 
 /* ---- ranks and their workers ---- */
 
-/* Returns how many disjoint spans of BUSY its tasks fill. */
+/* To COUNT disjoint spans of BUSY come those in which the row was in the state. */
+static int add_state(const struct sgrad__timeline *t, int which, enum sgrad__state state, struct span *busy, int count) {
+    for (int i = 0; i < t->spans; i++) {
+        const struct sgrad__timeline_span *span = &t->span[i];
+        const double begin = fmax(0, span->begin), end = fmin(t->length, span->end);
+        if (span->row == which && span->state == state && begin < end) busy[count++] = (struct span){ begin, end };
+    }
+    return unite(busy, count);
+}
+
+/* Returns how many disjoint spans of BUSY are left in which it neither waited nor was idle. */
 static int find_row(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct span *busy, struct sgrad__overlap_row *row) {
     int count = 0;
     for (int i = 0; i < t->tasks; i++) {
@@ -96,6 +106,11 @@ static int find_row(const struct sgrad__timeline *t, int which, const struct spa
         busy[count++] = (struct span){ task->begin, task->end };
     }
     count = unite(busy, count);
+    const double tasks = length(busy, count);
+    count = add_state(t, which, SGRAD__SCHEDULING, busy, count);
+    row->scheduling = length(busy, count) - tasks;
+    count = add_state(t, which, SGRAD__FETCHING, busy, count);
+    row->fetching = length(busy, count) - tasks - row->scheduling;
     row->waiting = length(wire, wires) - common(wire, wires, busy, count);
     row->idle = t->length - length(busy, count) - row->waiting;
     return count;
@@ -181,15 +196,17 @@ static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wir
 }
 
 const char *sgrad__share_name(int share) {
-    return share < SGRAD_KINDS ? sgrad_kind_name(share) : share == SGRAD_KINDS ? "waiting for messages" : "idle";
+    static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
+    return share < SGRAD_KINDS ? sgrad_kind_name(share) : others[share - SGRAD_KINDS];
 }
 
 double sgrad__share(const struct sgrad__overlap_row *row, int share) {
-    return share < SGRAD_KINDS ? row->kind[share] : share == SGRAD_KINDS ? row->waiting : row->idle;
+    const double others[] = { row->scheduling, row->fetching, row->waiting, row->idle };
+    return share < SGRAD_KINDS ? row->kind[share] : others[share - SGRAD_KINDS];
 }
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
-    struct span *wire = sgrad_alloc((size_t)t->messages + 1, sizeof *wire), *busy = sgrad_alloc((size_t)t->tasks, sizeof *busy);
+    struct span *wire = sgrad_alloc((size_t)t->messages + 1, sizeof *wire), *busy = sgrad_alloc((size_t)t->tasks + (size_t)t->spans, sizeof *busy);
     struct mail mail = { .message = sgrad_alloc((size_t)t->messages + 1, sizeof *mail.message) };
     *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
                                   .exposed = sgrad_alloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };

@@ -104,14 +104,14 @@ static void print_findings(const struct sgrad__timeline *t, const struct sgrad__
 void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
     for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
-    printf(" %10s %10s\n", "waiting", "idle");
+    printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
     for (int i = 0; i < t->rows; i++) {
         printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
         for (int j = 0; j < SGRAD__SHARES; j++) printf(" %10.1f", percent(sgrad__share(&o->row[i], j), t->length));
         putchar('\n');
     }
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)
-        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind tasks\n", r ? "" : "\n", r,
+        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n", r,
                o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
     print_traffic(t, o);
     print_critical(t, c);

@@ -154,7 +154,7 @@ static void put_in_order(struct sgrad__timeline *t) {
     memcpy(found, t->row, (size_t)t->rows * sizeof *found);
     qsort(t->row, (size_t)t->rows, sizeof *t->row, by_rank);
     qsort(t->task, (size_t)t->tasks, sizeof *t->task, by_begin);
-    const double start = t->task[0].begin;
+    const double start = t->start = t->task[0].begin;
     for (int i = 0; i < t->tasks; i++) {
         struct sgrad__timeline_task *task = &t->task[i];
         task->worker = row_of(t, found[task->worker].rank, found[task->worker].worker);
@@ -183,6 +183,7 @@ int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, b
     if (*there && !error) error = read_messages(folder, timeline);
     if (*there && !error && timeline->messages) error = sgrad__timeline_read_parcels(folder, timeline);
     if (*there && !error) put_in_order(timeline);
+    if (*there && !error) error = sgrad__timeline_read_paje(folder, timeline);
     if (error) sgrad__timeline_free(timeline);
     json_decref(kernels);
     free(kinds);
@@ -219,6 +220,7 @@ void sgrad__timeline_free(struct sgrad__timeline *t) {
         free(t->parcel[i].name);
     }
     free(t->parcel);
+    free(t->span);
     free(t->message);
     free(t->row);
     free(t->job);

@@ -37,17 +37,26 @@ struct sgrad__timeline_job {
     int kind;                           /* of a task; -1: no task */
     int first, count;                   /* the jobs that it waited for: in the timeline's list BEFORE */
 };
+/* What a worker was in, by StarPU's states, besides tasks. */
+enum sgrad__state { SGRAD__NOTHING, SGRAD__SCHEDULING, SGRAD__FETCHING };
+struct sgrad__timeline_span {
+    int row;
+    enum sgrad__state state;
+    double begin, end;                  /* ms */
+};
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages, parcels, jobs, befores;
+    int ranks, rows, tasks, messages, parcels, spans, jobs, befores;
     int steps;                          /* of training that tasks belong to */
+    double start;                       /* of the first task, ms of StarPU's clock */
     double length;                      /* ms, from the first begin to the last end */
     struct sgrad__timeline_row *row;    /* by rank, then worker */
     struct sgrad__timeline_task *task;  /* by begin */
     struct sgrad__timeline_message *message;
     struct sgrad__timeline_parcel *parcel;
+    struct sgrad__timeline_span *span;
     struct sgrad__timeline_job *job;    /* by id */
     int64_t *before;                    /* ids; some are of jobs before the trace */
     double *step_end;                   /* ms */
@@ -62,6 +71,9 @@ int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *tim
 /* "bucket 3 (layer3.0.conv2.weight, layer3.0.bn1.weight and 3 more)"; free it. */
 char *sgrad__timeline_parcel_text(const struct sgrad__timeline_parcel *parcel);
 
+/* paje.c: what paje.trace adds to a timeline whose tasks are known. */
+int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *timeline);
+
 /* The lines of a picture, from the top: each rank's workers, below them, where there are several ranks, what it receives. */
 #define SGRAD__MESSAGE_COLOR 0xc0392b
 int sgrad__timeline_lines(const struct sgrad__timeline *timeline);
@@ -73,12 +85,14 @@ char *sgrad__timeline_name(const struct sgrad__timeline *timeline, int line);   
 
 struct sgrad__overlap_row {
     double kind[SGRAD_KINDS];           /* ms in tasks of a kind */
-    double waiting;                     /* ms in no task, while a message to or from this rank was under way */
-    double idle;                        /* ms in no task otherwise */
+    double scheduling;                  /* ms in no task, but in StarPU: pushing and popping tasks, dependencies, callbacks */
+    double fetching;                    /* ms in none of these, fetching what a task reads into its memory */
+    double waiting;                     /* ms in none of these, while a message to or from this rank was under way */
+    double idle;                        /* ms in none of these otherwise */
 };
 struct sgrad__overlap_rank {
     double communication;               /* ms in which a message to or from this rank was under way */
-    double hidden;                      /* of these, those in which its workers ran tasks: their mean */
+    double hidden;                      /* of these, those in which its workers did not wait: their mean */
     double megabytes;                   /* received */
     const char *awaited;                /* the task that began after most of the waiting; NULL: there was none */
     double awaited_ms;
@@ -95,8 +109,8 @@ struct sgrad__overlap {
     int layers;
     struct sgrad__overlap_layer *layer; /* the longest first */
 };
-/* Where a worker's time went: its kinds of task, then waiting, then idle. */
-enum { SGRAD__SHARES = SGRAD_KINDS + 2 };
+/* Where a worker's time went: its kinds of task, then what else it did. */
+enum { SGRAD__SHARES = SGRAD_KINDS + 4 };
 const char *sgrad__share_name(int share);
 double sgrad__share(const struct sgrad__overlap_row *row, int share);      /* ms */
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);

@@ -122,6 +122,43 @@ def check_traffic(out, messages, report):
         assert abs(exposed - (rank["communication_ms"] - rank["hidden_ms"])) <= 1e-2 * rank["communication_ms"], (exposed, rank)
 
 
+STATES = {**dict.fromkeys(("B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th"), "scheduling"), **dict.fromkeys(("Fi", "Po"), "fetching data")}
+
+
+def states(out, rank, worker, count):
+    """ms of the worker in StarPU's states; a state pushed within another counts as its own until it is popped."""
+    start, end, stack, since, sums = *stretch(tasks(out)), [None], None, collections.Counter()
+    container = f"{rank}_w{worker}" if count > 1 else f"w{worker}"
+    with open(f"{out}/trace/paje.trace") as f:
+        for line in f:
+            field = line.rstrip("\n").split("\t")
+            if field[0] not in ("10", "11", "12", "20") or field[2:4] != [container, "WS"]:
+                continue
+            now = min(end, max(start, float(field[1])))
+            if since is not None:
+                sums[STATES.get(stack[-1])] += now - since
+            since = now
+            if field[0] == "12":
+                stack.pop()
+            elif field[0] == "11":
+                stack.append(field[4])
+            else:
+                stack = [field[4].strip('"')]
+    return sums
+
+
+def stretch(found):
+    return min(t["begin"] for t in found), max(t["end"] for t in found)
+
+
+def test_states():
+    for count in (1, 2):
+        out = trace(count)
+        for row in json.loads(stargrad("report", "--json", out))["trace"]["workers"]:
+            for name, ms in states(out, row["rank"], row["worker"], count).items():
+                assert not name or abs(row["ms"][name] - ms) <= 1e-2 * ms + 0.1, f"{name}: {row['ms'][name]} in the report, {ms} in the trace"
+
+
 def check_sums(found, kind, report):
     length = max(t["end"] for t in found) - min(t["begin"] for t in found)
     assert abs(report["ms"] - length) <= 1e-3
