@@ -3,6 +3,7 @@
  *     10 time worker WS "state"                      a worker's state from here on: a task's name, or one of StarPU's
  *     20 time worker WS "name" …                     the same, with more on the task
  *     11 time worker WS state, 12 time worker WS     a state within it, and back
+ *     13 time node use MiB                           how much of a memory node is in use from here on
  */
 #include "cli/timeline.h"
 
@@ -97,13 +98,24 @@ static void see_state(struct search *s, const struct line *line) {
     change(s, row, line->ms, strcmp(line->field[0], "20") == 0 ? SGRAD__NOTHING : state_of(line->field[4]));
 }
 
+/* ---- memory ---- */
+
+static void see_memory(struct search *s, const struct line *line) {
+    struct sgrad__timeline *t = s->t;
+    struct sgrad__timeline_memory memory = { .ms = line->ms - t->start };
+    if (line->count < 5 || strcmp(line->field[3], "use") != 0 || !place(line->field[2], "mm", &memory.rank, &memory.node)) return;
+    memory.megabytes = 1.048576 * atof(line->field[4]);
+    t->memory = sgrad_grow(t->memory, t->memories, sizeof memory);
+    t->memory[t->memories++] = memory;
+}
+
 /* ---- the file ---- */
 
 static void see(struct search *s, const struct line *line) {
     static const struct {
         const char *event;
         void (*see)(struct search *s, const struct line *line);
-    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state } };
+    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
         if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
 }

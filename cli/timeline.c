@@ -221,6 +221,7 @@ void sgrad__timeline_free(struct sgrad__timeline *t) {
     }
     free(t->parcel);
     free(t->span);
+    free(t->memory);
     free(t->message);
     free(t->row);
     free(t->job);

@@ -44,11 +44,16 @@ struct sgrad__timeline_span {
     enum sgrad__state state;
     double begin, end;                  /* ms */
 };
+/* How much of a memory node is in use from here on. */
+struct sgrad__timeline_memory {
+    int rank, node;                     /* node 0 is main memory */
+    double ms, megabytes;
+};
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages, parcels, spans, jobs, befores;
+    int ranks, rows, tasks, messages, parcels, spans, memories, jobs, befores;
     int steps;                          /* of training that tasks belong to */
     double start;                       /* of the first task, ms of StarPU's clock */
     double length;                      /* ms, from the first begin to the last end */
@@ -57,6 +62,7 @@ struct sgrad__timeline {
     struct sgrad__timeline_message *message;
     struct sgrad__timeline_parcel *parcel;
     struct sgrad__timeline_span *span;
+    struct sgrad__timeline_memory *memory;      /* of each rank by time; before and after the tasks, too */
     struct sgrad__timeline_job *job;    /* by id */
     int64_t *before;                    /* ids; some are of jobs before the trace */
     double *step_end;                   /* ms */
@@ -124,6 +130,12 @@ struct sgrad__critical {
     double messages;                    /* and in messages */
 };
 void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical);
+
+/* ---- memory.c: how much memory was in use, when ---- */
+
+/* For each memory node of each rank its maximum and its course. */
+json_t *sgrad__memory_as_json(const struct sgrad__timeline *timeline);
+void sgrad__memory_print(const json_t *memory);
 
 /* ---- findings.c: what stands out, in plain sentences ---- */
 

@@ -53,6 +53,9 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
     return (size_t)sgrad_shape_count(&view->shape) * sgrad_dtype_size(view->dtype);
 }
 
+/* Counted, so that StarPU's limits of memory and its traces know of it. */
+enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
+
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, enum sgrad_lifetime lifetime,
                         struct sgrad_tensor **tensor) {
     struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
@@ -62,7 +65,7 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
     size_t bytes = sgrad_view_bytes(&t->view);
     assert(bytes > 0);
     if (lifetime == SGRAD_PERSISTENT) {
-        if (starpu_malloc(&t->home, bytes) != 0) {
+        if (starpu_malloc_flags(&t->home, bytes, HOME) != 0) {
             int error = sgrad_fail(SGRAD_ENOMEM, "%s: no memory for %zu bytes", name, bytes);
             free(t->name);
             free(t);
@@ -82,7 +85,7 @@ void sgrad_tensor_destroy(struct sgrad_tensor *t) {
     if (!t) return;
     if (t->lifetime == SGRAD_PERSISTENT) {
         starpu_data_unregister(t->handle);
-        starpu_free_noflag(t->home, sgrad_view_bytes(&t->view));
+        starpu_free_flags(t->home, sgrad_view_bytes(&t->view), HOME);
     } else {
         starpu_data_unregister_no_coherency(t->handle);
     }

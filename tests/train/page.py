@@ -1,6 +1,7 @@
 """report.html in a browser: no error, nothing fetched, the timeline zooms and tells what is under the pointer."""
 import json
 import os
+import re
 import shutil
 
 from run import Skip, folder, main, ranks, stargrad
@@ -42,6 +43,15 @@ def report(count, *words):
     return f"{out}/report.html"
 
 
+def tips(page, canvas, tip, row):
+    """What the pointer tells along a row of the timeline."""
+    told = set()
+    for x in range(-canvas.size["width"] // 4, canvas.size["width"] // 2 - 10, 7):
+        ActionChains(page, duration=0).move_to_element_with_offset(canvas, x, 30 * row + 15 - canvas.size["height"] // 2).perform()
+        told.add(tip.text)
+    return told
+
+
 def test_timeline():
     path = report(2, "--trace", "3-4")
     for size in ("1200,1400", "400,800"):
@@ -55,11 +65,10 @@ def test_timeline():
             if not os.path.exists("/usr/share/javascript/d3/d3.min.js"):
                 raise Skip("there is no d3")
             whole = page.execute_script("return arguments[0].toDataURL()", canvas)
-            told = set()
-            for x in range(-canvas.size["width"] // 4, canvas.size["width"] // 2 - 10, 7):
-                ActionChains(page, duration=0).move_to_element_with_offset(canvas, x, 15 - canvas.size["height"] // 2).perform()
-                told.add(tip.text)
-            assert any("backward" in text and " ms" in text for text in told), told
+            tasks, messages = (tips(page, canvas, tip, row) for row in range(2))
+            assert any("backward" in text and " ms" in text for text in tasks), tasks
+            assert any(re.match(r"bucket \d+ \(.*(weight|bias).*\), \d+ bytes from rank 1: .* ms", text) for text in messages), messages
+            assert len(page.find_elements(By.CSS_SELECTOR, "svg.memory path")) == 2, "no memory in use of two ranks"
             page.execute_script("""const at = arguments[0].getBoundingClientRect();
                 arguments[0].dispatchEvent(new WheelEvent("wheel", { deltaY: -600, clientX: at.left + at.width / 2, clientY: at.top + 20,
                                                                      bubbles: true, cancelable: true }));""", canvas)

@@ -159,6 +159,23 @@ def test_states():
                 assert not name or abs(row["ms"][name] - ms) <= 1e-2 * ms + 0.1, f"{name}: {row['ms'][name]} in the report, {ms} in the trace"
 
 
+def test_memory():
+    """What StarPU has allocated, at most and in its course: the weights and their momentum at least, which are there all the time."""
+    for count in (1, 2):
+        out = trace(count)
+        start, end = stretch(tasks(out))
+        for node in json.loads(stargrad("report", "--json", out))["trace"]["memory"]:
+            name, used = (f"{node['rank']}_" if count > 1 else "") + f"mm{node['node']}", []
+            with open(f"{out}/trace/paje.trace") as f:
+                for line in f:
+                    field = line.split("\t")
+                    if field[0] == "13" and field[2:4] == [name, "use"] and float(field[1]) <= end:
+                        used = (used if float(field[1]) > start else []) + [float(field[4]) * 2**20 / 1e6]
+            assert abs(node["max_mb"] - max(used)) <= 1e-2 * max(used)
+            assert min(mb for ms, mb in node["curve"]) > 2 * 4 * 270000 / 1e6 and max(mb for ms, mb in node["curve"]) == node["max_mb"]
+        assert f"at most {node['max_mb']:.1f} MB" in stargrad("report", out)
+
+
 def check_sums(found, kind, report):
     length = max(t["end"] for t in found) - min(t["begin"] for t in found)
     assert abs(report["ms"] - length) <= 1e-3
