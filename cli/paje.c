@@ -4,6 +4,8 @@
  *     20 time worker WS "name" …                     the same, with more on the task
  *     11 time worker WS state, 12 time worker WS     a state within it, and back
  *     13 time node use MiB                           how much of a memory node is in use from here on
+ *     24 time kind rank bytes node com_N handle "name" X Y     a copy leaves its memory node
+ *     19 time kind rank bytes node com_N                       and has come to another
  */
 #include "cli/timeline.h"
 
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS = 8, DEPTH = 16 };
+enum { FIELDS = 12, DEPTH = 16 };
 
 struct line {
     int count;
@@ -109,13 +111,39 @@ static void see_memory(struct search *s, const struct line *line) {
     t->memory[t->memories++] = memory;
 }
 
+/* ---- copies ---- */
+
+static bool number_of(const struct line *line, long *number) { return sscanf(line->field[6], "com_%ld", number) == 1; }
+
+static void see_departure(struct search *s, const struct line *line) {
+    struct sgrad__timeline *t = s->t;
+    struct sgrad__timeline_copy copy = { .to = -1 };
+    if (line->count < 9 || !place(line->field[5], "mm", &copy.rank, &copy.from) || !number_of(line, &copy.number)) return;
+    copy.bytes = atof(line->field[4]);
+    copy.name = sgrad_format("%s", line->field[8]);
+    t->copy = sgrad_grow(t->copy, t->copies, sizeof copy);
+    t->copy[t->copies++] = copy;
+}
+
+static void see_arrival(struct search *s, const struct line *line) {
+    int rank, node;
+    long number;
+    if (line->count < 7 || !place(line->field[5], "mm", &rank, &node) || !number_of(line, &number)) return;
+    for (int i = s->t->copies; i-- > 0;) {
+        struct sgrad__timeline_copy *copy = &s->t->copy[i];
+        if (copy->rank != rank || copy->number != number || copy->to >= 0) continue;
+        copy->to = node;
+        return;
+    }
+}
+
 /* ---- the file ---- */
 
 static void see(struct search *s, const struct line *line) {
     static const struct {
         const char *event;
         void (*see)(struct search *s, const struct line *line);
-    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory } };
+    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
         if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
 }

@@ -56,8 +56,9 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
     for (int i = 0; i < o->layers; i++)
         json_array_append_new(layers, json_pack("{s:s%, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop));
-    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
-                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "layers", layers, "findings", sgrad__findings(t, o));
+    json_t *copies = sgrad__copies_as_json(t);
+    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
+                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
 }
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -118,6 +119,9 @@ void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__ove
     json_t *memory = sgrad__memory_as_json(t);
     sgrad__memory_print(memory);
     json_decref(memory);
+    json_t *copies = sgrad__copies_as_json(t);
+    if (copies) sgrad__copies_print(copies);
+    json_decref(copies);
     printf("\n%-24s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s");
     for (int i = 0; i < o->layers && i < LAYERS; i++)
         printf("%-24.*s %10.1f %10.2f %10.1f\n", o->layer[i].length, o->layer[i].name, o->layer[i].ms, o->layer[i].gflop,

@@ -222,6 +222,8 @@ void sgrad__timeline_free(struct sgrad__timeline *t) {
     free(t->parcel);
     free(t->span);
     free(t->memory);
+    for (int i = 0; i < t->copies; i++) free(t->copy[i].name);
+    free(t->copy);
     free(t->message);
     free(t->row);
     free(t->job);

@@ -49,11 +49,18 @@ struct sgrad__timeline_memory {
     int rank, node;                     /* node 0 is main memory */
     double ms, megabytes;
 };
+/* From one memory node of a rank to another: between main memory and a GPU's, over PCIe. */
+struct sgrad__timeline_copy {
+    int rank, from, to;                 /* to -1: it has not arrived */
+    long number;                        /* StarPU's, within the rank */
+    double bytes;
+    char *name;                         /* of the tensor */
+};
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
 };
 struct sgrad__timeline {
-    int ranks, rows, tasks, messages, parcels, spans, memories, jobs, befores;
+    int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
     int steps;                          /* of training that tasks belong to */
     double start;                       /* of the first task, ms of StarPU's clock */
     double length;                      /* ms, from the first begin to the last end */
@@ -63,6 +70,7 @@ struct sgrad__timeline {
     struct sgrad__timeline_parcel *parcel;
     struct sgrad__timeline_span *span;
     struct sgrad__timeline_memory *memory;      /* of each rank by time; before and after the tasks, too */
+    struct sgrad__timeline_copy *copy;
     struct sgrad__timeline_job *job;    /* by id */
     int64_t *before;                    /* ids; some are of jobs before the trace */
     double *step_end;                   /* ms */
@@ -136,6 +144,12 @@ void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__
 /* For each memory node of each rank its maximum and its course. */
 json_t *sgrad__memory_as_json(const struct sgrad__timeline *timeline);
 void sgrad__memory_print(const json_t *memory);
+
+/* ---- copies.c: what went between memory nodes ---- */
+
+/* NULL: nothing did. */
+json_t *sgrad__copies_as_json(const struct sgrad__timeline *timeline);
+void sgrad__copies_print(const json_t *copies);
 
 /* ---- findings.c: what stands out, in plain sentences ---- */
 

@@ -171,7 +171,7 @@ void sgrad__trace_convert(const struct sgrad_context *context) {
     struct starpu_fxt_options options;
     if (!folder) return;
     starpu_fxt_options_init(&options);
-    options.no_bus = options.no_events = options.no_counter = options.no_flops = 1;
+    options.no_events = options.no_counter = options.no_flops = 1;
     options.use_task_color = 1;
     options.dir = folder;
     for (int r = 0; r < context->ranks && ours; r++) {

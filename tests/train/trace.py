@@ -176,6 +176,24 @@ def test_memory():
         assert f"at most {node['max_mb']:.1f} MB" in stargrad("report", out)
 
 
+def test_copies():
+    """Copies between memory nodes, as StarPU's tool writes them where there are GPUs: this trace of none gets some."""
+    out = trace(1)
+    assert "copies" not in json.loads(stargrad("report", "--json", out))["trace"] and "MB to devices" not in stargrad("report", out)
+    at = tasks(out)[0]["begin"]
+    with open(f"{out}/trace/paje.trace", "a") as f:
+        for number, (source, to, size, name) in enumerate(((0, 1, 4000000, "conv1.weight"), (0, 2, 4000000, "conv1.weight"), (0, 1, 1000000, "images#0"),
+                                                           (1, 0, 2000000, "fc.weight gradient#1"), (1, 2, 500000, "images#0"), (0, 1, 300000, "images#1"))):
+            f.write(f"24\t{at:.9f}\tF\tp\t{size}\tmm{source}\tcom_{number}\t5567b95a6650\t\"{name}\"\t0\t0\n"
+                    f"11\t{at:.9f}\tmm{to}\tMS\tCo\n")
+        for number, (to, size) in enumerate(((1, 4000000), (2, 4000000), (1, 1000000), (0, 2000000), (2, 500000))):     # the last has not arrived
+            f.write(f"12\t{at:.9f}\tmm{to}\tMS\n19\t{at:.9f}\tF\tp\t{size}\tmm{to}\tcom_{number}\n")
+    copies = json.loads(stargrad("report", "--json", out))["trace"]["copies"]
+    assert copies["all"] == {"copies": 5, "to_devices_mb": 9, "to_host_mb": 2, "between_devices_mb": 0.5}, copies
+    assert [(c["name"], c["copies"], c["to_devices_mb"]) for c in copies["tensors"]] == [("conv1.weight", 2, 8), ("fc.weight gradient", 1, 0), ("images", 2, 1)]
+    assert re.search(r"conv1.weight +2 +8.00 +0.00 +0.00\n", stargrad("report", out))
+
+
 def check_sums(found, kind, report):
     length = max(t["end"] for t in found) - min(t["begin"] for t in found)
     assert abs(report["ms"] - length) <= 1e-3
