@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <starpu.h>
 
@@ -148,30 +149,59 @@ static bool has_ends(const char *line) {
     return false;
 }
 
+/* Of "8 time container …": containers are called "3_w0" where there are several ranks, "w0" where there is one. */
+static int rank_of(const char *line) {
+    const char *container = strchr(line + 2, '\t');
+    return container && container[1] >= '0' && container[1] <= '9' ? atoi(container + 1) : 0;
+}
+
+/* Mends the file that StarPU's tool wrote. The last that a rank leaves is the end of its threads: events without were cut short. */
 static void mend(int ranks) {
     struct sgrad_file file;
+    bool *ended = sgrad_alloc((size_t)ranks, sizeof *ended);
     char *path = sgrad_format("%spaje.trace", folder), *line = NULL;
     size_t room = 0;
     FILE *from = fopen(path, "re");
     if (from && sgrad_file_begin(path, &file) == 0) {
         while (getline(&line, &room, from) > 0) {
+            const int rank = strncmp(line, "8\t", 2) == 0 ? rank_of(line) : ranks;
+            if (rank < ranks) ended[rank] = true;
             if (strncmp(line, "6\t", 2) == 0) write_value(file.stream, line);
             else if (ranks > 10 && ranks < 100 && has_ends(line)) write_ends(file.stream, line);
             else fputs(line, file.stream);
         }
         sgrad_file_commit(&file);
     }
+    for (int r = 0; r < ranks; r++)
+        if (!ended[r]) sgrad_warn("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
     if (from) fclose(from);
+    free(ended);
     free(line);
     free(path);
 }
 
-/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them. */
+/* StarPU's tool ends the process, or crashes, where events are not what it expects (a full disk has cut them short), and says
+ * things of its own: it gets a process of its own. */
+static bool generate(struct starpu_fxt_options *options) {
+    int status = 0;
+    const pid_t tool = fork();
+    if (tool == 0) {
+        if (!freopen("/dev/null", "w", stderr)) _exit(1);
+        starpu_fxt_generate_trace(options);
+        _exit(0);
+    }
+    while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR) continue;
+    if (tool > 0 && status == 0) return true;
+    sgrad_warn("%s: no trace: StarPU's tool cannot read the events that the ranks left; is a disk full?", folder);
+    return false;
+}
+
+/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them; kernels.json is the last. */
 void sgrad__trace_convert(const struct sgrad_context *context) {
     struct starpu_fxt_options options;
     if (!folder) return;
     starpu_fxt_options_init(&options);
-    options.no_events = options.no_counter = options.no_flops = 1;
+    options.no_counter = options.no_flops = 1;
     options.use_task_color = 1;
     options.dir = folder;
     for (int r = 0; r < context->ranks && ours; r++) {
@@ -179,7 +209,7 @@ void sgrad__trace_convert(const struct sgrad_context *context) {
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
         else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
     }
-    if (options.ninputfiles) starpu_fxt_generate_trace(&options), mend(context->ranks), write_kinds();
+    if (options.ninputfiles && generate(&options)) mend(context->ranks), write_kinds();
     for (unsigned i = 0; i < options.ninputfiles; i++) free(options.filenames[i]);
     options.ninputfiles = 0;
     starpu_fxt_options_shutdown(&options);

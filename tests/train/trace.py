@@ -3,10 +3,12 @@ import collections
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 
-from run import Skip, folder, main, ranks, stargrad
+from run import Skip, command, folder, main, ranks, stargrad
 
 NETWORK = ("train", "--model", "resnet20", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--micro-batch", 4)
 STEPS = 2
@@ -250,16 +252,50 @@ def test_vite():
         assert "<rect" in f.read()
 
 
+def refused(out, name, text, says):
+    """With this text for a file of the trace, one line says what is wrong, and with which."""
+    with open(f"{out}/trace/{name}", "w") as f:
+        f.write(text)
+    said = stargrad("report", out, status=1)
+    assert f"{name}: " in said and says in said and said.count("\n") == 1, said
+
+
+def test_broken_of_ranks():
+    out = trace(2)
+    for name, foreign in (("comms.rec", 'not "Key: value"'), ("data.rec", 'not "Key: value"'), ("paje.trace", "not a Paje trace")):
+        with open(f"{out}/trace/{name}") as f:
+            whole = f.read()
+        cut = whole.index("\t" if name == "paje.trace" else ": ", len(whole) // 2) + 2
+        refused(out, name, whole[:cut], "the file ends within")
+        refused(out, name, "what is this\n", foreign)
+        os.rename(f"{out}/trace/{name}", f"{out}/trace/away")
+        assert f"{name}: No such file" in stargrad("report", out, status=1)
+        with open(f"{out}/trace/{name}", "w") as f:
+            f.write(whole)
+    stargrad("report", out)
+
+
+def test_events_cut_short():
+    """A disk that is full in the middle of StarPU's events: training ends as ever, one line says that the trace is not whole."""
+    def full():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    limit, out = 1 << 20, folder("cut")
+    words = ("--model", "convnet", "--data", "digits", "--batch", 16, "--micro-batch", 1, "--steps", 40, "--trace", "11-40", "--out", out)
+    done = subprocess.run(command("train", *words), capture_output=True, text=True, preexec_fn=full, timeout=600)
+    assert done.returncode == 0 and done.stderr.count("the events of rank 0 end too soon") == done.stderr.count("stargrad: ") == 1, done.stderr
+
+
 def test_broken():
     out = trace(1)
     path = f"{out}/trace/tasks.rec"
     with open(path) as f:
         whole = f.read()
-    for text, says in (("", "no task in it"), ("what is this\n", 'not "Key: value"'), (whole.replace("EndTime: ", "EndTime: -", 1), "impossible times")):
-        with open(path, "w") as f:
-            f.write(text)
-        said = stargrad("report", out, status=1)
-        assert says in said and said.count("\n") == 1, said
+    cut = whole.index("EndTime: ", len(whole) // 2) + 12
+    for text, says in (("", "no task in it"), ("what is this\n", 'not "Key: value"'), (whole.replace("EndTime: ", "EndTime: -", 1), "impossible times"),
+                       (whole[:cut], "the file ends within a record")):
+        refused(out, "tasks.rec", text, says)
     os.remove(path)
     assert "tasks.rec: No such file" in stargrad("report", out, status=1)
     os.remove(f"{out}/trace/kernels.json")
