@@ -15,11 +15,15 @@
 enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK, STEP, JOB, BEFORE };
 static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", "Iteration", "JobId", "DependsOn", NULL };
 
-/* "RANK_NUMBER" as one number. */
+/* "RANK_NUMBER", or of one rank alone "NUMBER", as one number; 0: neither. */
 static int64_t job_id(const char *text, char **end) {
-    const int64_t rank = strtol(text, end, 10);
-    if (**end != '_') return 0;
-    return (rank + 1) << 40 | strtol(*end + 1, end, 10);
+    int64_t rank = 0, number = strtoll(text, end, 10);
+    if (*end == text) return 0;
+    if (**end == '_') {
+        rank = number;
+        number = strtoll(*end + 1, end, 10);
+    }
+    return (rank + 1) << 40 | number;
 }
 
 static void add_job(struct sgrad__timeline *t, const struct sgrad__records *r, double ms, int kind) {

@@ -107,8 +107,20 @@ def test_ranks():
     assert report["tasks"] == len(found) and report["messages"] == len(messages)
     check_sums(found, kinds(out), report)
     check_traffic(out, messages, report)
+    check_chain(out, found, report)
+
+
+def test_one_rank():
+    out = trace(1)
+    found, report = tasks(out), json.loads(stargrad("report", "--json", out))["trace"]
+    check_order(found)
+    check_sums(found, kinds(out), report)
+    check_chain(out, found, report)
+
+
+def check_chain(out, found, report):
     chain = report["critical_path"]
-    assert abs(chain["ms"] - longest_chain(out, found)) <= 1e-2 * chain["ms"] and chain["ms"] <= report["ms"]
+    assert chain["ms"] > 0 and abs(chain["ms"] - longest_chain(out, found)) <= 1e-2 * chain["ms"] and chain["ms"] <= report["ms"]
     assert abs(chain["ms"] - sum(chain["in"].values())) <= 1e-2 * chain["ms"]
 
 
