@@ -89,10 +89,27 @@ static void find_messages(struct search *s) {
     }
 }
 
+static double find_work(const struct sgrad__timeline *t) {
+    double most = 0, *ms = sgrad_alloc((size_t)t->ranks, sizeof *ms);
+    int *workers = sgrad_alloc((size_t)t->ranks, sizeof *workers);
+    for (int i = 0; i < t->rows; i++) workers[t->row[i].rank]++;
+    for (int i = 0; i < t->tasks; i++) ms[t->row[t->task[i].worker].rank] += t->task[i].end - t->task[i].begin;
+    for (int r = 0; r < t->ranks; r++)
+        if (workers[r]) most = fmax(most, ms[r] / workers[r]);
+    free(workers);
+    free(ms);
+    return most;
+}
+
+/* StarPU has a bound of its own (starpu_bound_compute: tasks of each kind shared out among workers of each kind). On workers that
+ * are alike it is the work for each, in times of its performance models instead of those measured: the mean of all runs less a
+ * standard deviation, which says more of the noise than of the order (docs/read-a-trace.md). */
+double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
+
 void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
     struct search s = { .t = t, .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node), .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
     int *stack = sgrad_alloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
-    *c = (struct sgrad__critical){ 0 };
+    *c = (struct sgrad__critical){ .work = find_work(t) };
     find_messages(&s);
     for (int j = 0; j < t->jobs; j++) {
         if (!s.node[j].entered) visit(&s, stack, j);

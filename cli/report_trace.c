@@ -17,6 +17,10 @@ static json_t *critical_as_json(const struct sgrad__critical *c) {
     return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
 }
 
+static json_t *bound_as_json(const struct sgrad__critical *c) {
+    return json_pack("{s:f, s:f, s:f}", "ms", sgrad__critical_bound(c), "work_ms", c->work, "critical_path_ms", c->ms);
+}
+
 static json_t *parts_as_json(const struct sgrad__timeline_parcel *p) {
     json_t *parts = json_array();
     for (int i = 0; i < p->parts; i++) json_array_append_new(parts, json_string(p->part[i].name));
@@ -57,8 +61,8 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
     for (int i = 0; i < o->layers; i++)
         json_array_append_new(layers, json_pack("{s:s%, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop));
     json_t *copies = sgrad__copies_as_json(t);
-    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
-                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
+    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
+                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
 }
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -93,6 +97,8 @@ static void print_critical(const struct sgrad__timeline *t, const struct sgrad__
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
     for (int k = 0; k < SGRAD_KINDS; k++) printf("%s %.1f, ", sgrad_kind_name(k), c->kind[k]);
     printf("messages %.1f ms\n", c->messages);
+    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work for each worker %.1f ms, critical path %.1f ms\n", sgrad__critical_bound(c),
+           percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
 }
 
 static void print_findings(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {

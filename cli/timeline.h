@@ -130,13 +130,16 @@ double sgrad__share(const struct sgrad__overlap_row *row, int share);      /* ms
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
 void sgrad__overlap_free(struct sgrad__overlap *overlap);
 
-/* ---- critical.c: what no number of workers would make shorter ---- */
+/* ---- critical.c: what no number of workers, and what no order, would make shorter ---- */
 
 struct sgrad__critical {
     double ms;                          /* of the longest chain of tasks and messages, each of which waits for the one before it */
     double kind[SGRAD_KINDS];           /* of these, in tasks of a kind */
     double messages;                    /* and in messages */
+    double work;                        /* ms of tasks for each worker of a rank, the busiest rank's */
 };
+/* ms: no order of these tasks on these workers is shorter, as long as tasks take what they took. */
+double sgrad__critical_bound(const struct sgrad__critical *critical);
 void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical);
 
 /* ---- memory.c: how much memory was in use, when ---- */

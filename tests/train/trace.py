@@ -122,6 +122,12 @@ def check_chain(out, found, report):
     chain = report["critical_path"]
     assert chain["ms"] > 0 and abs(chain["ms"] - longest_chain(out, found)) <= 1e-2 * chain["ms"] and chain["ms"] <= report["ms"]
     assert abs(chain["ms"] - sum(chain["in"].values())) <= 1e-2 * chain["ms"]
+    work = collections.Counter()
+    for task in found:
+        work[task["rank"]] += task["end"] - task["begin"]
+    each = max(ms / len({t["WorkerId"] for t in found if t["rank"] == rank}) for rank, ms in work.items())
+    bound = report["bound"]
+    assert abs(bound["work_ms"] - each) <= 1e-2 * each and bound["ms"] == max(bound["work_ms"], chain["ms"]) <= report["ms"]
 
 
 def check_traffic(out, messages, report):
