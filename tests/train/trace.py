@@ -259,6 +259,13 @@ def test_colors():
     assert len(forward) == len(backward) == 1 and forward != backward
 
 
+def test_marks():
+    """On the axis of time, each rank marks where a step ends."""
+    with open(f"{trace(2)}/trace/paje.trace") as f:
+        marks = re.findall(r'^9\t[0-9.]+\tprog_event\t(\d)_p\t"step (\d+)"', f.read(), re.M)
+    assert sorted(marks) == [("0", "2"), ("0", "3"), ("1", "2"), ("1", "3")], marks
+
+
 def test_vite():
     if not shutil.which("vite"):
         raise Skip("there is no vite")
