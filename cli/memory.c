@@ -8,8 +8,7 @@
 enum { SLOTS = 400 };
 
 static int slot_of(const struct sgrad__timeline *t, double ms) {
-    const int slot = (int)(SLOTS * ms / t->length);
-    return slot < 0 ? 0 : slot < SLOTS ? slot : SLOTS - 1;
+    return ms <= 0 ? 0 : ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
 }
 
 /* NULL: nothing is known of it. */

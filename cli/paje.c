@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS = 12, DEPTH = 16 };
+enum { FIELDS = 12, DEPTH = 16, MOST = 1 << 12 };   /* of a line; of states within states; workers or memory nodes of a rank */
 
 struct line {
     int count;
@@ -58,7 +58,7 @@ static bool place(const char *text, const char *kind, int *rank, int *number) {
     const size_t length = strlen(kind);
     if (strncmp(text, kind, length) != 0 || !isdigit((unsigned char)text[length])) return false;
     *number = (int)strtol(text + length, &end, 10);
-    return !*end;
+    return !*end && *number >= 0 && *number < MOST && *rank >= 0;
 }
 
 /* ---- states ---- */
