@@ -65,11 +65,17 @@ static int by_time(const void *one, const void *other) {
     return (a->ms < b->ms) - (a->ms > b->ms);
 }
 
+/* Williams et al. 2009: a task takes at least as long as its arithmetic, and as its operands' way from memory and back. */
+static double roof_ms(const struct sgrad__timeline_task *task, const struct sgrad__timeline_row *row) {
+    return row->gflops > 0 && row->gbytes > 0 ? 1e3 * fmax(task->gflop / row->gflops, task->gbyte / row->gbytes) : 0;
+}
+
 static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
     o->layer = sgrad_alloc((size_t)t->tasks, sizeof *o->layer);
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
-        o->layer[i] = (struct sgrad__overlap_layer){ task->name, layer_length(task->name), task->end - task->begin, task->gflop };
+        o->layer[i] = (struct sgrad__overlap_layer){ task->name, layer_length(task->name), task->end - task->begin, task->gflop, task->gbyte,
+                                                        roof_ms(task, &t->row[task->worker]) };
     }
     qsort(o->layer, (size_t)t->tasks, sizeof *o->layer, by_layer);
     for (int i = 0; i < t->tasks; i++) {
@@ -77,6 +83,8 @@ static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *
         if (last && by_layer(last, &o->layer[i]) == 0) {
             last->ms += o->layer[i].ms;
             last->gflop += o->layer[i].gflop;
+            last->gbyte += o->layer[i].gbyte;
+            last->roof_ms += o->layer[i].roof_ms;
         } else {
             o->layer[o->layers++] = o->layer[i];
         }
@@ -177,7 +185,7 @@ static void find_awaited(const struct sgrad__timeline *t, int which, const struc
         const int length = (int)strcspn(task->name, "#");
         int j = 0;
         while (j < count && (found[j].length != length || strncmp(found[j].name, task->name, (size_t)length))) j++;
-        if (j == count) found[count++] = (struct sgrad__overlap_layer){ task->name, length, 0, 0 };
+        if (j == count) found[count++] = (struct sgrad__overlap_layer){ .name = task->name, .length = length };
         if ((found[j].ms += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = found[j].ms;
     }
     free(found);

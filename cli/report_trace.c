@@ -59,7 +59,8 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
         json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
     for (int i = 0; i < o->layers; i++)
-        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop));
+        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop,
+                                                "gbyte", o->layer[i].gbyte, "roof_ms", o->layer[i].roof_ms));
     json_t *copies = sgrad__copies_as_json(t);
     return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
                      "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
@@ -108,6 +109,17 @@ static void print_findings(const struct sgrad__timeline *t, const struct sgrad__
     json_decref(findings);
 }
 
+static void print_layers(const struct sgrad__overlap *o) {
+    printf("\n%-24s %10s %10s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s", "Flop/byte", "% of roof");
+    for (int i = 0; i < o->layers && i < LAYERS; i++) {
+        const struct sgrad__overlap_layer *l = &o->layer[i];
+        printf("%-24.*s %10.1f %10.2f %10.1f %10.1f", l->length, l->name, l->ms, l->gflop, l->ms > 0 ? 1000 * l->gflop / l->ms : 0,
+               l->gbyte > 0 ? l->gflop / l->gbyte : 0);
+        if (l->roof_ms > 0) printf(" %10.0f\n", percent(l->roof_ms, l->ms));
+        else printf(" %10s\n", "?");
+    }
+}
+
 void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
     for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
@@ -128,10 +140,7 @@ void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__ove
     json_t *copies = sgrad__copies_as_json(t);
     if (copies) sgrad__copies_print(copies);
     json_decref(copies);
-    printf("\n%-24s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s");
-    for (int i = 0; i < o->layers && i < LAYERS; i++)
-        printf("%-24.*s %10.1f %10.2f %10.1f\n", o->layer[i].length, o->layer[i].name, o->layer[i].ms, o->layer[i].gflop,
-               o->layer[i].ms > 0 ? 1000 * o->layer[i].gflop / o->layer[i].ms : 0);
+    print_layers(o);
     if (o->layers > LAYERS) printf("and %d more (--json has all)\n", o->layers - LAYERS);
     print_findings(t, o);
 }

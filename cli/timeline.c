@@ -12,8 +12,8 @@
 
 /* ---- tasks ---- */
 
-enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK, STEP, JOB, BEFORE };
-static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", "Iteration", "JobId", "DependsOn", NULL };
+enum { NAME, MODEL, WORKER, START, END, GFLOP, RANK, STEP, JOB, BEFORE, SIZES, MODES };
+static const char *const task_keys[] = { "Name", "Model", "WorkerId", "StartTime", "EndTime", "GFlop", "MPIRank", "Iteration", "JobId", "DependsOn", "Sizes", "Modes", NULL };
 
 /* "RANK_NUMBER", or of one rank alone "NUMBER", as one number; 0: neither. */
 static int64_t job_id(const char *text, char **end) {
@@ -53,9 +53,20 @@ static int row_of(struct sgrad__timeline *t, int rank, int worker) {
     for (int i = 0; i < t->rows; i++)
         if (t->row[i].rank == rank && t->row[i].worker == worker) return i;
     t->row = sgrad_grow(t->row, t->rows, sizeof *t->row);
-    t->row[t->rows] = (struct sgrad__timeline_row){ rank, worker };
+    t->row[t->rows] = (struct sgrad__timeline_row){ .rank = rank, .worker = worker };
     if (rank >= t->ranks) t->ranks = rank + 1;
     return t->rows++;
+}
+
+/* Operands are read or written once each; a workspace (S) stays in the caches. */
+static double operand_gbytes(const char *sizes, const char *modes) {
+    double bytes = 0;
+    while (sizes && modes && *sizes && *modes) {
+        if (*modes != 'S') bytes += atof(sizes);
+        sizes += strcspn(sizes, " "), sizes += strspn(sizes, " ");
+        modes += strcspn(modes, " "), modes += strspn(modes, " ");
+    }
+    return 1e-9 * bytes;
 }
 
 static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct sgrad__records *r) {
@@ -66,7 +77,7 @@ static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct sg
     const int rank = r->value[RANK] ? atoi(r->value[RANK]) : -1;
     struct sgrad__timeline_task task = { .name = r->value[NAME], .kind = kind_of(kernels, r->value[MODEL]),
                                          .step = r->value[STEP] ? atoi(r->value[STEP]) : -1, .begin = atof(r->value[START]), .end = atof(r->value[END]),
-                                         .gflop = r->value[GFLOP] ? atof(r->value[GFLOP]) : 0 };
+                                         .gflop = r->value[GFLOP] ? atof(r->value[GFLOP]) : 0, .gbyte = operand_gbytes(r->value[SIZES], r->value[MODES]) };
     if (!(task.end >= task.begin) || !isfinite(task.end - task.begin) || rank >= 1 << 16) return false;
     task.worker = row_of(t, rank < 0 ? 0 : rank, atoi(r->value[WORKER]));
     t->task = sgrad_grow(t->task, t->tasks, sizeof task);
@@ -175,6 +186,22 @@ static void put_in_order(struct sgrad__timeline *t) {
     free(found);
 }
 
+/* What the run measured of its workers (graphs/roof.c), where it got so far. */
+static void read_roof(const char *folder, struct sgrad__timeline *t) {
+    char *path = sgrad_format("%s/trace/roof.json", folder);
+    json_t *roof = json_load_file(path, 0, NULL), *worker;
+    size_t i;
+    json_array_foreach(roof, i, worker)
+        for (int row = 0; row < t->rows; row++) {
+            struct sgrad__timeline_row *at = &t->row[row];
+            if (at->rank != json_integer_value(json_object_get(worker, "rank")) || at->worker != json_integer_value(json_object_get(worker, "worker"))) continue;
+            at->gflops = json_real_value(json_object_get(worker, "gflops"));
+            at->gbytes = json_real_value(json_object_get(worker, "gbytes"));
+        }
+    json_decref(roof);
+    free(path);
+}
+
 int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there) {
     struct stat status;
     char *path = sgrad_format("%s/trace", folder), *kinds = sgrad_format("%s/kernels.json", path);
@@ -187,6 +214,7 @@ int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, b
     if (*there && !error) error = read_messages(folder, timeline);
     if (*there && !error && timeline->messages) error = sgrad__timeline_read_parcels(folder, timeline);
     if (*there && !error) put_in_order(timeline);
+    if (*there && !error) read_roof(folder, timeline);
     if (*there && !error) error = sgrad__timeline_read_paje(folder, timeline);
     if (error) sgrad__timeline_free(timeline);
     json_decref(kernels);

@@ -10,7 +10,7 @@ struct sgrad__timeline_task {
     int worker;                         /* index of a row */
     int step;                           /* of training; -1: none */
     double begin, end;                  /* ms since the first task began */
-    double gflop;
+    double gflop, gbyte;                /* of arithmetic; of operands, each once */
 };
 struct sgrad__timeline_message {
     int from, to;                       /* ranks */
@@ -58,6 +58,7 @@ struct sgrad__timeline_copy {
 };
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
+    double gflops, gbytes;              /* its roof: a second of arithmetic, of memory; 0: unknown */
 };
 struct sgrad__timeline {
     int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
@@ -114,7 +115,8 @@ struct sgrad__overlap_rank {
 struct sgrad__overlap_layer {
     const char *name;                   /* LENGTH characters of a task's name */
     int length;
-    double ms, gflop;                   /* of all its tasks, on all workers */
+    double ms, gflop, gbyte;            /* of all its tasks, on all workers */
+    double roof_ms;                     /* what these take where a worker reaches its roof; 0: that is unknown */
 };
 struct sgrad__overlap {
     struct sgrad__overlap_row *row;     /* as the timeline's */

@@ -117,11 +117,6 @@ static long next_stop(const struct sgrad__run *r, long done) {
     return next;
 }
 
-static void trace(const struct sgrad__run *r, long done) {
-    if (done == r->trace_first - 1) sgrad_trace_begin();
-    if (done == r->trace_last) sgrad_trace_end();
-}
-
 /* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one was
  * asked to end, or a loss that is no number, after the same step, and turn those that are promised by then.
  *
@@ -165,9 +160,10 @@ static int train(struct sgrad__run *r, long done) {
     }
     while (done < r->steps && !error) {
         long before = done;
-        trace(r, done);
+        if (done == r->trace_first - 1) sgrad_trace_begin();
         error = turn(r, &done);
         int failed = sgrad_wait_all();
+        if (done == r->trace_last) sgrad_trace_end();
         if (!failed && (!error || r->together)) failed = sgrad__server_settle(r);
         if (!error) error = failed;
         if (error) break;

@@ -48,6 +48,12 @@ def trace(count, *words):
     return out
 
 
+def roof_ms(task, roof):
+    """Of a roofline: as long as the arithmetic takes, or the operands' way, each once, workspace left out."""
+    sizes = [int(size) for size, mode in zip(task["Sizes"].split(), task["Modes"].split()) if mode != "S"]
+    return 1e3 * max(float(task.get("GFlop", 0)) / roof["gflops"], 1e-9 * sum(sizes) / roof["gbytes"])
+
+
 def kinds(out):
     with open(f"{out}/trace/kernels.json") as f:
         return json.load(f)
@@ -105,7 +111,7 @@ def test_ranks():
     messages = [r for r in records(f"{out}/trace/comms.rec")]
     assert messages and {(m["Src"], m["Dst"]) for m in messages} == {("0", "1"), ("1", "0")}
     assert report["tasks"] == len(found) and report["messages"] == len(messages)
-    check_sums(found, kinds(out), report)
+    check_sums(out, found, kinds(out), report)
     check_traffic(out, messages, report)
     check_chain(out, found, report)
 
@@ -114,7 +120,7 @@ def test_one_rank():
     out = trace(1)
     found, report = tasks(out), json.loads(stargrad("report", "--json", out))["trace"]
     check_order(found)
-    check_sums(found, kinds(out), report)
+    check_sums(out, found, kinds(out), report)
     check_chain(out, found, report)
 
 
@@ -214,7 +220,7 @@ def test_copies():
     assert re.search(r"conv1.weight +2 +8.00 +0.00 +0.00\n", stargrad("report", out))
 
 
-def check_sums(found, kind, report):
+def check_sums(out, found, kind, report):
     length = max(t["end"] for t in found) - min(t["begin"] for t in found)
     assert abs(report["ms"] - length) <= 1e-3
     for row in report["workers"]:
@@ -227,6 +233,10 @@ def check_sums(found, kind, report):
         assert abs(sum(row["ms"].values()) - length) <= 1e-2 * length
     layers = sum(layer["ms"] for layer in report["layers"])
     assert abs(layers - sum(t["end"] - t["begin"] for t in found)) <= 1e-2 * layers
+    roofs = {(w["rank"], w["worker"]): w for w in json.load(open(f"{out}/trace/roof.json"))}
+    assert all(w["gflops"] > 1 and w["gbytes"] > 0.1 for w in roofs.values()), roofs
+    least = sum(roof_ms(t, roofs[t["rank"], int(t["WorkerId"])]) for t in found)
+    assert abs(sum(layer["roof_ms"] for layer in report["layers"]) - least) <= 1e-2 * least
 
 
 def test_pictures():
@@ -257,6 +267,13 @@ def test_colors():
     forward = {color for name, color in colors.items() if re.search(r" forward #[0-9]+$", name)}
     backward = {color for name, color in colors.items() if re.search(r" backward-data #[0-9]+$", name)}
     assert len(forward) == len(backward) == 1 and forward != backward
+
+
+def test_ends_with_the_run():
+    """Of a trace up to the last step, the evaluation after it is no part."""
+    out = folder("trace-last")
+    stargrad(*NETWORK, "--steps", 3, "--trace", "2-3", "--out", out)
+    assert {t["Iteration"] for t in tasks(out)} == {"2", "3"}
 
 
 def test_marks():
