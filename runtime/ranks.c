@@ -85,7 +85,6 @@ static void set_up(void) {
     setenv("OMPI_MCA_btl_tcp_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_max_send_size", TCP_EAGER, 0);
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("STARPU_MPI_COOP_SENDS", "0", 0);            /* they need another MPI */
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);        /* what waits goes by priority, what is under way does not */
 }
