@@ -11,7 +11,7 @@ b = json.load(open("out"))
 kernels = {k["kernel"]: k for k in b["kernels"]}
 assert b["batch"] == 64 and b["workers"] == 2
 assert 0 < b["limit_ms"] and 0 < b["step_ms"], b
-assert abs(b["share"] - b["limit_ms"] / b["step_ms"]) < 1e-9
+assert abs(b["share"] - b["limit_ms"] / b["step_ms"]) < 1e-6
 # Two equal workers share the work; "equal" on a busy machine is meant loosely.
 assert 0.25 < b["limit_ms"] / sum(k["ms"] for k in b["kernels"]) < 0.75, b
 assert [k["ms"] for k in b["kernels"]] == sorted((k["ms"] for k in b["kernels"]), reverse=True)
