@@ -12,10 +12,6 @@ enum { WARM = 6, STEPS = 20 };
 
 /* ---- what could be ---- */
 
-static bool is_message(const struct sgrad_kernel *kernel) {
-    return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
-}
-
 static struct sgrad_bench_kernel *kernel_of(struct sgrad_bench_result *result, const char *name) {
     for (int i = 0; i < result->kernels; i++)
         if (strcmp(result->kernel[i].name, name) == 0) return &result->kernel[i];
@@ -47,7 +43,7 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
         int64_t count = 0;
         double mean, together;
         for (int i = 0; i < p->instruction_count; i++) count += p->instruction[i].call == call;
-        if (!count || is_message(call->kernel)) continue;
+        if (!count || sgrad__is_message(call)) continue;
         error = sgrad_call_time(call, step, seconds);
         combine(seconds, result->workers, &mean, &together);
         struct sgrad_bench_kernel *k = kernel_of(result, call->kernel->name);

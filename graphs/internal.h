@@ -151,6 +151,7 @@ struct sgrad__program_options {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
+bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);

@@ -127,8 +127,8 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
-static bool is_message(const struct sgrad__instruction *i) {
-    const struct sgrad_kernel *kernel = i->call->kernel;
+bool sgrad__is_message(const struct sgrad_call *call) {
+    const struct sgrad_kernel *kernel = call->kernel;
     return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
 }
 
@@ -140,12 +140,12 @@ static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *
     for (int j = p->instruction_count - 1; j >= 0; j--) {
         if (atomic_load(&slot->mark[j].done)) continue;
         first = &p->instruction[j];
-        messages += is_message(first);
+        messages += sgrad__is_message(first->call);
     }
     char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
-    char *what = first && is_message(first) ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
+    char *what = first && sgrad__is_message(first->call) ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
                                             : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
-    sgrad_stall_tell(!first || !is_message(first), what);
+    sgrad_stall_tell(!first || !sgrad__is_message(first->call), what);
     free(what);
     free(where);
 }
