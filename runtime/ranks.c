@@ -89,16 +89,17 @@ static void set_up(void) {
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);        /* what waits goes by priority, what is under way does not */
 }
 
+/* With few cores all of them are workers', and the thread that looks for messages is one of these. */
 static void share_cores(int cores, struct starpu_conf *conf) {
-    if (cores >= CORES_TO_SPARE) return;
-    if (conf->ncpus < 0) {
+    if (cores < CORES_TO_SPARE) {
         const char *asked = getenv("STARPU_NCPU");
-        conf->ncpus = asked ? atoi(asked) : cores;
+        if (conf->ncpus < 0) conf->ncpus = asked ? atoi(asked) : cores;
+        setenv("STARPU_MPI_NOBIND", "1", 0);
+        setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", 0);
     }
-    setenv("STARPU_MPI_NOBIND", "1", 0);
-    setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", 0);
-    setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", TASKS_BETWEEN_LOOKS, 0);
-    thread_works = conf->ncpus > 0 && atoi(getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY")) > 0;
+    const char *drives = getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY");
+    thread_works = drives && atoi(drives) > 0;
+    if (thread_works) setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", TASKS_BETWEEN_LOOKS, 0);
 }
 
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
