@@ -1,5 +1,6 @@
 /* primitive.c: how long a call takes on each worker when it has nothing else to do: the limit of what scheduling can reach. */
 #include "config.h"
+#include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <math.h>
@@ -84,8 +85,9 @@ static void measure(void *arg) {
     bool room = kernel != NULL;
     for (int i = 0; i < c->operands && room; i++)
         if (c->view[i].shape.rank >= 0) room = (data[i] = place(&c->view[i], node)) != NULL;
-    struct sgrad_args args = { .view = c->view, .data = data, .attrs = c->attrs, .step = t->step, .group = c->group, .batch = c->batch,
-                               .averaged = c->averaged, .accumulate = c->accumulate, .deterministic = c->deterministic };
+    struct sgrad_args args = sgrad__call_args(c);
+    args.data = data;
+    args.step = t->step;
     if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, args.workspace_size = c->workspace)) != NULL;
     t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;
     if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, c->workspace);

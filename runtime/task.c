@@ -6,6 +6,7 @@
  *
  * One CPU and one CUDA function serve every codelet: they lay out the record a kernel reads and call it. */
 #include "config.h"
+#include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <assert.h>
@@ -71,12 +72,15 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
             if (!data[i]) absent[i].shape.rank = -1;
         view = absent;
     }
-    struct sgrad_args args = {
-        .view = view, .data = data, .attrs = call->attrs, .step = argument->step, .first = argument->first,
-        .group = call->group, .batch = call->batch, .averaged = call->averaged, .accumulate = call->accumulate, .deterministic = call->deterministic,
-        .workspace = argument->has_workspace ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]) : NULL,
-        .workspace_size = argument->has_workspace ? call->workspace : 0,
-    };
+    struct sgrad_args args = sgrad__call_args(call);
+    args.view = view;
+    args.data = data;
+    args.step = argument->step;
+    args.first = argument->first;
+    if (argument->has_workspace) {
+        args.workspace = (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]);
+        args.workspace_size = call->workspace;
+    }
 #ifndef STARPU_SIMGRID
     (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
 #endif
@@ -145,8 +149,8 @@ void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, vo
 
 /* ---- calls ---- */
 
-static struct sgrad_args args_of(const struct sgrad_call *call) {
-    return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch,
+struct sgrad_args sgrad__call_args(const struct sgrad_call *call) {
+    return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch, .averaged = call->averaged,
                                 .accumulate = call->accumulate, .deterministic = call->deterministic };
 }
 
@@ -165,7 +169,7 @@ double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_
 }
 
 void sgrad_call_prepare(struct sgrad_call *call) {
-    struct sgrad_args args = args_of(call);
+    struct sgrad_args args = sgrad__call_args(call);
     call->workspace = call->kernel->workspace ? call->kernel->workspace(&args) : 0;
     call->flops = sgrad_kernel_flops(call->kernel, &args);
     call->bytes = sgrad_kernel_bytes(call->kernel, &args, call->operands);
