@@ -67,12 +67,12 @@ static void tell(const struct sgrad__request *request, const struct sgrad__histo
     if (request->train.json) {
         sgrad__print_json(result);
     } else {
-        json_decref(result);
         print(history);
-        if (timeline) sgrad__trace_print(timeline, &overlap, &critical);
+        if (timeline) sgrad__trace_print(timeline, &overlap, &critical, json_object_get(result, "trace"));
         if (curve) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
         if (gantt) printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
         if (page) printf("all of it as a page: %s/report.html\n", folder);
+        json_decref(result);
     }
     sgrad__overlap_free(&overlap);
 }

@@ -102,11 +102,10 @@ static void print_critical(const struct sgrad__timeline *t, const struct sgrad__
            percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
 }
 
-static void print_findings(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    json_t *findings = sgrad__findings(t, o), *finding;
+static void print_findings(const json_t *findings) {
+    json_t *finding;
     size_t i;
     json_array_foreach(findings, i, finding) printf("%s- %s\n", i ? "" : "\n", json_string_value(finding));
-    json_decref(findings);
 }
 
 static void print_layers(const struct sgrad__overlap *o) {
@@ -120,7 +119,7 @@ static void print_layers(const struct sgrad__overlap *o) {
     }
 }
 
-void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
+void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c, const json_t *found) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
     for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
     printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
@@ -134,13 +133,9 @@ void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__ove
                o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
     print_traffic(t, o);
     print_critical(t, c);
-    json_t *memory = sgrad__memory_as_json(t);
-    sgrad__memory_print(memory);
-    json_decref(memory);
-    json_t *copies = sgrad__copies_as_json(t);
-    if (copies) sgrad__copies_print(copies);
-    json_decref(copies);
+    sgrad__memory_print(json_object_get(found, "memory"));
+    if (json_object_get(found, "copies")) sgrad__copies_print(json_object_get(found, "copies"));
     print_layers(o);
     if (o->layers > LAYERS) printf("and %d more (--json has all)\n", o->layers - LAYERS);
-    print_findings(t, o);
+    print_findings(json_object_get(found, "findings"));
 }

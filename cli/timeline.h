@@ -164,7 +164,8 @@ json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgr
 /* ---- report_trace.c: all of this, told ---- */
 
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
-void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
+/* FOUND: what as_json made of the same. */
+void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical, const json_t *found);
 
 /* ---- page.c ---- */
 
