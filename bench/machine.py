@@ -3,6 +3,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -28,3 +30,19 @@ def busy():
     """Processor seconds that this machine has spent so far on anything."""
     fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # less idle, less waiting
+
+
+def run(command, environment={}):
+    """Standard output, peak memory in MiB, and the share of the machine that other programs took meanwhile."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        busy_before, started = busy(), time.monotonic()
+        process = subprocess.Popen(list(map(str, command)), env=os.environ | environment, stdout=output, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            sys.exit(f"{errors.read()}{pathlib.Path(sys.argv[0]).name}: exit status {process.returncode}: {' '.join(process.args)}")
+        others = busy() - busy_before - usage.ru_utime - usage.ru_stime
+        output.seek(0)
+        return (output.read(), usage.ru_maxrss / 1024,
+                max(0, others / (time.monotonic() - started) / os.cpu_count()))
