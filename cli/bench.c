@@ -10,6 +10,7 @@ static const struct sgrad__option options[] = {
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group, SGRAD__FIELD(bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
     { "precision", "f32|bf16", "bf16: bfloat16 compute, f32 weights", &sgrad__either, SGRAD__FIELD(bf16) },

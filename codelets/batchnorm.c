@@ -104,13 +104,11 @@ static void repeat_lanes(struct lanes *l, int64_t channels) {
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
 
-/* Adds up the lanes of each channel into PART = [first (C), second (C)]. */
-static void fold(const double *first, const double *second, int64_t channel, int64_t channels, int lanes, double *part) {
-    for (int j = 0; j < lanes; j++) {
-        const int64_t c = channels < LANES ? j % channels : channel + j;
-        part[c] += first[j];
-        part[channels + c] += second[j];
-    }
+/* The sum of a channel's lanes: CHANNEL is its first. */
+static double fold(const double *lane, int64_t channel, int64_t channels, int lanes) {
+    double sum = 0;
+    for (int64_t j = channel; j < lanes; j += channels) sum += lane[j];
+    return sum;
 }
 
 /* dy behind the ReLU's mask. A NaN in y stops no gradient. */
@@ -139,19 +137,19 @@ SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, int n
     }
 }
 
-/* Operands of stats, or of sums: the mean is then SUM0 / COUNT, rounded to F32. */
-SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0,
-                                double *part) {
+/* PART = [Σx, Σx²] or [Σdz, Σdz·x̂], or is added to. Operands of stats, or of sums, where the mean is SUM0 / count, rounded to F32. */
+SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0, double *part,
+                                bool add) {
     const void *x = a->data[0], *dy = mode == OF_X ? NULL : a->data[1], *y = mode == OF_X ? NULL : a->data[2];
     const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
-    const double count = group_count(a);
-    memset(part, 0, 2 * channels * sizeof *part);
-    for (int64_t c = 0; c < channels; c += LANES) {
+    const double count = group_count(a), eps = (double)((const struct sgrad_batchnorm *)a->attrs)->eps;
+    if (!add) memset(part, 0, 2 * channels * sizeof *part);
+    for (int64_t first = 0; first < channels; first += LANES) {
         double sums[LANES] = { 0 }, products[LANES] = { 0 };
         float shift[LANES];
-        struct tile t = tile_first(c, channels, rows);
+        struct tile t = tile_first(first, channels, rows);
         for (int j = 0; mode != OF_X && j < t.lanes; j++)
-            shift[j] = (float)(sum0[channels < LANES ? j % channels : c + j] / count);
+            shift[j] = (float)(sum0[channels < LANES ? j % channels : first + j] / count);
         for (; t.lines; tile_next(&t)) {
             float sum[LANES] = { 0 }, product[LANES] = { 0 };
             int line = 0;
@@ -165,37 +163,41 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const st
                 products[j] += product[j] + k * (2.0 * sum[j] + t.lines * k);
             }
         }
-        fold(sums, products, c, channels, t.lanes, part);
+        for (int j = 0; j < LANES && first + j < channels; j++) {
+            const int64_t c = first + j;
+            const double sum = fold(sums, j, channels, t.lanes);
+            double product = fold(products, j, channels, t.lanes);
+            if (mode != OF_X) {
+                const struct moments m = moments_of(sum0, channels, c, count);
+                product = (product - sum * (m.mean - (double)(float)m.mean)) / sqrt(m.variance + eps);
+            }
+            part[c] += sum;
+            part[channels + c] += product;
+        }
     }
 }
 
 /* x (N,H,W,C) or (N,C) -> part 0 = [Σx, Σx²] (2C) */
 SGRAD_VECTOR static void stats(const struct sgrad_args *a) {
     if (a->view[0].dtype == SGRAD_F32)
-        sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1]);
+        sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1], sgrad__adds(a, 1));
     else
-        sum_up(SGRAD_BF16, OF_X, a, NULL, a->data[1]);
+        sum_up(SGRAD_BF16, OF_X, a, NULL, a->data[1], sgrad__adds(a, 1));
 }
 
 /* x, dy, y (read with relu only), sum 0 -> part 1 = [Σdz, Σdz·x̂] (2C) */
 SGRAD_VECTOR static void sums(const struct sgrad_args *a) {
-    const struct sgrad_batchnorm *attrs = a->attrs;
-    const int64_t channels = channels_of(&a->view[0]);
+    const bool relu = ((const struct sgrad_batchnorm *)a->attrs)->relu, add = sgrad__adds(a, 4);
     const double *sum0 = a->data[3];
     double *part = a->data[4];
-    if (a->view[0].dtype == SGRAD_F32 && attrs->relu)
-        sum_up(SGRAD_F32, OF_DZ, a, sum0, part);
+    if (a->view[0].dtype == SGRAD_F32 && relu)
+        sum_up(SGRAD_F32, OF_DZ, a, sum0, part, add);
     else if (a->view[0].dtype == SGRAD_F32)
-        sum_up(SGRAD_F32, OF_DY, a, sum0, part);
-    else if (attrs->relu)
-        sum_up(SGRAD_BF16, OF_DZ, a, sum0, part);
+        sum_up(SGRAD_F32, OF_DY, a, sum0, part, add);
+    else if (relu)
+        sum_up(SGRAD_BF16, OF_DZ, a, sum0, part, add);
     else
-        sum_up(SGRAD_BF16, OF_DY, a, sum0, part);
-    for (int64_t c = 0; c < channels; c++) {
-        const struct moments m = moments_of(sum0, channels, c, group_count(a));
-        const double rounding = m.mean - (double)(float)m.mean;
-        part[channels + c] = (part[channels + c] - part[c] * rounding) / sqrt(m.variance + (double)attrs->eps);
-    }
+        sum_up(SGRAD_BF16, OF_DY, a, sum0, part, add);
 }
 
 /* ---- elementwise passes ---------------------------------------------------------------------------------------- */
@@ -391,6 +393,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 #define KERNEL(title, of, function)                                                                                              \
     { .name = "batchnorm " title, .kind = of, .cpu = function, .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
+#define ADDING_KERNEL(title, of, function)                                                                                       \
+    { .name = "batchnorm " title, .kind = of, .adds = true, .cpu = function, .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
 
 const struct sgrad_op sgrad_batchnorm_op = {
     .name = "batchnorm",
@@ -401,11 +405,11 @@ const struct sgrad_op sgrad_batchnorm_op = {
     .attrs_size = sizeof(struct sgrad_batchnorm),
     .infer = infer,
     .describe = describe,
-    .forward = { { KERNEL("stats", SGRAD_FORWARD, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
+    .forward = { { ADDING_KERNEL("stats", SGRAD_FORWARD, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
                  { KERNEL("moments", SGRAD_FORWARD, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
                  { KERNEL("apply", SGRAD_FORWARD, apply),
                    { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(SUM, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { KERNEL("sums", SGRAD_BACKWARD, sums),
+    .backward = { { ADDING_KERNEL("sums", SGRAD_BACKWARD, sums),
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(SUM, 0), SGRAD_OUT(PART, 1) } },
                   { KERNEL("parameters", SGRAD_BACKWARD, parameters),
                     { SGRAD_IN(SUM, 1), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) },

@@ -124,7 +124,7 @@ const struct sgrad_op sgrad_conv2d_op = {
                       .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_data_cuda),
                       .workspace = backward_data_workspace, .flops = backward_data_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_OUT(DX, 0) } },
-                  { { .name = "conv2d backward-weight", .kind = SGRAD_BACKWARD, .cpu = backward_weight,
+                  { { .name = "conv2d backward-weight", .kind = SGRAD_BACKWARD, .adds = true, .cpu = backward_weight,
                       .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_weight_cuda),
                       .workspace = backward_weight_workspace, .flops = backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },

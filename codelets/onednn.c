@@ -254,7 +254,7 @@ static void plan_create(const struct sgrad__layer *l, struct plan *plan) {
         if (!o->name || !layouts.ours[o->role]) continue;
         layout theirs = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->name);
         add_argument(plan, &plan->argument[j], layouts.ours[o->role], theirs, o->output,
-                     l->accumulate && o->name == DNNL_ARG_DIFF_SRC);
+                     o->output && l->accumulate);
     }
     plan->workspace += ALIGNMENT;
     layouts_destroy(&layouts);
@@ -280,7 +280,7 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
         else
             copy_dims(o->role == X ? l.x : o->role == W ? l.w : l.y, &args->view[j]);
     }
-    if (pass == SGRAD__BACKWARD_DATA) l.accumulate = args->accumulate >> 2 & 1;
+    l.accumulate = args->accumulate != 0;
     return l;
 }
 

@@ -24,7 +24,7 @@ struct sgrad__layer {
     int32_t pass;                              /* enum sgrad__pass */
     int32_t rank;                              /* 4: convolution, 2: inner product */
     int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
-    int32_t bias, accumulate;                  /* is there a bias; is dx added to */
+    int32_t bias, accumulate;                  /* is there a bias; are outputs added to */
     int32_t stride, dilation, padding, groups; /* convolution only */
     int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
 };

@@ -42,7 +42,8 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
         const struct sgrad_call *call = p->call[c];
         int64_t count = 0;
         double mean, together;
-        for (int i = 0; i < p->instruction_count; i++) count += p->instruction[i].call == call;
+        for (int i = 0; i < p->instruction_count; i++)
+            for (int part = 0; part < sgrad__call_parts(p->instruction[i].call); part++) count += sgrad__call_part(p->instruction[i].call, part) == call;
         if (!count || sgrad__is_message(call)) continue;
         error = sgrad_call_time(call, step, seconds);
         combine(seconds, result->workers, &mean, &together);

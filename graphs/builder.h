@@ -31,10 +31,16 @@ int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view vi
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
-void sgrad__mark_last_uses(struct sgrad__program *p);
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
+
+/* fuse.c: operations on the same samples, one after another, become one task. For CPUs only. */
+void sgrad__fuse(struct sgrad__builder *b);
+
+/* memory.c */
+void sgrad__mark_last_uses(struct sgrad__program *p);
+void sgrad__share_memory(struct sgrad__program *p);     /* after that */
 
 /* histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
 void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer);

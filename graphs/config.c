@@ -46,7 +46,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
 #define FLAG(field) PUT(field, json_boolean(o->field))
     TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d), REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
-    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), INTEGER(image_size);
+    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse), INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), FLAG(bf16);
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);

@@ -82,6 +82,8 @@ struct sgrad__buffer {
     enum sgrad_lifetime lifetime;
     int copies;                                         /* of the window: the step's inputs, so that the next ones can be read */
     bool lent;
+    bool rows;                                          /* one for each sample of a micro-batch */
+    int place;                                          /* the buffer whose memory it uses after it; -1: its own */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
@@ -140,6 +142,8 @@ struct sgrad__program_options {
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, histograms;
+    bool fuse;                          /* neighbouring operations become one task */
+    bool one_memory;                    /* all workers compute in main memory */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
@@ -151,6 +155,10 @@ struct sgrad__program_options {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
+/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0 of a single one. */
+int sgrad__call_parts(const struct sgrad_call *call);
+const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part);
+int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);

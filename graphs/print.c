@@ -36,7 +36,7 @@ void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
 static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
     double bytes = 0;
     for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].lifetime == lifetime && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+        if (p->buffer[i].lifetime == lifetime && p->buffer[i].place < 0 && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
     return bytes;
 }
 
@@ -55,6 +55,14 @@ static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sort
         times[at - sorted]++;
     }
     return times;
+}
+
+/* What a fused task does with each slice of its samples. */
+static void print_parts(const struct sgrad_call *call, FILE *to) {
+    if (!sgrad__call_slice(call)) return;
+    fprintf(to, "%-10s   %lld samples at a time: ", "", (long long)sgrad__call_slice(call));
+    for (int i = 0; i < sgrad__call_parts(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_part(call, i)->kernel->name);
+    fputc('\n', to);
 }
 
 /* One line for each call, where it is first made, with how often: tasks that differ in the micro-batch only are one line.
@@ -76,6 +84,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
         fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"), in->name,
                 count, human(in->call->flops, flops), human(in->call->bytes, bytes), sgrad_shape_text(&in->call->view[0].shape, text));
+        print_parts(in->call, to);
     }
     free(times);
     free(sorted);

@@ -22,7 +22,7 @@ enum phase { FORWARD, BACKWARD, FINISH, PHASES };
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view) {
     struct sgrad__program *p = b->p;
     p->buffer = sgrad_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
-    p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1 };
+    p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1, .place = -1 };
     return p->buffer_count++;
 }
 
@@ -151,6 +151,11 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
     return true;
 }
 
+/* Has it a row for each sample? */
+static bool has_rows(enum sgrad_role role) {
+    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP;
+}
+
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
@@ -167,6 +172,8 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
             }
         }
         operand[j] = resolve(b, n, use, m, &call.view[j]);
+        if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.per_sample |= 1u << j;
+        if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
         call.operands = j + 1;
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
@@ -326,6 +333,7 @@ static void add_input(struct sgrad__builder *b, int m) {
     p->pixels[m] = sgrad__add_buffer(b, sgrad_format("pixels#%d", m), pixels);
     p->labels[m] = b->activation[g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);
     int images = b->activation[g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
+    p->buffer[p->pixels[m]].rows = true;
     p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
 
     struct sgrad_call augment = { .kernel = &sgrad_image_kernel, .attrs = &p->image, .operands = 2, .view = { pixels, x },
@@ -367,19 +375,6 @@ static void add_step(struct sgrad__builder *b) {
     b->p->statistics = resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view);
     b->p->buffer[b->p->statistics].lifetime = SGRAD_PERSISTENT;
     free(summed);
-}
-
-/* Memory ends with its last user: activations are given back as backward goes. */
-void sgrad__mark_last_uses(struct sgrad__program *p) {
-    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
-    for (int i = p->instruction_count - 1; i >= 0; i--)
-        for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            int buffer = p->instruction[i].operand[j];
-            if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
-            seen[buffer] = true;
-            p->instruction[i].last |= 1u << j;
-        }
-    free(seen);
 }
 
 /* Does some operation add over more samples than a micro-batch? */
@@ -443,33 +438,19 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     open_builder(&b);
     add_step(&b);
     close_builder(&b);
+    if (o->fuse) sgrad__fuse(&b);
     sgrad__mark_last_uses(p);
+    if (o->one_memory) sgrad__share_memory(p);
     *program = p;
     return 0;
 }
 
-/* ---- memory ---- */
-
-int sgrad__program_allocate(struct sgrad__program *p) {
-    size_t workspace = 0;
-    for (int i = 0; i < p->call_count; i++)
-        if (p->call[i]->workspace > workspace) workspace = p->call[i]->workspace;
-    if (workspace) {
-        struct sgrad_shape shape = { 1, { (int64_t)workspace } };
-        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, shape, SGRAD_SCRATCH, &p->workspace));
-    }
-    for (int i = 0; i < p->buffer_count; i++) {
-        struct sgrad__buffer *buffer = &p->buffer[i];
-        for (int c = 0; c < buffer->copies && !buffer->lent; c++)
-            SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
-    }
-    return 0;
-}
+/* ---- the end ---- */
 
 void sgrad__program_destroy(struct sgrad__program *p) {
     if (!p) return;
     for (int i = 0; i < p->buffer_count; i++) {
-        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
+        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent && p->buffer[i].place < 0; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
         free(p->buffer[i].name);
     }
     for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);

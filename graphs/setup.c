@@ -58,7 +58,8 @@ static int check_sizes(struct sgrad__run *r, long ranks) {
     return 0;
 }
 
-/* 32 samples keep a core's caches warm and its task overhead low (measured); every worker should find a micro-batch;
+/* 64 samples make small layers worth a task (measured), and where messages are looked for between tasks 32 are worth a look; every
+ * worker should find a micro-batch;
  * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
 static void choose_micro_batch(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
@@ -67,7 +68,7 @@ static void choose_micro_batch(struct sgrad__run *r) {
         r->micro = largest_divisor(part, 32);
         while (o->batch % 8 == 0 && (o->batch / 8) % r->micro) r->micro = largest_divisor(part, r->micro - 1);
     } else if (!r->micro) {
-        r->micro = largest_divisor(part, r->context->cudas ? 256 : 32);
+        r->micro = largest_divisor(part, r->context->cudas ? 256 : r->context->ranks > 1 ? 32 : 64);
         while (share / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(part, r->micro - 1);
     }
     if (o->bn_group == SGRAD_GROUP_MICRO) r->group = r->micro;
@@ -233,7 +234,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
-        .histograms = training && r->options.histograms && r->context->rank == 0, .placement = training ? r->placement : NULL, .workers = r->workers,
+        .fuse = !r->options.no_fuse && !r->context->cudas, .one_memory = training && !r->context->cudas, .histograms = training && r->options.histograms && r->context->rank == 0, .placement = training ? r->placement : NULL, .workers = r->workers,
     };
     return p;
 }

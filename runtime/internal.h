@@ -29,7 +29,6 @@ int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
-struct sgrad_args sgrad__call_args(const struct sgrad_call *call);      /* without data, step and workspace */
 void sgrad__caches_clear(void);     /* when no task runs any more */
 void sgrad__devices_close(void);    /* likewise */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */

@@ -85,7 +85,7 @@ static void measure(void *arg) {
     bool room = kernel != NULL;
     for (int i = 0; i < c->operands && room; i++)
         if (c->view[i].shape.rank >= 0) room = (data[i] = place(&c->view[i], node)) != NULL;
-    struct sgrad_args args = sgrad__call_args(c);
+    struct sgrad_args args = sgrad_call_args(c);
     args.data = data;
     args.step = t->step;
     if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, args.workspace_size = c->workspace)) != NULL;

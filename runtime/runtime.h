@@ -174,6 +174,7 @@ struct sgrad_kernel {
     size_t (*workspace)(const struct sgrad_args *args);     /* bytes; largest over the devices. NULL: none */
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
+    bool adds;                                              /* on CPUs every output can be added to */
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
@@ -188,6 +189,7 @@ struct sgrad_call {
     enum sgrad_access access[SGRAD_MAX_OPERANDS];
     int64_t group, batch, averaged;
     unsigned accumulate;
+    unsigned per_sample;            /* bit i: operand i has a row for each sample, and the kernel does each sample by itself */
     bool deterministic;
     size_t workspace;               /* filled by sgrad_call_prepare */
     double flops, bytes;            /* filled by sgrad_call_prepare */
@@ -195,6 +197,7 @@ struct sgrad_call {
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
+struct sgrad_args sgrad_call_args(const struct sgrad_call *call);       /* what its kernel is handed, without data, step and workspace */
 
 /* What differs from task to task. NAME must live until the task has run. */
 struct sgrad_submission {

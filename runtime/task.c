@@ -72,7 +72,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
             if (!data[i]) absent[i].shape.rank = -1;
         view = absent;
     }
-    struct sgrad_args args = sgrad__call_args(call);
+    struct sgrad_args args = sgrad_call_args(call);
     args.view = view;
     args.data = data;
     args.step = argument->step;
@@ -149,7 +149,7 @@ void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, vo
 
 /* ---- calls ---- */
 
-struct sgrad_args sgrad__call_args(const struct sgrad_call *call) {
+struct sgrad_args sgrad_call_args(const struct sgrad_call *call) {
     return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch, .averaged = call->averaged,
                                 .accumulate = call->accumulate, .deterministic = call->deterministic };
 }
@@ -169,7 +169,7 @@ double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_
 }
 
 void sgrad_call_prepare(struct sgrad_call *call) {
-    struct sgrad_args args = sgrad__call_args(call);
+    struct sgrad_args args = sgrad_call_args(call);
     call->workspace = call->kernel->workspace ? call->kernel->workspace(&args) : 0;
     call->flops = sgrad_kernel_flops(call->kernel, &args);
     call->bytes = sgrad_kernel_bytes(call->kernel, &args, call->operands);

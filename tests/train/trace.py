@@ -264,8 +264,8 @@ def test_colors():
     with open(f"{out}/trace/paje.trace") as f:
         colors = dict(re.findall(r'^6\t"(.*?)"\tWS\t.*\t"(.*?)"', f.read(), re.M))
     assert all(0 <= float(x) <= 1 for color in colors.values() for x in color.split())
-    forward = {color for name, color in colors.items() if re.search(r" forward #[0-9]+$", name)}
-    backward = {color for name, color in colors.items() if re.search(r" backward-data #[0-9]+$", name)}
+    forward = {color for name, color in colors.items() if re.search(r" fused forward #[0-9]+$", name)}
+    backward = {color for name, color in colors.items() if re.search(r" fused backward #[0-9]+$", name)}
     assert len(forward) == len(backward) == 1 and forward != backward
 
 

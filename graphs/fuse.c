@@ -1,0 +1,350 @@
+/* fuse.c: operations on the same samples, one after another, become one task, which does a few samples at a time: what one
+ * operation leaves is in the core's own cache when the next one takes it, and what nobody else takes never leaves it.
+ *
+ *     batchnorm apply #3    x ──> y          |     conv1 fused forward #3:   for each slice of the samples
+ *     conv2d forward #3     y, w ──> z       |         apply    x ──> y
+ *     batchnorm stats #3    z ──> part       |         conv2d   y, w ──> z
+ *                                            |         stats    z ──> part, or added to it
+ *
+ * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
+ * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
+ * tiny layers share a task. On CPUs: a GPU's caches are another matter.
+ *
+ * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
+ * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
+#include "graphs/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINKS = 12 };
+
+/* What the links of a task hand on to each other, and what of their operands is not samples', should stay in a core's second-level
+ * cache, 1 MiB in today's servers. It does not depend on the machine, since sums depend on it. */
+static const int64_t CACHE = 1536 << 10;
+static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
+
+/* ---- the task --------------------------------------------------------------------------------------------------- */
+
+struct sgrad__fusion {
+    int links, slices;
+    int64_t samples;                                /* of a slice */
+    double flops;
+    size_t workspace;
+    int inner;                                      /* buffers in the workspace, each for one slice */
+    size_t room[SGRAD_MAX_OPERANDS + 1];            /* where they begin; then the links' own workspace */
+    size_t stride[SGRAD_MAX_OPERANDS];              /* of the task's operands: bytes from slice to slice */
+    struct link {
+        const struct sgrad_call *whole;             /* on all samples */
+        const struct sgrad_call *slice[2];          /* on the first slice; on the others, where sums are added to */
+        int operand[SGRAD_MAX_OPERANDS];            /* of the task; from SGRAD_MAX_OPERANDS on: inner ones; -1: absent */
+    } link[LINKS];
+};
+
+enum { ALIGNMENT = 64 };
+static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static void run(const struct sgrad_args *a) {
+    const struct sgrad__fusion *f = a->attrs;
+    char *room = (char *)aligned((size_t)a->workspace);
+    for (int s = 0; s < f->slices; s++)
+        for (const struct link *l = f->link; l < f->link + f->links; l++) {
+            const struct sgrad_call *call = l->slice[s > 0];
+            void *data[SGRAD_MAX_OPERANDS];
+            for (int i = 0; i < call->operands; i++) {
+                const int at = l->operand[i];
+                data[i] = at < 0 ? NULL : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS] : (char *)a->data[at] + (size_t)s * f->stride[at];
+            }
+            struct sgrad_args args = sgrad_call_args(call);
+            args.data = data;
+            args.step = a->step;
+            args.first = a->first + s * f->samples;
+            args.workspace = room + f->room[f->inner];
+            args.workspace_size = call->workspace;
+            call->kernel->cpu(&args);
+        }
+}
+
+static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
+static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
+
+static const struct sgrad_kernel kernels[] = {
+    [SGRAD_FORWARD] = { .name = "fused forward", .kind = SGRAD_FORWARD, .cpu = run, .workspace = workspace, .flops = flops },
+    [SGRAD_BACKWARD] = { .name = "fused backward", .kind = SGRAD_BACKWARD, .cpu = run, .workspace = workspace, .flops = flops },
+};
+
+static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run; }
+
+int sgrad__call_parts(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
+
+const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part) {
+    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[part].whole : call;
+}
+
+int64_t sgrad__call_slice(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->samples : 0; }
+
+/* ---- which operations join -------------------------------------------------------------------------------------- */
+
+/* Instructions that become one, in the place of the first of them. */
+struct chain {
+    int start, links, link[LINKS];
+    double flops;
+    const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
+    int touched;
+    struct touched {
+        int buffer, times, links, last;     /* uses; links that use it, and the last one */
+        bool rows, written, first_written;
+    } buffer[SGRAD_MAX_OPERANDS];
+};
+
+/* The last place in the new program where a buffer is written, and where it is read. */
+struct history {
+    int write, read;
+};
+
+struct fuser {
+    struct sgrad__builder *b;
+    struct sgrad__program *p;
+    struct chain **chain;           /* of each instruction; NULL: it stays alone */
+    struct history *history;        /* of each buffer */
+    struct chain **open;            /* of each micro-batch: the one that may grow; NULL: none */
+    int *uses;                      /* of each buffer, in the whole program */
+    struct made *made[256];         /* by their first link */
+};
+
+/* A fused task's call, which all chains that do the same share. */
+struct made {
+    struct sgrad__fusion *fusion;
+    const struct sgrad_call *call;
+    struct made *next;
+};
+
+static bool writes(const struct sgrad_call *call, int i) { return call->access[i] != SGRAD_R; }
+static bool rows(const struct sgrad_call *call, int i) { return call->per_sample >> i & 1; }
+
+static bool can_fuse(const struct sgrad_call *call) {
+    if (!call->per_sample || !call->kernel->cpu || call->kernel->kind > SGRAD_BACKWARD) return false;
+    for (int i = 0; i < call->operands; i++)
+        if (call->view[i].shape.rank >= 0 && writes(call, i) && !rows(call, i) && !call->kernel->adds) return false;
+    return true;
+}
+
+static struct touched *find(struct chain *c, int buffer) {
+    for (int i = 0; i < c->touched; i++)
+        if (c->buffer[i].buffer == buffer) return &c->buffer[i];
+    return NULL;
+}
+
+/* Does somebody outside the chain use BUFFER after the chain's place, in a way that a use of it there would overtake? */
+static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, bool write) {
+    const struct history *h = &f->history[buffer];
+    return h->write > c->start || (write && h->read > c->start);
+}
+
+/* A pass over memory: no more work than what it moves. */
+static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
+
+static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
+    const struct sgrad_call *call = in->call;
+    bool meets = false;
+    int more = 0;
+    if (!c || c->links == LINKS || f->p->instruction[c->start].call->kernel->kind != call->kernel->kind) return false;
+    if (!light(call) && c->heavy && c->heavy != call->attrs && c->flops + call->flops > TINY) return false;
+    for (int i = 0; i < call->operands; i++) {
+        if (in->operand[i] < 0) continue;
+        const struct touched *t = find(c, in->operand[i]);
+        if (overtakes(f, c, in->operand[i], writes(call, i))) return false;
+        if (t && (t->rows != rows(call, i) || (!t->rows && (t->written || writes(call, i))))) return false;
+        meets |= t && t->rows;
+        more += !t;
+    }
+    return meets && c->touched + more <= SGRAD_MAX_OPERANDS;
+}
+
+static void join(struct fuser *f, struct chain *c, int j) {
+    const struct sgrad__instruction *in = &f->p->instruction[j];
+    f->chain[j] = c;
+    if (!light(in->call)) c->heavy = in->call->attrs;
+    c->flops += in->call->flops;
+    for (int i = 0; i < in->call->operands; i++) {
+        if (in->operand[i] < 0) continue;
+        struct touched *t = find(c, in->operand[i]);
+        if (!t) {
+            t = &c->buffer[c->touched++];
+            *t = (struct touched){ .buffer = in->operand[i], .rows = rows(in->call, i), .first_written = in->call->access[i] == SGRAD_W, .last = -1 };
+        }
+        t->times++;
+        t->links += t->last != c->links;
+        t->last = c->links;
+        t->written |= writes(in->call, i);
+    }
+    c->link[c->links++] = j;
+}
+
+static void find_chains(struct fuser *f) {
+    for (int j = 0; j < f->p->instruction_count; j++) {
+        const struct sgrad__instruction *in = &f->p->instruction[j];
+        int place = j;
+        if (can_fuse(in->call)) {
+            struct chain **open = &f->open[in->first / f->p->micro];
+            if (!joins(f, *open, in)) {
+                *open = sgrad_alloc(1, sizeof **open);
+                (*open)->start = j;
+            }
+            join(f, *open, j);
+            place = (*open)->start;
+        }
+        for (int i = 0; i < in->call->operands; i++) {
+            if (in->operand[i] < 0) continue;
+            int *last = writes(in->call, i) ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
+            if (*last < place) *last = place;
+            f->uses[in->operand[i]]++;
+        }
+    }
+}
+
+/* ---- a chain as a task ------------------------------------------------------------------------------------------ */
+
+static int64_t row_bytes(const struct fuser *f, int buffer) { return (int64_t)sgrad_view_bytes(&f->p->buffer[buffer].view) / f->p->micro; }
+
+/* Samples of a slice: as many as the cache holds of what is handed on. All, where it is full of weights already. */
+static int64_t slice_of(const struct fuser *f, const struct chain *c) {
+    int64_t handed = 0, other = 0, samples = f->p->micro;
+    for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
+        if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
+        else if (t->links > 1) handed += row_bytes(f, t->buffer);
+    }
+    if (other > CACHE / 2) return samples;
+    while (samples > 1 && (f->p->micro % samples || samples * handed > CACHE)) samples--;
+    return samples;
+}
+
+static bool is_inner(const struct fuser *f, const struct touched *t) {
+    const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
+    return t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == t->times;
+}
+
+static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
+    if (samples == f->p->micro) return whole;
+    struct sgrad_call *call = sgrad__own(f->p, sgrad_alloc(1, sizeof *call));
+    *call = *whole;
+    for (int i = 0; i < call->operands; i++) {
+        if (call->view[i].shape.rank < 0) continue;
+        if (rows(call, i)) call->view[i].shape.dim[0] = samples;
+        else if (writes(call, i) && later) call->accumulate |= 1u << i;
+    }
+    sgrad_call_prepare(call);
+    return call;
+}
+
+static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
+    if (a->links != b->links || a->samples != b->samples || a->inner != b->inner) return false;
+    for (int l = 0; l < a->links; l++)
+        if (a->link[l].whole != b->link[l].whole || memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0) return false;
+    return true;
+}
+
+static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted, struct sgrad_call call) {
+    struct made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
+    for (struct made *m = *list; m; m = m->next)
+        if (same(m->fusion, wanted)) return m->call;
+    struct sgrad__fusion *made = sgrad__own(f->p, sgrad_alloc(1, sizeof *made));
+    struct made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
+    *made = *wanted;
+    size_t most = 0;
+    for (struct link *l = made->link; l < made->link + made->links; l++)
+        for (int later = 0; later < 2; later++) {
+            l->slice[later] = slice_call(f, l->whole, made->samples, later);
+            if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
+        }
+    made->workspace = made->room[made->inner] + most + ALIGNMENT;
+    call.kernel = &kernels[f->p->instruction[c->start].call->kernel->kind];
+    call.attrs = made;
+    *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
+    *list = entry;
+    return entry->call;
+}
+
+/* The layer that has most of the work gives the task its name. */
+static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro) {
+    const struct sgrad__instruction *most = &f->p->instruction[c->start];
+    for (int l = 1; l < c->links; l++)
+        if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
+    return sgrad_format("%.*s %s #%lld", (int)strcspn(most->name, " "), most->name, kernels[most->call->kernel->kind].name, (long long)micro);
+}
+
+static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
+    struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c) };
+    struct sgrad_call call = { .operands = 0 };
+    int place[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
+    wanted.slices = (int)(f->p->micro / wanted.samples);
+    for (int i = 0; i < c->touched; i++) {
+        const struct touched *t = &c->buffer[i];
+        if (is_inner(f, t)) {
+            place[i] = SGRAD_MAX_OPERANDS + wanted.inner;
+            wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
+            wanted.inner++;
+            f->p->buffer[t->buffer].copies = 0;
+            continue;
+        }
+        place[i] = call.operands;
+        operand[call.operands] = t->buffer;
+        wanted.stride[call.operands] = t->rows ? (size_t)(row_bytes(f, t->buffer) * wanted.samples) : 0;
+        call.view[call.operands] = f->p->buffer[t->buffer].view;
+        call.access[call.operands++] = !t->written ? SGRAD_R : t->first_written ? SGRAD_W : SGRAD_RW;
+    }
+    *fused = f->p->instruction[c->start];
+    for (int l = 0; l < c->links; l++) {
+        const struct sgrad__instruction *in = &f->p->instruction[c->link[l]];
+        struct link *link = &wanted.link[l];
+        link->whole = in->call;
+        wanted.flops += in->call->flops;
+        if (in->priority > fused->priority) fused->priority = in->priority;
+        memset(link->operand, 0xff, sizeof link->operand);
+        for (int i = 0; i < in->call->operands; i++)
+            for (int t = 0; t < c->touched; t++)
+                if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = place[t];
+    }
+    fused->call = call_of(f, c, &wanted, call);
+    fused->name = name_of(f, c, fused->first / f->p->micro);
+    memset(fused->operand, 0xff, sizeof fused->operand);
+    memcpy(fused->operand, operand, (size_t)call.operands * sizeof *operand);
+}
+
+static void replace_chains(struct fuser *f) {
+    struct sgrad__program *p = f->p;
+    struct sgrad__instruction *list = NULL;
+    int count = 0;
+    for (int j = 0; j < p->instruction_count; j++) {
+        const struct chain *c = f->chain[j];
+        const bool fused = c && c->links > 1;
+        if (fused && c->start != j) continue;
+        list = sgrad_grow(list, count, sizeof *list);
+        if (fused) fuse(f, c, &list[count++]);
+        else list[count++] = p->instruction[j];
+    }
+    for (int j = p->instruction_count - 1; j >= 0; j--) {
+        if (!f->chain[j]) continue;
+        if (f->chain[j]->links > 1) free(p->instruction[j].name);
+        if (f->chain[j]->start == j) free(f->chain[j]);
+    }
+    free(p->instruction);
+    p->instruction = list;
+    p->instruction_count = count;
+}
+
+void sgrad__fuse(struct sgrad__builder *b) {
+    struct sgrad__program *p = b->p;
+    struct fuser f = { .b = b, .p = p };
+    f.chain = sgrad_alloc((size_t)p->instruction_count, sizeof *f.chain);
+    f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
+    f.open = sgrad_alloc((size_t)b->micros, sizeof *f.open);
+    f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
+    for (int i = 0; i < p->buffer_count; i++) f.history[i] = (struct history){ -1, -1 };
+    find_chains(&f);
+    replace_chains(&f);
+    free(f.chain);
+    free(f.history);
+    free(f.open);
+    free(f.uses);
+}
