@@ -34,17 +34,33 @@ static void combine(const double *seconds, int workers, double *mean, double *to
     *together = rate > 0 ? 1 / rate : 0;
 }
 
+static int by_address(const void *a, const void *b) {
+    const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* Every operation of a step, as often as it has it, those with one call side by side. */
+static const struct sgrad_call **operations(const struct sgrad__program *p, int *count) {
+    const struct sgrad_call **call = NULL;
+    *count = 0;
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int part = 0; part < sgrad__call_parts(p->instruction[i].call); part++) {
+            if (sgrad__is_message(p->instruction[i].call)) continue;
+            call = sgrad_grow(call, *count, sizeof *call);
+            call[(*count)++] = sgrad__call_part(p->instruction[i].call, part);
+        }
+    qsort(call, (size_t)*count, sizeof *call, by_address);
+    return call;
+}
+
 static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
-    const struct sgrad__program *p = r->program;
     double *seconds = sgrad_alloc((size_t)result->workers, sizeof *seconds);
-    int error = 0;
-    for (int c = 0; c < p->call_count && !error; c++) {
-        const struct sgrad_call *call = p->call[c];
-        int64_t count = 0;
+    int all, error = 0;
+    const struct sgrad_call **operation = operations(r->program, &all);
+    for (int i = 0, count; i < all && !error; i += count) {
+        const struct sgrad_call *call = operation[i];
         double mean, together;
-        for (int i = 0; i < p->instruction_count; i++)
-            for (int part = 0; part < sgrad__call_parts(p->instruction[i].call); part++) count += sgrad__call_part(p->instruction[i].call, part) == call;
-        if (!count || sgrad__is_message(call)) continue;
+        for (count = 1; i + count < all && operation[i + count] == call;) count++;
         error = sgrad_call_time(call, step, seconds);
         combine(seconds, result->workers, &mean, &together);
         struct sgrad_bench_kernel *k = kernel_of(result, call->kernel->name);
@@ -54,6 +70,7 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
         k->gbyte += 1e-9 * (double)count * call->bytes;
         result->limit_ms += 1e3 * (double)count * together;
     }
+    free(operation);
     free(seconds);
     return error;
 }

@@ -17,6 +17,7 @@ struct sgrad__builder {
     int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase and task: the last one made */
+    int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */

@@ -1,4 +1,6 @@
 """With --deterministic the same command gives the same bits: whatever the workers, the scheduler and the window."""
+import re
+
 from run import content, folder, losses, main, stargrad
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 1, "--deterministic", "--lr", 0.05)
@@ -43,6 +45,20 @@ def test_dropout():
         stargrad(*run, "--micro-batch", m, "--out", out)
         got.append(losses(out))
     assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), got
+
+
+def test_fused():
+    """Operations do the same as one task, a few samples at a time, and as a task each."""
+    for model, batch in (("resnet20", 64), ("nin", 32), ("lenet", 64)):
+        run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, "--micro-batch", 32, "--steps", 3, "--lr", 0.01, "--deterministic")
+        got = []
+        for more in ((), ("--no-fuse",)):
+            out = folder("fused")
+            stargrad(*run, *more, "--out", out)
+            got.append(losses(out))
+        assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (model, got)
+    slices = re.findall(r"^ +([0-9]+) samples at a time: .*", stargrad(*run[:2], "resnet20", *run[3:], "--print"), re.M)
+    assert slices and min(map(int, slices)) < 32 and max(map(int, slices)) == 32, slices
 
 
 if __name__ == "__main__":
