@@ -6,6 +6,9 @@
  *     batchnorm stats #3    z ──> part       |         conv2d   y, w ──> z
  *                                            |         stats    z ──> part, or added to it
  *
+ * Tasks of one micro-batch go through its samples by turns forwards and backwards: what the last one left last is in the
+ * third-level cache still.
+ *
  * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
  * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
  * tiny layers share a task. On CPUs: a GPU's caches are another matter.
@@ -29,6 +32,7 @@ static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what 
 struct sgrad__fusion {
     int links, slices;
     int64_t samples;                                /* of a slice */
+    bool backwards;                                 /* the last slice comes first */
     double flops;
     size_t workspace;
     int inner;                                      /* buffers in the workspace, each for one slice */
@@ -47,13 +51,14 @@ static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT
 static void run(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
     char *room = (char *)aligned((size_t)a->workspace);
-    for (int s = 0; s < f->slices; s++)
+    for (int i = 0; i < f->slices; i++)
         for (const struct link *l = f->link; l < f->link + f->links; l++) {
-            const struct sgrad_call *call = l->slice[s > 0];
+            const struct sgrad_call *call = l->slice[i > 0];
+            const int s = f->backwards ? f->slices - 1 - i : i;
             void *data[SGRAD_MAX_OPERANDS];
-            for (int i = 0; i < call->operands; i++) {
-                const int at = l->operand[i];
-                data[i] = at < 0 ? NULL : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS] : (char *)a->data[at] + (size_t)s * f->stride[at];
+            for (int j = 0; j < call->operands; j++) {
+                const int at = l->operand[j];
+                data[j] = at < 0 ? NULL : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS] : (char *)a->data[at] + (size_t)s * f->stride[at];
             }
             struct sgrad_args args = sgrad_call_args(call);
             args.data = data;
@@ -88,6 +93,7 @@ int64_t sgrad__call_slice(const struct sgrad_call *call) { return is_fused(call)
 /* Instructions that become one, in the place of the first of them. */
 struct chain {
     int start, links, link[LINKS];
+    bool backwards;
     double flops;
     const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
     int touched;
@@ -188,8 +194,9 @@ static void find_chains(struct fuser *f) {
         if (can_fuse(in->call)) {
             struct chain **open = &f->open[in->first / f->p->micro];
             if (!joins(f, *open, in)) {
+                const bool turn = *open && !(*open)->backwards;
                 *open = sgrad_alloc(1, sizeof **open);
-                (*open)->start = j;
+                **open = (struct chain){ .start = j, .backwards = turn };
             }
             join(f, *open, j);
             place = (*open)->start;
@@ -238,7 +245,7 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
 }
 
 static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->samples != b->samples || a->inner != b->inner) return false;
+    if (a->links != b->links || a->samples != b->samples || a->backwards != b->backwards || a->inner != b->inner) return false;
     for (int l = 0; l < a->links; l++)
         if (a->link[l].whole != b->link[l].whole || memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0) return false;
     return true;
@@ -274,7 +281,7 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
 }
 
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
-    struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c) };
+    struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c), .backwards = c->backwards };
     struct sgrad_call call = { .operands = 0 };
     int place[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
     wanted.slices = (int)(f->p->micro / wanted.samples);
