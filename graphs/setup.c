@@ -58,8 +58,15 @@ static int check_sizes(struct sgrad__run *r, long ranks) {
     return 0;
 }
 
-/* 64 samples make small layers worth a task (measured), and where messages are looked for between tasks 32 are worth a look; every
- * worker should find a micro-batch;
+/* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches. */
+static int64_t good_micro_batch(const struct sgrad_graph *g) {
+    const int64_t caches = 4 << 20;
+    int64_t bytes = 0;
+    for (int i = 0; i < g->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&g->value[i].view);
+    return 32 * bytes < caches ? 64 : 32;
+}
+
+/* Every worker should find a micro-batch;
  * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
 static void choose_micro_batch(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
@@ -68,7 +75,7 @@ static void choose_micro_batch(struct sgrad__run *r) {
         r->micro = largest_divisor(part, 32);
         while (o->batch % 8 == 0 && (o->batch / 8) % r->micro) r->micro = largest_divisor(part, r->micro - 1);
     } else if (!r->micro) {
-        r->micro = largest_divisor(part, r->context->cudas ? 256 : r->context->ranks > 1 ? 32 : 64);
+        r->micro = largest_divisor(part, r->context->cudas ? 256 : good_micro_batch(r->graph));
         while (share / r->micro < r->context->cpus && r->micro > 1) r->micro = largest_divisor(part, r->micro - 1);
     }
     if (o->bn_group == SGRAD_GROUP_MICRO) r->group = r->micro;
