@@ -4,6 +4,13 @@
  *     x  1 5 2 0     taps  0 1     y  5 7     kept  1 3     dx from dy (a b)   0 a 0 0
  *        3 4 6 7           2 3                                                 0 0 0 b
  *
+ * With few channels, windows side by side are done together, along their row: forward finds the largest of the window that
+ * begins at each pixel and keeps every stride-th; backward, where windows do not overlap, finds what each tap wins and deals
+ * it out:
+ *
+ *     x   1 5 2 0    largest  5 6 7    y  5 7      won by  tap 0: . .  tap 1: a .    dx  . a . .
+ *         3 4 6 7                                          tap 2: . .  tap 3: . b        . . . b
+ *
  * Limits: windows of at most 16x16, whose taps fit a byte. */
 #include "codelets/pool.h"
 
@@ -53,37 +60,94 @@ static struct sgrad__window window_of(const struct sgrad_args *a) {
     return (struct sgrad__window){ m->kernel, m->stride, m->padding };
 }
 
+enum { FEW_CHANNELS = 64, LANES = 8, BLOCK = 64 };
+
+/* How many of the next WINDOWS are done together: as many as a row holds, if their channels are few; at least one. */
+SGRAD_ALWAYS_INLINE int64_t together(struct sgrad__window w, int64_t C, int64_t windows) {
+    const int64_t fit = C < FEW_CHANNELS ? SGRAD_ROW / (w.stride * C) : 1, count = windows < fit ? windows : fit;
+    return count > 1 ? count : 1;
+}
+
+/* N lanes of a room, rounded up to whole vectors of bytes: a loop over them has no rest. */
+SGRAD_ALWAYS_INLINE int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
+
+/* Moves N lanes of SIZE bytes as vectors, which write over what comes behind them, up to ROOM lanes. */
+SGRAD_ALWAYS_INLINE void move(void *to, const void *from, size_t size, int64_t n, int64_t room) {
+    for (int64_t j = 0; j < n; j += LANES) {
+        char *y = (char *)to + (size_t)j * size;
+        const char *x = (const char *)from + (size_t)j * size;
+        if (j + LANES <= room) memcpy(y, x, LANES * size);
+        else memcpy(y, x, (size_t)(n - j) * size);
+    }
+}
+
+/* X, the value of TAP, wins over *MOST if it is larger or a NaN. */
+SGRAD_ALWAYS_INLINE void meet(float x, int32_t tap, float *most, int32_t *winner) {
+    const int32_t wins = -(int32_t)((x > *most) | (x != x));
+    *winner += (tap - *winner) & wins;      /* of two choices by one condition GCC would make a branch */
+    *most = wins ? x : *most;
+}
+
+/* The largest of a window's taps and which it is, for N lanes side by side; FROM is where the first lane's tap 0 lies, or would.
+ * Taps come in twos, the last of an odd number twice: half as often are y and WINNER read and written. */
+SGRAD_ALWAYS_INLINE void largest(enum sgrad_dtype type, const void *data, int64_t from, struct sgrad__window w,
+                                 struct sgrad__range rows, struct sgrad__range columns, int64_t W, int64_t C, int64_t n, float *y,
+                                 int32_t *winner) {
+    float x_room[SGRAD_ROW], z_room[SGRAD_ROW];
+    for (int64_t r = rows.begin; r < rows.end; r++)
+        for (int64_t s = columns.begin; s < columns.end; s += 2) {
+            const int64_t next = s + 1 < columns.end ? s + 1 : s;
+            const float *x = sgrad__row(type, data, from + (r * W + s) * C, n, x_room);
+            const float *z = sgrad__row(type, data, from + (r * W + next) * C, n, z_room);
+            const int32_t tap = (int32_t)(r * w.kernel + s), then = (int32_t)(r * w.kernel + next);
+            if (r == rows.begin && s == columns.begin)
+                for (int64_t j = 0; j < n; j++) {
+                    float most = x[j];
+                    int32_t who = tap;
+                    meet(z[j], then, &most, &who);
+                    y[j] = most, winner[j] = who;
+                }
+            else
+                for (int64_t j = 0; j < n; j++) {
+                    float most = y[j];
+                    int32_t who = winner[j];
+                    meet(x[j], tap, &most, &who);
+                    meet(z[j], then, &most, &who);
+                    y[j] = most, winner[j] = who;
+                }
+        }
+}
+
 /* x (N,H,W,C), y (N,P,Q,C); KEEP (N,P,Q,C) or NULL gets the tap that won, r·kernel + s */
 SGRAD_VECTOR static void run(const struct sgrad_args *a, uint8_t *keep) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
-    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    int32_t winner[SGRAD_ROW];
-    for (int64_t pixel = 0; pixel < out[0] * P * Q; pixel++) {
-        const int64_t i = pixel / (P * Q), h = pixel / Q % P * w.stride - w.padding, v = pixel % Q * w.stride - w.padding;
-        const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
-        for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
-            const int64_t to = pixel * C + c;
-            float *y = sgrad__row_out(type, a->data[1], to, y_room);
-            for (int64_t j = 0; j < n; j++) y[j] = -INFINITY;
-            for (int64_t j = 0; j < n; j++) winner[j] = (int32_t)(rows.begin * w.kernel + columns.begin);
-            for (int64_t r = rows.begin; r < rows.end; r++)
-                for (int64_t s = columns.begin; s < columns.end; s++) {
-                    const float *x = sgrad__row(type, a->data[0], ((i * H + h + r) * W + v + s) * C + c, n, x_room);
-                    const int32_t tap = (int32_t)(r * w.kernel + s);
-                    for (int64_t j = 0; j < n; j++) {
-                        bool wins = (x[j] > y[j]) | (x[j] != x[j]);
-                        winner[j] = wins ? tap : winner[j];
-                        y[j] = wins ? x[j] : y[j];
-                    }
+    float y_room[SGRAD_ROW], most[SGRAD_ROW];
+    int32_t winner[SGRAD_ROW] = { 0 };  /* whole vectors of it are read */
+    uint8_t tap[SGRAD_ROW];
+    for (int64_t row = 0; row < out[0] * P; row++)
+        for (int64_t q = 0, m; q < Q; q += m) {
+            const int64_t i = row / P, h = row % P * w.stride - w.padding, v = q * w.stride - w.padding;
+            const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
+            m = together(w, C, v < 0 ? 0 : (W - v - w.kernel) / w.stride + 1);
+            for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
+                const int64_t from = ((i * H + h) * W + v) * C + c, to = (row * Q + q) * C + c;
+                const int64_t wide = (m - 1) * w.stride * C + n;
+                float *y = sgrad__row_out(type, a->data[1], to, y_room);
+                if (m == 1) largest(type, a->data[0], from, w, rows, columns, W, C, n, y, winner);
+                else {
+                    largest(type, a->data[0], from, w, rows, columns, W, C, wide, most, winner);
+                    for (int64_t k = 0; k < m; k++) move(y + k * C, most + k * w.stride * C, sizeof *y, C, (m - k) * C);
                 }
-            sgrad__row_done(type, a->data[1], to, n, y);
-            if (keep)
-                for (int64_t j = 0; j < n; j++) keep[to + j] = (uint8_t)winner[j];
+                if (keep) {
+                    for (int64_t j = 0; j < blocks(wide); j++) tap[j] = (uint8_t)winner[j];
+                    for (int64_t k = 0; k < m; k++) move(keep + to + k * n, tap + k * w.stride * C, 1, n, (m - k) * n);
+                }
+                sgrad__row_done(type, a->data[1], to, m * n, y);
+            }
         }
-    }
 }
 
 /* x (N,H,W,C), y (N,P,Q,C), kept taps (N,P,Q,C) U8 */
@@ -92,6 +156,25 @@ static void forward(const struct sgrad_args *a) { run(a, a->data[2]); }
 /* x (N,H,W,C), y (N,P,Q,C) */
 static void inference(const struct sgrad_args *a) { run(a, NULL); }
 
+/* What row r of M windows that do not overlap wins of their DY (M,C), by KEEP (M,C): dealt (M,kernel,C) */
+SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad__window w, int64_t r, int64_t m, int64_t C,
+                              float *dealt) {
+    float dy_room[SGRAD_ROW], won[SGRAD_ROW + BLOCK];
+    uint8_t kept[SGRAD_ROW];
+    const int64_t n = m * C, whole = blocks(n);
+    memcpy(dy_room, dy, (size_t)n * sizeof *dy);
+    memset(dy_room + n, 0, (size_t)(whole - n) * sizeof *dy);
+    memcpy(kept, keep, (size_t)n);
+    memset(kept + n, 0, (size_t)(whole - n));
+    for (int64_t s = 0; s < w.kernel; s++) {
+        const uint8_t tap = (uint8_t)(r * w.kernel + s);
+        for (int64_t j = 0; j < whole; j++) won[s * n + j] = kept[j] == tap ? dy_room[j] : 0;
+    }
+    for (int64_t q = 0; q < m; q++)
+        for (int64_t s = 0; s < w.kernel; s++)
+            move(dealt + (q * w.kernel + s) * C, won + s * n + q * C, sizeof *won, C, n - q * C);
+}
+
 /* dy (N,P,Q,C), kept taps (N,P,Q,C) U8, dx (N,H,W,C): every input asks the windows that hold it whether it won */
 SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
@@ -99,23 +182,32 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const int64_t *out = a->view[0].shape.dim, *in = a->view[2].shape.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     const uint8_t *keep = a->data[1];
-    float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t pixel = 0; pixel < in[0] * H * W; pixel++) {
-        const int64_t i = pixel / (H * W), h = pixel / W % H + w.padding, v = pixel % W + w.padding;
-        const struct sgrad__range rows = sgrad__window_outputs(w, h, P), columns = sgrad__window_outputs(w, v, Q);
-        for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
-            const int64_t to = pixel * C + c;
-            float *dx = sgrad__row_sum(type, a->data[2], to, n, sgrad__adds(a, 2), dx_room);
-            for (int64_t p = rows.begin; p < rows.end; p++)
-                for (int64_t q = columns.begin; q < columns.end; q++) {
-                    const int64_t from = ((i * P + p) * Q + q) * C + c;
-                    const float *dy = sgrad__row(type, a->data[0], from, n, dy_room);
-                    const uint8_t tap = (uint8_t)((h - p * w.stride) * w.kernel + v - q * w.stride);
-                    for (int64_t j = 0; j < n; j++) dx[j] += keep[from + j] == tap ? dy[j] : 0;
-                }
-            sgrad__row_done(type, a->data[2], to, n, dx);
+    float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], dealt[SGRAD_ROW];
+    for (int64_t row = 0; row < in[0] * H; row++)
+        for (int64_t x = 0, pixels; x < W; x += pixels) {
+            const int64_t i = row / H, h = row % H + w.padding, v = x + w.padding;
+            const struct sgrad__range rows = sgrad__window_outputs(w, h, P), columns = sgrad__window_outputs(w, v, Q);
+            const bool begins = w.kernel == w.stride && rows.begin < rows.end && v % w.stride == 0;
+            const int64_t m = begins ? together(w, C, (W - x) / w.kernel) : 1;
+            pixels = m > 1 ? m * w.kernel : 1;
+            for (int64_t c = 0, n; (n = sgrad__piece(c, pixels * C)); c += n) {
+                const int64_t to = (row * W + x) * C + c;
+                float *dx = sgrad__row_sum(type, a->data[2], to, n, sgrad__adds(a, 2), dx_room);
+                for (int64_t p = rows.begin; p < rows.end; p++)
+                    for (int64_t q = columns.begin; q < columns.end; q++) {
+                        const int64_t from = ((i * P + p) * Q + q) * C + c, r = h - p * w.stride;
+                        const float *dy = sgrad__row(type, a->data[0], from, m > 1 ? m * C : n, dy_room);
+                        if (m > 1) {
+                            deal(dy, keep + from, w, r, m, C, dealt);
+                            for (int64_t j = 0; j < n; j++) dx[j] += dealt[j];
+                            continue;
+                        }
+                        const uint8_t tap = (uint8_t)(r * w.kernel + v - q * w.stride);
+                        for (int64_t j = 0; j < n; j++) dx[j] += keep[from + j] == tap ? dy[j] : 0;
+                    }
+                sgrad__row_done(type, a->data[2], to, n, dx);
+            }
         }
-    }
 }
 
 static double flops(const struct sgrad_args *a) {
@@ -161,5 +253,10 @@ const struct sgrad_op sgrad_max_pool_op = {
         { "3x3 stride 1, 3 of 5x4x1", .x = { { 4, { 3, 5, 4, 1 } } }, &(struct sgrad_max_pool){ .kernel = 3, .stride = 1 } },
         { "2x2 stride 3 pad 1, 2 of 7x5x3", .x = { { 4, { 2, 7, 5, 3 } } },
           &(struct sgrad_max_pool){ .kernel = 2, .stride = 3, .padding = 1 } },
+        { "2x2, 2 of 9x11x6: a rest", .x = { { 4, { 2, 9, 11, 6 } } }, &(struct sgrad_max_pool){ .kernel = 2 } },
+        { "3x3 pad 1, 2 of 10x13x17", .x = { { 4, { 2, 10, 13, 17 } } }, &(struct sgrad_max_pool){ .kernel = 3, .padding = 1 } },
+        { "2x2, 1 of 4x1031x1: longer than a row", .x = { { 4, { 1, 4, 1031, 1 } } }, &(struct sgrad_max_pool){ .kernel = 2 } },
+        { "3x3 stride 2, 1 of 5x89x6: longer than a row", .x = { { 4, { 1, 5, 89, 6 } } },
+          &(struct sgrad_max_pool){ .kernel = 3, .stride = 2 } },
     },
 };
