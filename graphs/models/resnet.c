@@ -16,6 +16,7 @@ static int build32(struct sgrad_graph *g, int x, int classes) { return resnet(g,
 static int build44(struct sgrad_graph *g, int x, int classes) { return resnet(g, x, classes, 44); }
 static int build56(struct sgrad_graph *g, int x, int classes) { return resnet(g, x, classes, 56); }
 static int build110(struct sgrad_graph *g, int x, int classes) { return resnet(g, x, classes, 110); }
+static int build1202(struct sgrad_graph *g, int x, int classes) { return resnet(g, x, classes, 1202); }
 
 #define RESNET(layers)                                                                          \
     const struct sgrad_model sgrad_resnet##layers##_model = {                                   \
@@ -29,3 +30,4 @@ RESNET(32);
 RESNET(44);
 RESNET(56);
 RESNET(110);
+RESNET(1202);
