@@ -6,7 +6,9 @@ No data loader, no reading of the loss: a few batches made beforehand, so nothin
 import argparse
 import contextlib
 import json
+import os
 import resource
+import sys
 import time
 
 import torch
@@ -87,3 +89,5 @@ if __name__ == "__main__":
         torch.multiprocessing.spawn(measure, (chosen, chosen.threads, 1), nprocs=chosen.threads)
     else:
         measure(chosen.rank or 0, chosen, chosen.ranks, chosen.threads)
+    sys.stdout.flush()
+    os._exit(0)     # gloo's threads abort now and then where an interpreter ends in the ordinary way
