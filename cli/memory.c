@@ -19,6 +19,7 @@ static json_t *node_as_json(const struct sgrad__timeline *t, int rank, int node)
     for (int i = 0; i < t->memories; i++) {
         const struct sgrad__timeline_memory *m = &t->memory[i];
         if (m->rank != rank || m->node != node || m->ms > t->length) continue;
+        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing has changed yet, and nothing is known */
         if (!known) most[0] = now = m->megabytes;      /* a rank may begin later than the others */
         known = true;
         for (const int at = slot_of(t, m->ms); slot < at;) most[++slot] = now;

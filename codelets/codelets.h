@@ -26,7 +26,11 @@
  * over the whole step, and over the ranks, in the same way: a task only ever writes its own leaf.
  *
  * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j
- * is to be added to, not overwritten. Everything else that is W is overwritten.
+ * is to be added to, not overwritten. Everything else that is W is overwritten, but by kernels that say .adds: on CPUs they heed the
+ * bits of DP, PART and STAT, too.
+ *
+ * A SGRAD_MICRO task does each sample by itself: its rows of X, DY and KEEP, and what is no samples' (P, SUM), lead to its rows of Y and
+ * DX. So it may be called on a few samples at a time.
  *
  * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), unless the operation says
  * otherwise; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */

@@ -1,6 +1,6 @@
 /* bench.c: the limit of a step, which is that of its kernels, and how near to it steps come.
  *
- *     each call of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
+ *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
  *     some steps, as in training ──> the median: what is reached */
 #include "graphs/train.h"
 
@@ -34,11 +34,6 @@ static void combine(const double *seconds, int workers, double *mean, double *to
     *together = rate > 0 ? 1 / rate : 0;
 }
 
-static int by_address(const void *a, const void *b) {
-    const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
-    return (x > y) - (x < y);
-}
-
 /* Every operation of a step, as often as it has it, those with one call side by side. */
 static const struct sgrad_call **operations(const struct sgrad__program *p, int *count) {
     const struct sgrad_call **call = NULL;
@@ -49,7 +44,7 @@ static const struct sgrad_call **operations(const struct sgrad__program *p, int 
             call = sgrad_grow(call, *count, sizeof *call);
             call[(*count)++] = sgrad__call_part(p->instruction[i].call, part);
         }
-    qsort(call, (size_t)*count, sizeof *call, by_address);
+    qsort(call, (size_t)*count, sizeof *call, sgrad__by_address);
     return call;
 }
 

@@ -41,7 +41,7 @@ void sgrad__fuse(struct sgrad__builder *b);
 
 /* memory.c */
 void sgrad__mark_last_uses(struct sgrad__program *p);
-void sgrad__share_memory(struct sgrad__program *p);     /* after that */
+void sgrad__share_memory(struct sgrad__program *p, int64_t lanes);     /* after that; micro-batch m has the places of m - LANES */
 
 /* histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
 void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer);

@@ -159,7 +159,7 @@ struct sgrad_bench_result {
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
     long batch;
     int workers;                    /* of this rank */
-    double limit_ms;                /* a step of nothing but kernels in their best times, on all workers of this rank */
+    double limit_ms;                /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
     double step_ms;                 /* the median of the steps that were taken */
 };
 /* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */

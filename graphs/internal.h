@@ -143,7 +143,7 @@ struct sgrad__program_options {
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, histograms;
     bool fuse;                          /* neighbouring operations become one task */
-    bool one_memory;                    /* all workers compute in main memory */
+    int cpus;                           /* workers, when all compute in main memory: activations have places for good; 0: others do */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
@@ -162,6 +162,7 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
+int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
 /* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run, then the shares of
  * its workers (F64, 1 + workers), when the second operand is there */

@@ -9,7 +9,7 @@
  *     place            ─────────────────────────────────────────────
  *
  * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches'
- * places are others', since they may run ahead. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
+ * places are others', since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
 #include "graphs/builder.h"
 
 #include <stdlib.h>
@@ -32,10 +32,10 @@ void sgrad__mark_last_uses(struct sgrad__program *p) {
 
 enum { SMALL = 64 << 10 };      /* bytes that are not worth giving back */
 
-/* Buffers whose contents have ended, of one size and one micro-batch. */
+/* Buffers whose contents have ended, of one size and one lane of micro-batches. */
 struct shelf {
     size_t bytes;
-    int64_t first;
+    int64_t lane;
     int count, *buffer;
 };
 
@@ -44,23 +44,24 @@ struct shelves {
     struct shelf *shelf;
 };
 
-static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t first) {
+static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t lane) {
     for (int i = 0; i < s->count; i++)
-        if (s->shelf[i].bytes == bytes && s->shelf[i].first == first) return &s->shelf[i];
+        if (s->shelf[i].bytes == bytes && s->shelf[i].lane == lane) return &s->shelf[i];
     s->shelf = sgrad_grow(s->shelf, s->count, sizeof *s->shelf);
-    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .first = first };
+    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .lane = lane };
     return &s->shelf[s->count++];
 }
 
-void sgrad__share_memory(struct sgrad__program *p) {
+void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad__instruction *in = &p->instruction[i];
+        const int64_t lane = in->first / p->micro % lanes;
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1) continue;
-            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), in->first);
+            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
             seen[in->operand[j]] = true;
             if (shelf->count) buffer->place = shelf->buffer[--shelf->count];
         }
@@ -71,7 +72,7 @@ void sgrad__share_memory(struct sgrad__program *p) {
             if (!buffer->rows && bytes > SMALL) continue;
             in->last &= ~(1u << j);
             if (!buffer->rows || buffer->copies > 1) continue;
-            struct shelf *shelf = shelf_of(&shelves, bytes, in->first);
+            struct shelf *shelf = shelf_of(&shelves, bytes, lane);
             shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
             shelf->buffer[shelf->count++] = buffer->place < 0 ? in->operand[j] : buffer->place;
         }
@@ -85,8 +86,8 @@ void sgrad__share_memory(struct sgrad__program *p) {
 
 int sgrad__program_allocate(struct sgrad__program *p) {
     size_t workspace = 0;
-    for (int i = 0; i < p->call_count; i++)
-        if (p->call[i]->workspace > workspace) workspace = p->call[i]->workspace;
+    for (int i = 0; i < p->instruction_count; i++)
+        if (p->instruction[i].call->workspace > workspace) workspace = p->instruction[i].call->workspace;
     if (workspace) {
         struct sgrad_shape shape = { 1, { (int64_t)workspace } };
         SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, shape, SGRAD_SCRATCH, &p->workspace));

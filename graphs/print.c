@@ -40,7 +40,7 @@ static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifet
     return bytes;
 }
 
-static int by_address(const void *a, const void *b) {
+int sgrad__by_address(const void *a, const void *b) {
     const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
     return (x > y) - (x < y);
 }
@@ -49,9 +49,9 @@ static int by_address(const void *a, const void *b) {
 static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sorted) {
     int *times = sgrad_alloc((size_t)p->call_count, sizeof *times);
     memcpy(sorted, p->call, (size_t)p->call_count * sizeof *sorted);
-    qsort(sorted, (size_t)p->call_count, sizeof *sorted, by_address);
+    qsort(sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
     for (int i = 0; i < p->instruction_count; i++) {
-        struct sgrad_call **at = bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, by_address);
+        struct sgrad_call **at = bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         times[at - sorted]++;
     }
     return times;
@@ -77,7 +77,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
-        struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, by_address);
+        struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
         total += in->call->flops;
         if (*left == 0) continue;

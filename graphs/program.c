@@ -421,6 +421,12 @@ static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__pro
     return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o->allreduce, o->network, o->deterministic);
 }
 
+/* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
+static int64_t lanes(const struct sgrad__builder *b) {
+    const int64_t wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
+    return groups * b->group_micros;
+}
+
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
     const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro, part = group < share ? group : share;
     assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
@@ -440,7 +446,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     close_builder(&b);
     if (o->fuse) sgrad__fuse(&b);
     sgrad__mark_last_uses(p);
-    if (o->one_memory) sgrad__share_memory(p);
+    if (o->cpus) sgrad__share_memory(p, lanes(&b));
     *program = p;
     return 0;
 }

@@ -24,6 +24,7 @@
 /* The call of this kernel on these views, made when it is first asked for. */
 static const struct sgrad_call *shared_call(struct sgrad__builder *b, struct sgrad_call call) {
     uint32_t hash = 2166136261u;    /* FNV-1a */
+    for (const char *c = call.kernel->name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
     for (size_t i = 0; i < sizeof call.view; i++) hash = (hash ^ ((const unsigned char *)call.view)[i]) * 16777619u;
     int *place = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
     const struct sgrad_call *last = *place ? b->p->call[*place - 1] : NULL;

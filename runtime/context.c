@@ -9,6 +9,7 @@
 #include <string.h>
 #include <starpu.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Activations come and go with every step. Given back to the system, each would be paged in anew; kept, they are warm.
@@ -21,12 +22,20 @@ static void keep_freed_memory(void) {
 }
 
 /* The heap's part where tensors will be lies in pages of 2 MiB, where Linux gives them to who asks: a step walks through hundreds of
- * megabytes, more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing. */
+ * megabytes, more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but where
+ * room itself is counted, or malloc is told to write on what it gives out. */
 static void want_large_pages(void) {
+#ifndef __SANITIZE_ADDRESS__
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), quarter = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * page;
-    char *room = malloc(quarter);
-    if (room) madvise(room + (page - (uintptr_t)room % page), quarter - page, MADV_HUGEPAGE);
+    const size_t most = (size_t)4 << 30, bytes = quarter < most ? quarter : most;
+    struct rlimit space, data;
+    getrlimit(RLIMIT_AS, &space);
+    getrlimit(RLIMIT_DATA, &data);
+    if (space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY || getenv("MALLOC_PERTURB_") || getenv("GLIBC_TUNABLES")) return;
+    char *room = malloc(bytes);
+    if (room) madvise(room + (page - (uintptr_t)room % page), bytes - page, MADV_HUGEPAGE);
     free(room);
+#endif
 }
 
 /* oneDNN is built on OpenMP: inside a worker it must not start threads of its own. */
