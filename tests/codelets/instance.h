@@ -75,8 +75,8 @@ static inline void instance_close(struct instance *t) {
     free(t->attrs);
 }
 
-/* Submits the tasks of a phase and waits. ACCUMULATE: gradients of inputs are added to what is there. */
-static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, bool accumulate) {
+/* Submits the tasks of a phase and waits. ADDED: a bit for each role of which what is written is added to what is there. */
+static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, unsigned added) {
     for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++) {
         int64_t samples = t->is.x[0].shape.dim[0];
         struct sgrad_call call = { .kernel = &tasks[k].kernel, .attrs = t->attrs, .group = samples, .batch = samples, .averaged = samples };
@@ -85,7 +85,7 @@ static inline int instance_run(struct instance *t, const struct sgrad_task *task
             struct sgrad_use use = tasks[k].use[j];
             operand[j] = t->tensor[use.role][use.index];
             call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
-            if (use.role == SGRAD_DX && accumulate) {
+            if (use.access != SGRAD_R && added >> use.role & 1) {
                 use.access = SGRAD_RW;
                 call.accumulate |= 1u << j;
             }

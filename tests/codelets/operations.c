@@ -2,6 +2,7 @@
  *
  *     gradients    backward against finite differences of forward, for inputs and parameters
  *     accumulate   a gradient that is added to is the old one plus the new
+ *     adds         and so is what is no sample's, of kernels that say that they add
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
  *     CUDA         forward, inference and backward on a GPU against a CPU, where there is a GPU */
 #include "tests/codelets/instance.h"
@@ -9,6 +10,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+
+static struct sgrad_context *context;
 
 static bool for_each(bool (*check)(const struct sgrad_op *op, const struct sgrad_test *test)) {
     bool good = true;
@@ -27,7 +30,7 @@ static bool say(const struct sgrad_op *op, const struct sgrad_test *test, const 
 /* What backward differentiates: Σ dy·y, or the loss itself. */
 static double objective(struct instance *t) {
     double sum = 0;
-    assert_int_equal(instance_run(t, t->op->forward, false), 0);
+    assert_int_equal(instance_run(t, t->op->forward, 0), 0);
     if (!t->tensor[SGRAD_Y][0]) {
         double *stat = instance_read(t->tensor[SGRAD_STAT][0]);
         sum = stat[0] / (double)t->is.x[0].shape.dim[0];
@@ -88,7 +91,7 @@ static bool check_gradients(const struct sgrad_op *op, const struct sgrad_test *
     }
     instance_fill(&t);
     objective(&t);
-    assert_int_equal(instance_run(&t, op->backward, false), 0);
+    assert_int_equal(instance_run(&t, op->backward, 0), 0);
     for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++) {
         snprintf(what, sizeof what, "a derivative by input %d", i);
         if (instance_has_gradient(&t, i)) good = check_differences(&t, what, t.tensor[SGRAD_X][i], t.tensor[SGRAD_DX][i]);
@@ -113,11 +116,11 @@ static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test 
     if (!t.is.view_of_input && op->backward[0].kernel.name) {
         instance_fill(&t);
         objective(&t);
-        assert_int_equal(instance_run(&t, op->backward, false), 0);
+        assert_int_equal(instance_run(&t, op->backward, 0), 0);
         double *once[SGRAD_MAX_INPUTS] = { 0 };
         for (int i = 0; i < t.is.inputs; i++)
             if (instance_has_gradient(&t, i)) once[i] = instance_read(t.tensor[SGRAD_DX][i]);
-        assert_int_equal(instance_run(&t, op->backward, true), 0);
+        assert_int_equal(instance_run(&t, op->backward, 1u << SGRAD_DX), 0);
         for (int i = 0; i < t.is.inputs; i++) {
             if (!once[i]) continue;
             double *twice = instance_read(t.tensor[SGRAD_DX][i]);
@@ -129,6 +132,48 @@ static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test 
     }
     instance_close(&t);
     return good;
+}
+
+/* Where a kernel says that it adds, doing it twice leaves twice as much of what is no samples'. On CPUs: a GPU need not. */
+static bool check_adding(struct instance *t, const struct sgrad_task *task) {
+    const struct sgrad_task alone[2] = { *task };
+    bool good = true;
+    assert_int_equal(instance_run(t, alone, 0), 0);
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role && good; j++) {
+        struct sgrad_use use = task->use[j];
+        struct sgrad_tensor *tensor = t->tensor[use.role][use.index];
+        if (!tensor || use.access == SGRAD_R || (use.role != SGRAD_PART && use.role != SGRAD_DP)) continue;
+        double *once = instance_read(tensor);
+        assert_int_equal(instance_run(t, alone, 1u << use.role), 0);
+        double *twice = instance_read(tensor);
+        for (int64_t k = 0; k < instance_count(tensor) && good; k++)
+            if (fabs(twice[k] - 2 * once[k]) > 1e-5 + 1e-5 * fabs(once[k])) good = say(t->op, t->test, "a sum added to itself", twice[k], 2 * once[k]);
+        assert_int_equal(instance_run(t, alone, 0), 0);
+        free(twice);
+        free(once);
+    }
+    return good;
+}
+
+static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance t;
+    bool good = true;
+    if (context->cudas) return true;
+    assert_int_equal(instance_open(&t, op, test, SGRAD_F32), 0);
+    instance_fill(&t);
+    objective(&t);
+    if (!t.is.view_of_input && op->backward[0].kernel.name) assert_int_equal(instance_run(&t, op->backward, 0), 0);
+    for (int k = 0; k < SGRAD_MAX_TASKS && good && !t.is.view_of_input; k++) {
+        if (op->backward[k].kernel.adds) good = check_adding(&t, &op->backward[k]);
+        if (op->forward[k].kernel.adds && good) good = check_adding(&t, &op->forward[k]);
+    }
+    instance_close(&t);
+    return good;
+}
+
+static void adds(void **state) {
+    (void)state;
+    assert_true(for_each(check_adds));
 }
 
 static void accumulate(void **state) {
@@ -171,9 +216,9 @@ static bool compare_all(struct instance *got, struct instance *wanted, double to
 static void run_whole(struct instance *t) {
     instance_fill(t);
     if (t->is.view_of_input) return;
-    assert_int_equal(instance_run(t, t->op->forward, false), 0);
-    assert_int_equal(instance_run(t, t->op->backward, false), 0);
-    assert_int_equal(instance_run(t, t->op->finish, false), 0);
+    assert_int_equal(instance_run(t, t->op->forward, 0), 0);
+    assert_int_equal(instance_run(t, t->op->backward, 0), 0);
+    assert_int_equal(instance_run(t, t->op->finish, 0), 0);
 }
 
 /* bf16 has 8 bits: a product chain is right to a few of 2^-8 of its size. Where ReLU or a maximum decides, both decide alike,
@@ -216,7 +261,7 @@ static bool keep_results(const struct sgrad_op *op, const struct sgrad_test *tes
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
             if (t.tensor[roles[k]][i]) r->value[roles[k]][i] = instance_read(t.tensor[roles[k]][i]);
     if (op->inference[0].kernel.name) {
-        assert_int_equal(instance_run(&t, op->inference, false), 0);
+        assert_int_equal(instance_run(&t, op->inference, 0), 0);
         r->inference = instance_read(t.tensor[SGRAD_Y][0]);
     }
     instance_close(&t);
@@ -243,7 +288,7 @@ static bool check_cuda(const struct sgrad_op *op, const struct sgrad_test *test)
         for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++)
             if (r->value[role][i]) good = check_result(&t, t.tensor[role][i], r->value[role][i], role, i, tolerance);
     if (r->inference && good) {
-        assert_int_equal(instance_run(&t, op->inference, false), 0);
+        assert_int_equal(instance_run(&t, op->inference, 0), 0);
         good = check_result(&t, t.tensor[SGRAD_Y][0], r->inference, SGRAD_Y, 0, tolerance);
     }
     instance_close(&t);
@@ -259,7 +304,6 @@ static bool for_each_dtype(bool (*check)(const struct sgrad_op *op, const struct
     return good;
 }
 
-static struct sgrad_context *context;
 static int open_with(int cpus, int cudas) {
     return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" }, &context);
 }
@@ -292,7 +336,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(bf16), cmocka_unit_test(cuda),
+        cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(adds), cmocka_unit_test(bf16), cmocka_unit_test(cuda),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

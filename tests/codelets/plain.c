@@ -205,16 +205,16 @@ static bool check_row(struct instance *t, plain *training, plain *inference) {
     struct values in = values_of(t, false), out = values_of(t, true);
     bool good = true;
     training(t, &in, &out);
-    assert_int_equal(instance_run(t, t->op->forward, false), 0);
-    assert_int_equal(instance_run(t, t->op->backward, false), 0);
+    assert_int_equal(instance_run(t, t->op->forward, 0), 0);
+    assert_int_equal(instance_run(t, t->op->backward, 0), 0);
     good &= compare(t, SGRAD_Y, &out) & compare(t, SGRAD_STAT, &out) & compare(t, SGRAD_DX, &out) & compare(t, SGRAD_DP, &out);
 
     if (inference) inference(t, &in, &out);
     if (t->op->inference[0].kernel.name) {
-        assert_int_equal(instance_run(t, t->op->inference, false), 0);
+        assert_int_equal(instance_run(t, t->op->inference, 0), 0);
         good &= compare(t, SGRAD_Y, &out);
     }
-    assert_int_equal(instance_run(t, t->op->finish, false), 0);     /* after evaluation, which reads the states that it changes */
+    assert_int_equal(instance_run(t, t->op->finish, 0), 0);     /* after evaluation, which reads the states that it changes */
     good &= compare(t, SGRAD_S, &out);
     free_values(&in);
     free_values(&out);

@@ -148,14 +148,14 @@ static bool check_layer(struct instance *t, const char *name, const json_t *how)
     bool good = true;
     t->step.training = training;
     if (training) {
-        assert_int_equal(instance_run(t, t->op->forward, false), 0);
-        assert_int_equal(instance_run(t, t->op->backward, false), 0);
-        assert_int_equal(instance_run(t, t->op->finish, false), 0);
+        assert_int_equal(instance_run(t, t->op->forward, 0), 0);
+        assert_int_equal(instance_run(t, t->op->backward, 0), 0);
+        assert_int_equal(instance_run(t, t->op->finish, 0), 0);
         for (const struct meaning *m = results; m->name; m++)
             if (entry_of(name, m->name)) good &= compare(t, name, m);
     }
     if (t->op->inference[0].kernel.name && !(statistics && training)) {
-        assert_int_equal(instance_run(t, t->op->inference, false), 0);
+        assert_int_equal(instance_run(t, t->op->inference, 0), 0);
         good &= compare(t, name, &results[0]);
     }
     return good;
