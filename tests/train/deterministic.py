@@ -48,17 +48,21 @@ def test_dropout():
 
 
 def test_fused():
-    """Operations do the same as one task, a few samples at a time, and as a task each."""
-    for model, batch in (("resnet20", 64), ("nin", 32), ("lenet", 64)):
-        run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, "--micro-batch", 32, "--steps", 3, "--lr", 0.01, "--deterministic")
+    """Operations do the same as one task, a few samples at a time and in shared memory, and as a task each."""
+    for model, batch, micro, *more in (("resnet20", 64, 32), ("nin", 32, 32), ("lenet", 64, 32), ("nin", 48, 4), ("resnet20", 64, 4, "--bn-group", 8)):
+        run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, "--micro-batch", micro, *more, "--steps", 3, "--lr", 0.01, "--deterministic")
         got = []
-        for more in ((), ("--no-fuse",)):
+        for how in ((), ("--no-fuse",)):
             out = folder("fused")
-            stargrad(*run, *more, "--out", out)
+            stargrad(*run, *how, "--out", out)
             got.append(losses(out))
-        assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (model, got)
-    slices = re.findall(r"^ +([0-9]+) samples at a time: .*", stargrad(*run[:2], "resnet20", *run[3:], "--print"), re.M)
-    assert slices and min(map(int, slices)) < 32 and max(map(int, slices)) == 32, slices
+        assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (run, got)
+
+
+def test_slices():
+    said = stargrad("train", "--model", "resnet20", "--data", "synthetic:32x32x3,10,128", "--batch", 64, "--micro-batch", 32, "--print")
+    slices = [int(samples) for samples in re.findall(r"^ +([0-9]+) samples at a time: .*", said, re.M)]
+    assert slices and min(slices) < 32 and max(slices) == 32, slices
 
 
 if __name__ == "__main__":
