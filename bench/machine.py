@@ -1,4 +1,5 @@
 """What the measurements here share: which PyTorch they measure against, and who else was at work meanwhile."""
+import json
 import os
 import pathlib
 import subprocess
@@ -30,6 +31,12 @@ def busy():
     """Processor seconds that this machine has spent so far on anything."""
     fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # less idle, less waiting
+
+
+def steps_s(out, batch):
+    """Seconds of every step of the run in folder OUT."""
+    events = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [batch / event["samples_per_second"] for event in events if event["event"] == "step"]
 
 
 def run(command, environment={}):

@@ -116,12 +116,8 @@ struct plan {
         dnnl_primitive_t reorder; /* ours to theirs, or theirs to ours for an output */
         size_t offset;            /* of theirs in the workspace */
     } argument[4];
-    size_t workspace; /* bytes; ALIGNMENT of them because a workspace may begin anywhere */
+    size_t workspace; /* bytes; SGRAD_LINE of them because a workspace may begin anywhere */
 };
-
-#define ALIGNMENT 64
-
-static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 /* Every layer that infer accepts has at least oneDNN's reference kernel: a refusal means memory ran out or a broken library. */
 static void check(dnnl_status_t status, const char *what) {
@@ -210,7 +206,7 @@ static void add_argument(struct plan *plan, struct argument *a, layout ours, lay
 
     check(dnnl_memory_create(&a->theirs, theirs, engine, DNNL_MEMORY_NONE), "memory");
     a->offset = plan->workspace;
-    plan->workspace += aligned(dnnl_memory_desc_get_size(theirs));
+    plan->workspace += sgrad_aligned(dnnl_memory_desc_get_size(theirs));
 
     dnnl_primitive_attr_t attr;
     dnnl_post_ops_t ops;
@@ -248,7 +244,7 @@ static void plan_create(const struct sgrad__layer *l, struct plan *plan) {
 
     layout scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     check(dnnl_memory_create(&plan->scratchpad, scratchpad, engine, DNNL_MEMORY_NONE), "memory");
-    plan->workspace = aligned(dnnl_memory_desc_get_size(scratchpad));
+    plan->workspace = sgrad_aligned(dnnl_memory_desc_get_size(scratchpad));
     for (int j = 0; j < 4; j++) {
         const struct operand *o = &operands[l->pass][j];
         if (!o->name || !layouts.ours[o->role]) continue;
@@ -256,7 +252,7 @@ static void plan_create(const struct sgrad__layer *l, struct plan *plan) {
         add_argument(plan, &plan->argument[j], layouts.ours[o->role], theirs, o->output,
                      o->output && l->accumulate);
     }
-    plan->workspace += ALIGNMENT;
+    plan->workspace += SGRAD_LINE;
     layouts_destroy(&layouts);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
@@ -317,7 +313,7 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
     assert(args->workspace_size >= plan->workspace);
 
     dnnl_stream_t stream = sgrad_dnnl_stream();
-    char *room = (char *)aligned((size_t)args->workspace);
+    char *room = (char *)sgrad_aligned((size_t)args->workspace);
     const struct operand *operand = operands[layer->pass];
     dnnl_exec_arg_t bound[5] = { { DNNL_ARG_SCRATCHPAD, plan->scratchpad } };
     int count = 1;

@@ -46,12 +46,9 @@ struct sgrad__fusion {
     } link[LINKS];
 };
 
-enum { ALIGNMENT = 64 };
-static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
-
 static void run(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
-    char *room = (char *)aligned((size_t)a->workspace);
+    char *room = (char *)sgrad_aligned((size_t)a->workspace);
     for (int i = 0; i < f->slices; i++)
         for (const struct link *l = f->link; l < f->link + f->links; l++) {
             const struct sgrad_call *call = l->slice[i > 0];
@@ -270,7 +267,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
             l->slice[later] = later && !leaves_sums(l->whole) ? l->slice[0] : slice_call(f, l->whole, made->samples, later);
             if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
         }
-    made->workspace = made->room[made->inner] + most + ALIGNMENT;
+    made->workspace = made->room[made->inner] + most + SGRAD_LINE;
     call.kernel = &kernels[f->p->instruction[c->start].call->kernel->kind];
     call.attrs = made;
     *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
@@ -295,7 +292,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         const struct touched *t = &c->buffer[i];
         if (is_inner(f, t)) {
             place[i] = SGRAD_MAX_OPERANDS + wanted.inner;
-            wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
+            wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
             wanted.inner++;
             f->p->buffer[t->buffer].copies = 0;
             continue;

@@ -80,7 +80,7 @@ struct sgrad__buffer {
     char *name;
     struct sgrad_view view;
     enum sgrad_lifetime lifetime;
-    int copies;                                         /* of the window: the step's inputs, so that the next ones can be read */
+    int copies;                                         /* of the window: the step's inputs, so that the next ones can be read; 0: no memory of its own */
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int place;                                          /* the buffer whose memory it uses after it; -1: its own */

@@ -63,7 +63,9 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1) continue;
             struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
             seen[in->operand[j]] = true;
-            if (shelf->count) buffer->place = shelf->buffer[--shelf->count];
+            if (!shelf->count) continue;
+            buffer->place = shelf->buffer[--shelf->count];
+            buffer->copies = 0;
         }
         for (int j = 0; j < in->call->operands; j++) {
             if (!(in->last >> j & 1)) continue;
@@ -94,7 +96,7 @@ int sgrad__program_allocate(struct sgrad__program *p) {
     }
     for (int i = 0; i < p->buffer_count; i++) {
         struct sgrad__buffer *buffer = &p->buffer[i];
-        for (int c = 0; c < buffer->copies && !buffer->lent && buffer->place < 0; c++)
+        for (int c = 0; c < buffer->copies && !buffer->lent; c++)
             SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
     }
     for (int i = 0; i < p->buffer_count; i++)

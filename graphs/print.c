@@ -36,7 +36,7 @@ void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
 static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
     double bytes = 0;
     for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].lifetime == lifetime && p->buffer[i].place < 0 && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+        if (p->buffer[i].lifetime == lifetime && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
     return bytes;
 }
 

@@ -456,7 +456,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
 void sgrad__program_destroy(struct sgrad__program *p) {
     if (!p) return;
     for (int i = 0; i < p->buffer_count; i++) {
-        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent && p->buffer[i].place < 0; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
+        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
         free(p->buffer[i].name);
     }
     for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);

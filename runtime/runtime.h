@@ -197,6 +197,9 @@ struct sgrad_call {
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
+/* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
+enum { SGRAD_LINE = 64 };
+static inline size_t sgrad_aligned(size_t bytes) { return (bytes + SGRAD_LINE - 1) / SGRAD_LINE * SGRAD_LINE; }
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call);       /* what its kernel is handed, without data, step and workspace */
 
 /* What differs from task to task. NAME must live until the task has run. */

@@ -109,6 +109,16 @@ static void gradients(void **state) {
     assert_true(for_each(check_gradients));
 }
 
+/* TENSOR holds twice what it held ONCE. */
+static bool check_doubled(const struct instance *t, const char *what, const double *once, struct sgrad_tensor *tensor) {
+    double *twice = instance_read(tensor);
+    bool good = true;
+    for (int64_t k = 0; k < instance_count(tensor) && good; k++)
+        if (fabs(twice[k] - 2 * once[k]) > 1e-5 + 1e-5 * fabs(once[k])) good = say(t->op, t->test, what, twice[k], 2 * once[k]);
+    free(twice);
+    return good;
+}
+
 static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test) {
     struct instance t;
     bool good = true;
@@ -123,10 +133,7 @@ static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test 
         assert_int_equal(instance_run(&t, op->backward, 1u << SGRAD_DX), 0);
         for (int i = 0; i < t.is.inputs; i++) {
             if (!once[i]) continue;
-            double *twice = instance_read(t.tensor[SGRAD_DX][i]);
-            for (int64_t k = 0; k < instance_count(t.tensor[SGRAD_DX][i]) && good; k++)
-                if (fabs(twice[k] - 2 * once[i][k]) > 1e-5 + 1e-5 * fabs(once[i][k])) good = say(op, test, "a gradient added to itself", twice[k], 2 * once[i][k]);
-            free(twice);
+            if (good) good = check_doubled(&t, "a gradient added to itself", once[i], t.tensor[SGRAD_DX][i]);
             free(once[i]);
         }
     }
@@ -145,11 +152,8 @@ static bool check_adding(struct instance *t, const struct sgrad_task *task) {
         if (!tensor || use.access == SGRAD_R || (use.role != SGRAD_PART && use.role != SGRAD_DP)) continue;
         double *once = instance_read(tensor);
         assert_int_equal(instance_run(t, alone, 1u << use.role), 0);
-        double *twice = instance_read(tensor);
-        for (int64_t k = 0; k < instance_count(tensor) && good; k++)
-            if (fabs(twice[k] - 2 * once[k]) > 1e-5 + 1e-5 * fabs(once[k])) good = say(t->op, t->test, "a sum added to itself", twice[k], 2 * once[k]);
+        good = check_doubled(t, "a sum added to itself", once, tensor);
         assert_int_equal(instance_run(t, alone, 0), 0);
-        free(twice);
         free(once);
     }
     return good;
