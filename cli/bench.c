@@ -13,7 +13,7 @@ static const struct sgrad__option options[] = {
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group, SGRAD__FIELD(bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
-    { "precision", "f32|bf16", "bf16: bfloat16 compute, f32 weights", &sgrad__either, SGRAD__FIELD(bf16) },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights", &sgrad__choice, SGRAD__FIELD(precision) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },

@@ -10,7 +10,7 @@ static const struct sgrad__option options[] = {
       .required = true },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
-    { "precision", "f32|bf16", "bf16: bfloat16 compute", &sgrad__either, SGRAD__FIELD(bf16) },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice, SGRAD__FIELD(precision) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },

@@ -77,22 +77,35 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
 /* Takes NULL: whoever parses a schedule says what is wrong with it. */
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
 
-/* "A|B": B is true. */
-static bool read_either(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    const size_t length = strcspn(o->value, "|");
-    bool second = !strcmp(text, o->value + length + 1);
-    *(bool *)field(o, r) = second;
-    return second || (strlen(text) == length && !strncmp(text, o->value, length));
+/* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
+static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    const char *word = o->value;
+    for (int number = 0; *word; number++) {
+        const size_t length = strcspn(word, "|");
+        if (strlen(text) == length && !strncmp(text, word, length)) {
+            if (o->size == sizeof(bool)) *(bool *)field(o, r) = number;
+            else *(int *)field(o, r) = number;
+            return true;
+        }
+        word += length + (word[length] == '|');
+    }
+    return false;
 }
-static char *takes_either(const struct sgrad__option *o) {
-    const size_t length = strcspn(o->value, "|");
-    return sgrad_format("%.*s or %s", (int)length, o->value, o->value + length + 1);
+static char *takes_choice(const struct sgrad__option *o) {
+    const char *last = strrchr(o->value, '|');
+    char *takes = sgrad_alloc(4 * strlen(o->value) + 1, 1), *to = takes;
+    for (const char *c = o->value; *c; c++)
+        if (*c == '|') to = stpcpy(to, c == last ? " or " : ", ");
+        else *to++ = *c;
+    return takes;
 }
-static char *show_either(const struct sgrad__option *o, const struct sgrad__request *r) {
-    const size_t length = strcspn(o->value, "|");
-    return *(const bool *)field_of(o, r) ? sgrad_format("%s", o->value + length + 1) : sgrad_format("%.*s", (int)length, o->value);
+static char *show_choice(const struct sgrad__option *o, const struct sgrad__request *r) {
+    int number = o->size == sizeof(bool) ? *(const bool *)field_of(o, r) : *(const int *)field_of(o, r);
+    const char *word = o->value;
+    while (number-- > 0) word = strchr(word, '|') + 1;
+    return sgrad_format("%.*s", (int)strcspn(word, "|"), word);
 }
-const struct sgrad__type sgrad__either = { read_either, takes_either, show_either };
+const struct sgrad__type sgrad__choice = { read_choice, takes_choice, show_choice };
 
 static const struct {
     const char *name;

@@ -1,13 +1,16 @@
 /* conv2d_cuda.cu: conv2d.c on CUDA devices, through cuDNN.
  *
- * F32 convolutions use float multiply-adds (no TF32); bf16 ones tensor cores with F32 sums. cuDNN wants weights and their
+ * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants weights and their
  * gradients in the type of the activations, so in bf16 runs they pass through the workspace:
  *
  *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ cuDNN's own │
  *
- * A *plan* holds descriptors and cuDNN's choice of algorithm; it is made once per shape and worker, from cuDNN's heuristics:
- * nothing is run to make it. What cuDNN does not support is computed by simple, slow kernels, after a warning. */
+ * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are measured
+ * once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a warning. */
+#include <cstdio>
 #include <cstring>
+
+#include <pthread.h>
 
 #include "codelets/cuda.h"
 
@@ -82,7 +85,7 @@ enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 /* All that a plan depends on. Compared byte by byte, so padding has to be cleared. */
 struct key {
     size_t room; /* bytes that are cuDNN's own */
-    int32_t pass, dtype, deterministic;
+    int32_t pass, dtype, deterministic, tf32;
     struct shape shape;
 };
 struct plan {
@@ -91,6 +94,7 @@ struct plan {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t convolution;
     int algorithm; /* cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t */
+    cudnnMathType_t math;
     bool direct;   /* cuDNN does not support this */
 };
 
@@ -116,8 +120,8 @@ static void describe(struct plan *plan) {
     SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, s->padding, s->padding, s->stride, s->stride, s->dilation,
                                                s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     SGRAD_CUDA(cudnnSetConvolutionGroupCount(plan->convolution, s->groups));
-    SGRAD_CUDA(
-        cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_F32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
+    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_BF16 ? CUDNN_TENSOR_OP_MATH
+                                                              : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
 }
 
 static void do_without(struct plan *plan) {
@@ -138,39 +142,99 @@ static bool supported(struct plan *plan, cudnnStatus_t status) {
     return !plan->direct;
 }
 
+static void use(struct plan *plan, int algorithm, cudnnMathType_t math) {
+    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->math = math));
+    plan->algorithm = algorithm;
+}
+
 /* The first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does not
- * round F32 to TF32. */
+ * round F32 to TF32 where that was not. */
 template <typename Found> static void choose(struct plan *plan, const Found *found, int count) {
     for (int i = 0; i < count; i++) {
         if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > plan->key.room) continue;
         if (plan->key.deterministic && found[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (plan->key.dtype == SGRAD_F32 && found[i].mathType != CUDNN_FMA_MATH) continue;
-        SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, found[i].mathType));
-        plan->algorithm = found[i].algo;
+        if (plan->key.dtype == SGRAD_F32 && !plan->key.tf32 && found[i].mathType != CUDNN_FMA_MATH) continue;
+        use(plan, found[i].algo, found[i].mathType);
         return;
     }
     do_without(plan);
 }
 
-static void find(struct plan *plan) {
+/* Of a pass: how cuDNN guesses which algorithms are fast, and how it measures them. */
+struct operands {
+    const void *x, *weight, *y;
+    void *out, *room; /* OUT is written over; NULL: guess */
+};
+static void find(struct plan *p, const struct operands &o) {
     const cudnnHandle_t h = sgrad_cudnn();
-    int count;
-    if (plan->key.pass == FORWARD) {
+    const size_t size = p->key.room;
+    int n;
+    if (p->key.pass == FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
-        if (supported(plan, cudnnGetConvolutionForwardAlgorithm_v7(h, plan->x, plan->w, plan->convolution, plan->y, ALGORITHMS,
-                                                                   &count, found)))
-            choose(plan, found, count);
-    } else if (plan->key.pass == BACKWARD_DATA) {
+        const cudnnStatus_t status =
+            o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS, &n,
+                                                           found, o.room, size)
+                  : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
+        if (supported(p, status)) choose(p, found, n);
+    } else if (p->key.pass == BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
-        if (supported(plan, cudnnGetConvolutionBackwardDataAlgorithm_v7(h, plan->w, plan->y, plan->convolution, plan->x,
-                                                                        ALGORITHMS, &count, found)))
-            choose(plan, found, count);
+        const cudnnStatus_t status =
+            o.out ? cudnnFindConvolutionBackwardDataAlgorithmEx(h, p->w, o.weight, p->y, o.y, p->convolution, p->x, o.out,
+                                                                ALGORITHMS, &n, found, o.room, size)
+                  : cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
+        if (supported(p, status)) choose(p, found, n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
-        if (supported(plan, cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, plan->x, plan->y, plan->convolution, plan->w,
-                                                                          ALGORITHMS, &count, found)))
-            choose(plan, found, count);
+        const cudnnStatus_t status =
+            o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out, ALGORITHMS,
+                                                                  &n, found, o.room, size)
+                  : cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
+        if (supported(p, status)) choose(p, found, n);
     }
+}
+
+/* What a measurement holds for: this kind of GPU, this cuDNN, this pass on these shapes with this room. Free it. */
+static char *memo_key(const struct key *k) {
+    int device;
+    struct cudaDeviceProp properties;
+    SGRAD_CUDA(cudaGetDevice(&device));
+    SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
+    char *key = sgrad_format("%s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
+    const struct shape *s = &k->shape;
+    for (int size : { s->N, s->H, s->W, s->C, s->K, s->R, s->S, s->P, s->Q, s->stride, s->padding, s->dilation, s->groups }) {
+        char *longer = sgrad_format("%s %d", key, size);
+        free(key);
+        key = longer;
+    }
+    return key;
+}
+
+/* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not depend
+ * on a measurement, so --deterministic takes cuDNN's guess. SIZE: bytes of what the pass writes. */
+static void search(struct plan *plan, struct operands o, size_t size) {
+    static const char topic[] = "cudnn";
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* workers on equal GPUs: the first measures, the others find its memo */
+    char value[32];
+    int algorithm, math;
+    if (plan->key.deterministic) return find(plan, o);
+    char *key = memo_key(&plan->key);
+    pthread_mutex_lock(&lock);
+    if (sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2) {
+        use(plan, algorithm, (cudnnMathType_t)math);
+    } else {
+        /* Of its own: the pass may add to its output. Without memory for that, a guess, which is not kept. */
+        const bool measures = cudaMalloc(&o.out, size) == cudaSuccess;
+        if (!measures) o.out = (cudaGetLastError(), nullptr);
+        find(plan, o);
+        if (measures) SGRAD_CUDA(cudaFree(o.out));
+        if (measures && !plan->direct) {
+            char *found = sgrad_format("%d %d", plan->algorithm, plan->math);
+            sgrad_memo_add(topic, key, found);
+            free(found);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    free(key);
 }
 
 /* ---- a task: its plan, and how its workspace is cut ---------------------------------------------------------------- */
@@ -187,28 +251,31 @@ struct task {
     size_t room_size;
 };
 
-static struct task task_of(enum pass pass, const struct sgrad_args *a, const struct sgrad_view *x, const struct sgrad_view *w,
-                           const struct sgrad_view *y) {
+/* X, W and Y are numbers of operands. */
+static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
     const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)a->attrs;
-    const int64_t *xd = x->shape.dim, *wd = w->shape.dim, *yd = y->shape.dim;
-    const size_t weight = weight_bytes(x->dtype, w);
+    const int64_t *xd = a->view[x].shape.dim, *wd = a->view[w].shape.dim, *yd = a->view[y].shape.dim;
+    const enum sgrad_dtype dtype = a->view[x].dtype;
+    const size_t weight = weight_bytes(dtype, &a->view[w]);
     if (a->workspace_size < weight) sgrad__cuda_fail("workspace too small", "conv2d", __FILE__, __LINE__);
 
     struct key key;
     memset(&key, 0, sizeof key);
     key.room = a->workspace_size - weight;
-    key.pass = pass, key.dtype = x->dtype, key.deterministic = a->deterministic;
+    key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
     key.shape = { (int)xd[0], (int)xd[1], (int)xd[2], (int)xd[3], (int)wd[0],  (int)wd[1], (int)wd[2],
                   (int)yd[1], (int)yd[2], c->stride,  c->padding, c->dilation, c->groups };
     bool fresh;
     struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
+    const struct task task = { plan, weight ? a->workspace : NULL, (char *)a->workspace + weight, key.room };
     if (fresh) {
         plan->key = key;
         describe(plan);
-        find(plan);
+        const struct operands operands = { a->data[x], task.weight ? task.weight : a->data[w], a->data[y], NULL, task.room };
+        search(plan, operands, sgrad_view_bytes(&a->view[pass == FORWARD ? y : pass == BACKWARD_DATA ? x : w]));
     }
-    return { plan, weight ? a->workspace : NULL, (char *)a->workspace + weight, key.room };
+    return task;
 }
 
 /* The weight of a forward or backward-data task, operand 1, in the type of the activations. */
@@ -240,7 +307,7 @@ static const float zero = 0, one = 1;
 
 /* x (N,H,W,C), weight (K,R,S,C/groups), bias (K) or absent, y (N,P,Q,K) */
 extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(FORWARD, a, &a->view[0], &a->view[1], &a->view[3]);
+    const struct task t = task_of(FORWARD, a, 0, 1, 3);
     struct plan *p = t.plan;
     if (p->direct || !supported(p, cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a),
                                                            p->convolution, (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room,
@@ -254,7 +321,7 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
 
 /* dy (N,P,Q,K), weight (K,R,S,C/groups), dx (N,H,W,C) */
 extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(BACKWARD_DATA, a, &a->view[2], &a->view[1], &a->view[0]);
+    const struct task t = task_of(BACKWARD_DATA, a, 2, 1, 0);
     struct plan *p = t.plan;
     const bool add = sgrad__adds(a, 2);
     if (p->direct || !supported(p, cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, weight_of(&t, a), p->y, a->data[0],
@@ -268,7 +335,7 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
 
 /* x (N,H,W,C), dy (N,P,Q,K), dweight (K,R,S,C/groups), dbias (K) or absent */
 extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(BACKWARD_WEIGHT, a, &a->view[0], &a->view[2], &a->view[1]);
+    const struct task t = task_of(BACKWARD_WEIGHT, a, 0, 2, 1);
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
     struct plan *p = t.plan;
     if (p->direct ||

@@ -5,7 +5,7 @@
  *     dx (N,C) = dy (N,K) · weight (K,C)                     dxᵀ C×N = weightᵀ · dyᵀ
  *     dweight (K,C) = dyᵀ · x                                dweightᵀ C×K = xᵀ · dy
  *
- * Sums are in F32, without TF32. In bf16 runs the F32 weight is rounded to bf16 in the workspace first; dweight
+ * Sums are in F32, products too, unless TF32 was asked for. In bf16 runs the F32 weight is rounded to bf16 in the workspace first; dweight
  * comes out in F32. */
 #include "codelets/cuda.h"
 
@@ -18,11 +18,11 @@ struct matrix {
 
 /* to (columns × rows, as cuBLAS counts) = left · right + beta · to, over INNER */
 static void multiply(int64_t columns, int64_t rows, int64_t inner, const struct matrix &left, const struct matrix &right,
-                     float beta, void *to, cudaDataType_t type) {
+                     float beta, void *to, cudaDataType_t type, bool tf32) {
     const float one = 1;
     SGRAD_CUDA(cublasGemmEx(sgrad_cublas(), left.turn, right.turn, (int)columns, (int)rows, (int)inner, &one, left.data,
                             left.type, (int)left.columns, right.data, right.type, (int)right.columns, &beta, to, type,
-                            (int)columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                            (int)columns, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 static cudaDataType_t type_of(const struct sgrad_view *view) { return view->dtype == SGRAD_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -45,7 +45,7 @@ extern "C" size_t sgrad__linear_workspace_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__linear_forward_cuda(const struct sgrad_args *a) {
     const int64_t N = a->view[0].shape.dim[0], K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(K, N, C, { weight_of(a), type, CUBLAS_OP_T, C }, { a->data[0], type, CUBLAS_OP_N, C }, 0, a->data[3], type);
+    multiply(K, N, C, { weight_of(a), type, CUBLAS_OP_T, C }, { a->data[0], type, CUBLAS_OP_N, C }, 0, a->data[3], type, a->tf32);
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
@@ -54,13 +54,13 @@ extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *a) {
     const int64_t N = a->view[0].shape.dim[0], K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
     multiply(C, N, K, { weight_of(a), type, CUBLAS_OP_N, C }, { a->data[0], type, CUBLAS_OP_N, K }, sgrad__adds(a, 2), a->data[2],
-             type);
+             type, a->tf32);
 }
 
 /* x (N,C), dy (N,K), dweight (K,C), dbias (K) or absent */
 extern "C" void sgrad__linear_backward_weight_cuda(const struct sgrad_args *a) {
     const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1], K = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F);
+    multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F, a->tf32);
     if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
 }

@@ -48,7 +48,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d), REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
     TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse), INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
-    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), FLAG(bf16);
+    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), PUT(precision, text(sgrad_precision_name(o->precision)));
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
     TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
@@ -119,7 +119,7 @@ static json_t *identity_object(const struct sgrad__config *c) {
     json_object_set_new(object, "batch", json_sprintf("%ld", o->batch));
     json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
     json_object_set_new(object, "bn-group", group_text(o->bn_group));
-    json_object_set_new(object, "precision", text(o->bf16 ? "bf16" : "f32"));
+    json_object_set_new(object, "precision", text(sgrad_precision_name(o->precision)));
     json_object_set_new(object, "optimizer", text(o->optimizer));
     json_object_set_new(object, "data", hexadecimal(c->fingerprint));
     return object;

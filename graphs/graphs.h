@@ -105,6 +105,10 @@ double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, d
 
 enum { SGRAD_GROUP_RANK = 0, SGRAD_GROUP_MICRO = -1, SGRAD_GROUP_GLOBAL = -2 };     /* or a number of samples */
 
+/* f32; f32 whose products tensor cores may round to 10 bits (TF32), where the device has them; bfloat16, with f32 weights and sums. */
+enum sgrad_precision { SGRAD_PRECISION_F32, SGRAD_PRECISION_TF32, SGRAD_PRECISION_BF16 };
+const char *sgrad_precision_name(enum sgrad_precision precision);      /* "f32", … */
+
 struct sgrad_train_options {
     const char *model, *data;                   /* "resnet20", "cifar10:DIR" */
     const struct sgrad_model *custom_model;     /* instead of a name */
@@ -121,7 +125,8 @@ struct sgrad_train_options {
     bool no_shuffle, no_augment, no_fuse;
     bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
     uint64_t seed;
-    bool deterministic, bf16;
+    bool deterministic;
+    enum sgrad_precision precision;
     const char *init;                           /* a safetensors file, or NULL */
     const char *out;                            /* the run's folder; NULL: runs/NAME-TIME */
     bool resume;
@@ -176,7 +181,7 @@ struct sgrad_train_result {
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
 /* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),
- * micro_batch, bf16, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
+ * micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
  * says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 

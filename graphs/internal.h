@@ -141,7 +141,7 @@ struct sgrad__program_options {
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
-    bool training, deterministic, histograms;
+    bool training, deterministic, tf32, histograms;
     bool fuse;                          /* neighbouring operations become one task */
     int cpus;                           /* workers, when all compute in main memory: activations have places for good; 0: others do */
     const struct sgrad_optimizer *optimizer;

@@ -1,6 +1,11 @@
 /* lists.c: every network, composite layer, optimizer and strategy, as their .def files list them. */
 #include "graphs/graphs.h"
 
+const char *sgrad_precision_name(enum sgrad_precision precision) {
+    static const char *const names[] = { "f32", "tf32", "bf16" };
+    return names[precision];
+}
+
 #define SGRAD_MODEL(name) extern const struct sgrad_model sgrad_##name##_model;
 #include "graphs/models.def"
 #undef SGRAD_MODEL

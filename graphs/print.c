@@ -141,8 +141,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);
     if (r->context->ranks > 1) print_network(r, to);
-    fprintf(to, "devices    %s; scheduler %s; %s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
-            r->context->scheduler, o->bf16 ? "bf16 with f32 master weights" : "f32", (unsigned long long)o->seed,
-            o->deterministic ? ", deterministic" : "");
+    fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
+            r->context->scheduler, sgrad_precision_name(o->precision), o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "",
+            (unsigned long long)o->seed, o->deterministic ? ", deterministic" : "");
     fflush(to);
 }

@@ -49,6 +49,7 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
     call.batch = p->batch;
     call.averaged = p->averaged;
     call.deterministic = b->o->deterministic;
+    call.tf32 = b->o->tf32;
     sgrad_call_prepare(&call);
     *kept = call;
     p->call = sgrad_grow(p->call, p->call_count, sizeof *p->call);

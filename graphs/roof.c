@@ -53,7 +53,7 @@ static int measure(enum sgrad_dtype dtype, struct roof *roof) {
 int sgrad__roof_write(const struct sgrad__run *r) {
     struct roof own = { 0 };
     json_t *all = json_array();
-    SGRAD_TRY(measure(r->options.bf16 ? SGRAD_BF16 : SGRAD_F32, &own));
+    SGRAD_TRY(measure(r->options.precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32, &own));
     for (int rank = 0; rank < r->context->ranks; rank++) {
         struct roof its = own;
         sgrad_ranks_broadcast(&its, sizeof its, rank);

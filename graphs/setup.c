@@ -205,7 +205,7 @@ static int input_of_weights(struct sgrad__run *r) {
 
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    r->graph = sgrad_graph_create(o->bf16 ? SGRAD_BF16 : SGRAD_F32);
+    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     int x = sgrad_graph_input(r->graph, r->train->height, r->train->width, r->train->channels);
     int logits = r->model->build(r->graph, x, r->train->classes);
     return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
@@ -240,7 +240,7 @@ struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, b
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
         .rank = training ? r->context->rank : 0, .ranks = training ? r->context->ranks : 1, .network = r->context->network,
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
-        .deterministic = r->options.deterministic, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
+        .deterministic = r->options.deterministic, .tf32 = r->options.precision == SGRAD_PRECISION_TF32, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
         .fuse = fuse, .cpus = training && fuse ? r->context->cpus : 0,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
         .histograms = training && r->options.histograms && r->context->rank == 0, .placement = training ? r->placement : NULL, .workers = r->workers,

@@ -162,6 +162,7 @@ struct sgrad_args {
     int64_t averaged;               /* samples of which the step takes the mean: the batch, where all ranks go in step */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
     bool deterministic;             /* same input, same bits */
+    bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
     void *workspace;
     size_t workspace_size;          /* bytes */
 };
@@ -190,7 +191,7 @@ struct sgrad_call {
     int64_t group, batch, averaged;
     unsigned accumulate;
     unsigned per_sample;            /* bit i: operand i has a row for each sample, and the kernel does each sample by itself */
-    bool deterministic;
+    bool deterministic, tf32;
     size_t workspace;               /* filled by sgrad_call_prepare */
     double flops, bytes;            /* filled by sgrad_call_prepare */
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
@@ -332,6 +333,11 @@ struct sgrad_cache {
     bool known;
 };
 void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh);
+
+/* What was measured once on this machine and is kept in a file for later runs: a VALUE by TOPIC (a file's name) and KEY, lines of text
+ * without tabs. FIND copies the value to VALUE, of SIZE bytes, or returns false. */
+bool sgrad_memo_find(const char *topic, const char *key, char *value, size_t size);
+void sgrad_memo_add(const char *topic, const char *key, const char *value);
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
 

@@ -151,7 +151,7 @@ void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, vo
 
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call) {
     return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch, .averaged = call->averaged,
-                                .accumulate = call->accumulate, .deterministic = call->deterministic };
+                                .accumulate = call->accumulate, .deterministic = call->deterministic, .tf32 = call->tf32 };
 }
 
 double sgrad_no_flops(const struct sgrad_args *args) { return (void)args, 0; }
@@ -180,7 +180,7 @@ void sgrad_call_prepare(struct sgrad_call *call) {
         if (v->shape.rank > 0)
             call->hash = starpu_hash_crc32c_be_n(v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank, call->hash);
     }
-    uint64_t cost[2] = { (uint64_t)call->flops, (uint64_t)call->bytes };
+    uint64_t cost[] = { (uint64_t)call->flops, (uint64_t)call->bytes, call->tf32 };
     call->hash = starpu_hash_crc32c_be_n(cost, sizeof cost, call->hash);
     call->codelet = codelet_of(call->kernel);
 }

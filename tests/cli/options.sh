@@ -56,7 +56,7 @@ refuses 2 "train: --bn-group: 'micor' is not rank, micro, global or a whole numb
 refuses 2 "train: --bn-group: '0' is not" "${train[@]}" --bn-group 0
 refuses 2 "train: --checkpoint-every: 's' is not" "${train[@]}" --checkpoint-every s
 refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-every 3e
-refuses 2 "train: --precision: 'f16' is not f32 or bf16" "${train[@]}" --precision f16
+refuses 2 "train: --precision: 'f16' is not f32, tf32 or bf16" "${train[@]}" --precision f16
 refuses 2 "train: --data-placement: 'spread' is not replicate or partition" "${train[@]}" --data-placement spread
 refuses 2 "train: --data-placement: 'replicat' is not" "${train[@]}" --data-placement replicat
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2

@@ -93,7 +93,7 @@ static void config_file(void **state) {
     assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
     other.batch = 64;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
-    other = o, other.bf16 = true;
+    other = o, other.precision = SGRAD_PRECISION_BF16;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "precision f32");
     other = o, other.seed = 1;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "seed 18446744073709551615");

@@ -114,6 +114,33 @@ static void unreadable(void **state) {
     assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
 }
 
+/* Two writers at once, one of whom was cut off: what is whole is found, the last one counts. */
+static void memos(void **state) {
+    (void)state;
+    char value[8] = "none";
+    setenv("STARPU_HOME", scratch_root, 1);
+    assert_false(sgrad_memo_find("topic", "a key", value, sizeof value));
+    sgrad_memo_add("topic", "a key", "1 2");
+    sgrad_memo_add("topic", "a key, longer", "3");
+    assert_true(sgrad_memo_find("topic", "a key", value, sizeof value));
+    assert_string_equal(value, "1 2");
+    sgrad_memo_add("topic", "a key", "7654321");
+    assert_true(sgrad_memo_find("topic", "a key", value, sizeof value));
+    assert_string_equal(value, "7654321");
+    sgrad_memo_add("topic", "too long", "87654321");
+    assert_false(sgrad_memo_find("topic", "too long", value, sizeof value));
+    assert_false(sgrad_memo_find("topic", "a", value, sizeof value));
+    assert_false(sgrad_memo_find("another", "a key", value, sizeof value));
+    FILE *file = fopen(scratch_path(".starpu/stargrad/topic"), "a");
+    fputs("cut off\t5", file);
+    fclose(file);
+    assert_false(sgrad_memo_find("topic", "cut off", value, sizeof value));
+    setenv("STARPU_HOME", scratch_write("file", "", 0), 1);
+    scratch_listen();
+    sgrad_memo_add("topic", "a key", "1");
+    assert_non_null(strstr(scratch_said(), "cannot be written; the next run measures again"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(appears_at_commit, scratch_open, scratch_close),
@@ -122,6 +149,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(memos, scratch_open, scratch_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
