@@ -36,7 +36,7 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 
-/* fuse.c: operations on the same samples, one after another, become one task. For CPUs only. */
+/* fuse.c: operations on the same samples, one after another, become one task. */
 void sgrad__fuse(struct sgrad__builder *b);
 
 /* memory.c */

@@ -11,7 +11,12 @@
  *
  * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
  * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
- * tiny layers share a task. On CPUs: a GPU's caches are another matter.
+ * tiny layers share a task. Small updates share tasks too.
+ *
+ * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much as
+ * some kernels of a GPU:
+ *
+ *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
  * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
  * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
@@ -27,6 +32,7 @@ enum { LINKS = 12 };
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e9;     /* flops: of an update on a CPU, and of a GPU's task: as long */
 
 /* ---- the task --------------------------------------------------------------------------------------------------- */
 
@@ -46,7 +52,7 @@ struct sgrad__fusion {
     } link[LINKS];
 };
 
-static void run(const struct sgrad_args *a) {
+static void run(const struct sgrad_args *a, bool cuda) {
     const struct sgrad__fusion *f = a->attrs;
     char *room = (char *)sgrad_aligned((size_t)a->workspace);
     for (int i = 0; i < f->slices; i++)
@@ -64,19 +70,23 @@ static void run(const struct sgrad_args *a) {
             args.first = a->first + s * f->samples;
             args.workspace = room + f->room[f->inner];
             args.workspace_size = call->workspace;
-            call->kernel->cpu(&args);
+            (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
         }
 }
+static void run_cpu(const struct sgrad_args *a) { run(a, false); }
+static void run_cuda(const struct sgrad_args *a) { run(a, true); }
 
 static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
 static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
 
-static const struct sgrad_kernel kernels[] = {
-    [SGRAD_FORWARD] = { .name = "fused forward", .kind = SGRAD_FORWARD, .cpu = run, .workspace = workspace, .flops = flops },
-    [SGRAD_BACKWARD] = { .name = "fused backward", .kind = SGRAD_BACKWARD, .cpu = run, .workspace = workspace, .flops = flops },
+/* For CPUs alone, and for both. */
+static const struct sgrad_kernel kernels[2][SGRAD_KINDS] = {
+#define KERNEL(KIND, NAME, CUDA) [KIND] = { .name = "fused " NAME, .kind = KIND, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
+#define KERNELS(CUDA) { KERNEL(SGRAD_FORWARD, "forward", CUDA), KERNEL(SGRAD_BACKWARD, "backward", CUDA), KERNEL(SGRAD_UPDATE, "update", CUDA) }
+    KERNELS(NULL), KERNELS(run_cuda),
 };
 
-static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run; }
+static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
 
 int sgrad__call_parts(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
 
@@ -84,14 +94,18 @@ const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int par
     return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[part].whole : call;
 }
 
-int64_t sgrad__call_slice(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->samples : 0; }
+int64_t sgrad__call_slice(const struct sgrad_call *call) {
+    const struct sgrad__fusion *f = call->attrs;
+    return is_fused(call) && f->slices > 1 ? f->samples : 0;
+}
 
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
 /* Instructions that become one, in the place of the first of them. */
 struct chain {
     int start, links, link[LINKS];
-    bool backwards;
+    enum sgrad_kind kind;
+    bool backwards, sliced;
     double flops;
     const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
     int touched;
@@ -111,7 +125,7 @@ struct fuser {
     struct sgrad__program *p;
     struct chain **chain;           /* of each instruction; NULL: it stays alone */
     struct history *history;        /* of each buffer */
-    struct chain **open;            /* of each micro-batch: the one that may grow; NULL: none */
+    struct chain **open;            /* of each micro-batch, then of updates: the one that may grow; NULL: none */
     int *uses;                      /* of each buffer, in the whole program */
     struct made *made[256];         /* by their first link */
 };
@@ -133,9 +147,24 @@ static bool leaves_sums(const struct sgrad_call *call) {
     return false;
 }
 
-static bool can_fuse(const struct sgrad_call *call) {
-    if (!call->per_sample || !call->kernel->cpu || call->kernel->kind > SGRAD_BACKWARD) return false;
-    return call->kernel->adds || !leaves_sums(call);
+/* An update, or the sum of the gradients for the update that comes next. */
+static bool updates(const struct sgrad__program *p, int j) {
+    const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
+    if (in->call->kernel->kind == SGRAD_UPDATE) return true;
+    if (in->call->kernel->kind != SGRAD_REDUCTION || j + 1 == p->instruction_count || next->call->kernel->kind != SGRAD_UPDATE) return false;
+    for (int i = 0; i < in->call->operands; i++)
+        for (int k = 0; k < next->call->operands; k++)
+            if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
+    return false;
+}
+
+static bool can_fuse(const struct fuser *f, int j) {
+    const struct sgrad_call *call = f->p->instruction[j].call;
+    const struct sgrad_kernel *k = call->kernel;
+    const bool passes = k->kind == SGRAD_FORWARD || k->kind == SGRAD_BACKWARD, update = updates(f->p, j);
+    if (!k->cpu || (!passes && !update)) return false;
+    if (f->b->o->cudas) return k->cuda != NULL;
+    return update || (call->per_sample && (k->adds || !leaves_sums(call)));
 }
 
 static struct touched *find(struct chain *c, int buffer) {
@@ -153,17 +182,25 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 /* A pass over memory: no more work than what it moves. */
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
-static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
+/* Would the task be too long? A sum and its update are one piece. */
+static bool too_much(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
+    const bool sum = in->call->kernel->kind == SGRAD_REDUCTION, summed = f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION;
+    const double flops = c->flops + in->call->flops;
+    if (f->b->o->cudas) return flops > WHOLE;
+    if (c->kind == SGRAD_UPDATE) return !summed && flops + (sum ? in[1].call->flops : 0) > SMALL_UPDATE;
+    return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
+}
+
+static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in, enum sgrad_kind kind) {
     const struct sgrad_call *call = in->call;
-    bool meets = false;
+    bool meets = c && !c->sliced;
     int more = 0;
-    if (!c || c->links == LINKS || f->p->instruction[c->start].call->kernel->kind != call->kernel->kind) return false;
-    if (!light(call) && c->heavy && c->heavy != call->attrs && c->flops + call->flops > TINY) return false;
+    if (!c || c->links == LINKS || c->kind != kind || too_much(f, c, in)) return false;
     for (int i = 0; i < call->operands; i++) {
         if (in->operand[i] < 0) continue;
         const struct touched *t = find(c, in->operand[i]);
         if (overtakes(f, c, in->operand[i], writes(call, i))) return false;
-        if (t && (t->rows != rows(call, i) || (!t->rows && (t->written || writes(call, i))))) return false;
+        if (c->sliced && t && (t->rows != rows(call, i) || (!t->rows && (t->written || writes(call, i))))) return false;
         meets |= t && t->rows;
         more += !t;
     }
@@ -194,12 +231,13 @@ static void find_chains(struct fuser *f) {
     for (int j = 0; j < f->p->instruction_count; j++) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int place = j;
-        if (can_fuse(in->call)) {
-            struct chain **open = &f->open[in->first / f->p->micro];
-            if (!joins(f, *open, in)) {
-                const bool turn = *open && !(*open)->backwards;
+        if (can_fuse(f, j)) {
+            const enum sgrad_kind kind = updates(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
+            struct chain **open = &f->open[kind == SGRAD_UPDATE ? f->b->micros : in->first / f->p->micro];
+            if (!joins(f, *open, in, kind)) {
+                const bool sliced = !f->b->o->cudas && kind != SGRAD_UPDATE, turn = sliced && *open && !(*open)->backwards;
                 *open = sgrad_alloc(1, sizeof **open);
-                **open = (struct chain){ .start = j, .backwards = turn };
+                **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced };
             }
             join(f, *open, j);
             place = (*open)->start;
@@ -220,6 +258,7 @@ static int64_t row_bytes(const struct fuser *f, int buffer) { return (int64_t)sg
 /* Samples of a slice: as many as the cache holds of what is handed on. All, where it would be full of weights, or holds too few. */
 static int64_t slice_of(const struct fuser *f, const struct chain *c) {
     int64_t handed = 0, other = 0, samples = f->p->micro;
+    if (!c->sliced) return samples;
     for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
         if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
         else if (t->links > 1) handed += row_bytes(f, t->buffer);
@@ -229,9 +268,9 @@ static int64_t slice_of(const struct fuser *f, const struct chain *c) {
     return samples < LEAST ? f->p->micro : samples;
 }
 
-static bool is_inner(const struct fuser *f, const struct touched *t) {
+static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t) {
     const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
-    return t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == t->times;
+    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == t->times;
 }
 
 static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
@@ -268,7 +307,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
             if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
         }
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
-    call.kernel = &kernels[f->p->instruction[c->start].call->kernel->kind];
+    call.kernel = &kernels[f->b->o->cudas > 0][c->kind];
     call.attrs = made;
     *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
     *list = entry;
@@ -280,7 +319,9 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
     const struct sgrad__instruction *most = &f->p->instruction[c->start];
     for (int l = 1; l < c->links; l++)
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
-    return sgrad_format("%.*s %s #%lld", (int)strcspn(most->name, " "), most->name, kernels[most->call->kernel->kind].name, (long long)micro);
+    const int layer = (int)strcspn(most->name, " ");
+    const char *what = kernels[0][c->kind].name;
+    return c->kind == SGRAD_UPDATE ? sgrad_format("%.*s %s", layer, most->name, what) : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
 }
 
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
@@ -290,7 +331,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
     wanted.slices = (int)(f->p->micro / wanted.samples);
     for (int i = 0; i < c->touched; i++) {
         const struct touched *t = &c->buffer[i];
-        if (is_inner(f, t)) {
+        if (is_inner(f, c, t)) {
             place[i] = SGRAD_MAX_OPERANDS + wanted.inner;
             wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
             wanted.inner++;
@@ -348,7 +389,7 @@ void sgrad__fuse(struct sgrad__builder *b) {
     struct fuser f = { .b = b, .p = p };
     f.chain = sgrad_alloc((size_t)p->instruction_count, sizeof *f.chain);
     f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
-    f.open = sgrad_alloc((size_t)b->micros, sizeof *f.open);
+    f.open = sgrad_alloc((size_t)b->micros + 1, sizeof *f.open);
     f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
     for (int i = 0; i < p->buffer_count; i++) f.history[i] = (struct history){ -1, -1 };
     find_chains(&f);

@@ -142,8 +142,8 @@ struct sgrad__program_options {
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, tf32, histograms;
-    bool fuse;                          /* neighbouring operations become one task */
-    int cpus;                           /* workers, when all compute in main memory: activations have places for good; 0: others do */
+    bool fuse;                          /* neighbouring operations become one task; without GPUs, activations have places for good */
+    int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
@@ -155,7 +155,7 @@ struct sgrad__program_options {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);
 void sgrad__program_destroy(struct sgrad__program *program);
-/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0 of a single one. */
+/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: it does all at once. */
 int sgrad__call_parts(const struct sgrad_call *call);
 const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part);
 int64_t sgrad__call_slice(const struct sgrad_call *call);

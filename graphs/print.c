@@ -57,10 +57,13 @@ static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sort
     return times;
 }
 
-/* What a fused task does with each slice of its samples. */
+/* What a fused task does, with each slice of its samples. */
 static void print_parts(const struct sgrad_call *call, FILE *to) {
-    if (!sgrad__call_slice(call)) return;
-    fprintf(to, "%-10s   %lld samples at a time: ", "", (long long)sgrad__call_slice(call));
+    const int64_t samples = sgrad__call_slice(call);
+    if (sgrad__call_parts(call) == 1) return;
+    fprintf(to, "%-10s   ", "");
+    if (samples) fprintf(to, "%lld samples at a time: ", (long long)samples);
+    else fprintf(to, "together: ");
     for (int i = 0; i < sgrad__call_parts(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_part(call, i)->kernel->name);
     fputc('\n', to);
 }

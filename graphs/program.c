@@ -447,7 +447,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     close_builder(&b);
     if (o->fuse) sgrad__fuse(&b);
     sgrad__mark_last_uses(p);
-    if (o->cpus) sgrad__share_memory(p, lanes(&b));
+    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, lanes(&b));
     *program = p;
     return 0;
 }

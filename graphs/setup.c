@@ -235,13 +235,12 @@ static int open_parameters(struct sgrad__run *r) {
 }
 
 struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *r, bool training, int64_t batch, int64_t micro) {
-    const bool fuse = !r->options.no_fuse && !r->context->cudas;
     struct sgrad__program_options p = {
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
         .rank = training ? r->context->rank : 0, .ranks = training ? r->context->ranks : 1, .network = r->context->network,
         .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks, .backup = r->options.backup, .allreduce = r->allreduce, .bucket = (int64_t)(r->options.bucket * 1e6),
         .deterministic = r->options.deterministic, .tf32 = r->options.precision == SGRAD_PRECISION_TF32, .optimizer = r->optimizer, .clip_norm = (float)r->options.clip_norm,
-        .fuse = fuse, .cpus = training && fuse ? r->context->cpus : 0,
+        .fuse = !r->options.no_fuse, .cpus = r->context->cpus, .cudas = r->context->cudas,
         .window = r->options.window, .image = r->image, .dataset = training ? r->train : r->test,
         .histograms = training && r->options.histograms && r->context->rank == 0, .placement = training ? r->placement : NULL, .workers = r->workers,
     };

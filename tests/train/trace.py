@@ -170,6 +170,7 @@ def states(out, rank, worker, count):
                 stack.append(field[4])
             else:
                 stack = [field[4].strip('"')]
+    sums[STATES.get(stack[-1])] += end - since
     return sums
 
 
