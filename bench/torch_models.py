@@ -1,4 +1,4 @@
-"""The networks that `stargrad list models` knows for small images, in PyTorch, with the same weight names.
+"""The networks that `stargrad list models` knows, in PyTorch, with the same weight names.
 
     model = torch_models.build("resnet20", shape=(3, 32, 32), classes=10)
 """
@@ -97,6 +97,70 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class Projecting(nn.Module):
+    """A block of He et al. 2015 whose shortcut is a convolution where the shape changes (option B)."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.downsample = nn.Sequential() if stride == 1 and inputs == outputs else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
+class BasicBlock(Projecting):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__(inputs, outputs, stride)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+class Bottleneck(Projecting):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__(inputs, outputs, stride)
+        self.conv1 = nn.Conv2d(inputs, outputs // 4, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs // 4)
+        self.conv2 = nn.Conv2d(outputs // 4, outputs // 4, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs // 4)
+        self.conv3 = nn.Conv2d(outputs // 4, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+
+
+class LargeResNet(nn.Module):
+    """He et al. 2015, table 1, as torchvision has it: "v1.5"."""
+
+    PLANS = {18: (BasicBlock, 64, (2, 2, 2, 2)), 34: (BasicBlock, 64, (3, 4, 6, 3)), 50: (Bottleneck, 256, (3, 4, 6, 3)),
+             101: (Bottleneck, 256, (3, 4, 23, 3)), 152: (Bottleneck, 256, (3, 8, 36, 3))}
+
+    def __init__(self, depth, shape, classes):
+        super().__init__()
+        block, width, blocks = self.PLANS[depth]
+        self.conv1 = nn.Conv2d(shape[0], 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        inputs = 64
+        for stage, count in enumerate(blocks):
+            outputs, stride = width << stage, 2 if stage else 1
+            setattr(self, f"layer{stage + 1}", nn.Sequential(block(inputs, outputs, stride),
+                                                             *(block(outputs, outputs, 1) for _ in range(count - 1))))
+            inputs = outputs
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
 class Nin(nn.Module):
     """Lin et al. 2013, "Network in network", its CIFAR-10 form."""
 
@@ -143,6 +207,7 @@ class Vgg(nn.Module):
 
 MODELS = {"lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
 MODELS |= {f"resnet{n}": lambda *a, n=n: ResNet(n, *a) for n in (20, 32, 44, 56, 110)}
+MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet.PLANS}
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
 
 

@@ -3,14 +3,10 @@
  *     x ── conv1 3×3 ── bn1 ── ReLU ── conv2 3×3 ── bn2 ── + ── ReLU
  *     └───────────────────── shortcut ─────────────────────┘
  *
- * The shortcut is x itself, or, where the shape changes, option A: every stride-th pixel, new channels zero. The sum and
- * the last ReLU are bn2's own. */
+ * The shortcut is x itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn2's own. */
 #include "graphs/layers/layers.h"
 
-int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int channels, int stride) {
-    int shortcut = x;
-    if (stride != 1 || sgrad_graph_shape(g, x).dim[3] != channels)
-        shortcut = sgrad_layer(g, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
+int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {
     x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv1", name), SGRAD__NAME("%s.bn1", name), x,
                             (struct sgrad_conv2d){ .channels = channels, .kernel = 3, .stride = stride, .padding = 1 });
     x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv2", name), (x), .channels = channels, .kernel = 3, .padding = 1);
@@ -19,5 +15,5 @@ int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int chann
 
 const struct sgrad_composite sgrad_basic_block_composite = {
     .name = "basic_block",
-    .summary = "ResNet's residual block of two 3x3 convolutions, shortcut A",
+    .summary = "ResNet's residual block of two 3x3 convolutions",
 };

@@ -10,8 +10,13 @@
 /* Convolution CONV, batch norm BN, ReLU. x (N,H,W,C) */
 int sgrad__conv_bn_relu(struct sgrad_graph *graph, const char *conv, const char *bn, int x, struct sgrad_conv2d attrs);
 
-/* ResNet's block NAME of two 3×3 convolutions. x (N,H,W,C), returns (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
-int sgrad__basic_block(struct sgrad_graph *graph, const char *name, int x, int channels, int stride);
+/* ResNet's blocks NAME, of two 3×3 convolutions, or of a 3×3 one with a quarter of the channels between 1×1 ones.
+ * x (N,H,W,C), shortcut and what is returned (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
+int sgrad__basic_block(struct sgrad_graph *graph, const char *name, int x, int shortcut, int channels, int stride);
+int sgrad__bottleneck(struct sgrad_graph *graph, const char *name, int x, int shortcut, int channels, int stride);
+
+/* ResNet's shortcut B NAME. x (N,H,W,C), returns x or (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
+int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int channels, int stride);
 
 /* SGRAD__NAME("conv%d", i): a layer's name, printed; it lives until the block that it is written in ends. */
 #define SGRAD__NAME(...) sgrad__name((char[SGRAD__NAME_SIZE]){ 0 }, __VA_ARGS__)

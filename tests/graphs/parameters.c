@@ -3,10 +3,11 @@
 #include "graphs/run.h"
 #include "tests/graphs/asserts.h"
 
-static struct sgrad_graph *make(const char *model, int size, int channels) {
+static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++)
-        if (strcmp((*m)->name, model) == 0) sgrad_graph_loss(g, (*m)->build(g, sgrad_graph_input(g, size, size, channels), 10), 0);
+        if (strcmp((*m)->name, model) == 0)
+            sgrad_graph_loss(g, (*m)->build(g, sgrad_graph_input(g, size, size, channels), classes), 0);
     assert_int_equal(sgrad_graph_error(g), 0);
     assert_true(g->loss >= 0);
     return g;
@@ -26,23 +27,29 @@ static float *values(struct sgrad_tensor *t) {
     return v;
 }
 
-/* sum(p.numel() for p in model.parameters()) and len(model.state_dict()) of bench/torch_models.py */
+/* sum(p.numel() for p in model.parameters()) and len(model.state_dict()) of bench/torch_models.py; of 1000 classes also of
+ * torchvision.models */
 static void counts(void **state) {
     (void)state;
     static const struct {
         const char *model;
-        int size, channels;
+        int size, channels, classes;
         int64_t numbers;
         int tensors;
     } is[] = {
-        { "lenet", 32, 3, 62006, 10 },      { "lenet", 28, 1, 61706, 10 },        { "mlp", 32, 3, 1707274, 6 },
-        { "mlp", 8, 1, 167178, 6 },         { "convnet", 32, 3, 66410, 26 },      { "convnet", 8, 1, 65834, 26 },
-        { "nin", 32, 3, 966986, 18 },       { "resnet20", 32, 3, 269722, 116 },   { "resnet32", 32, 3, 464154, 188 },
-        { "resnet44", 32, 3, 658586, 260 }, { "resnet56", 32, 3, 853018, 332 },   { "resnet110", 32, 3, 1727962, 656 },
-        { "vgg11", 32, 3, 9231114, 58 },    { "vgg13", 32, 3, 9416010, 72 },      { "vgg16", 32, 3, 14728266, 93 },
+        { "lenet", 32, 3, 10, 62006, 10 },           { "lenet", 28, 1, 10, 61706, 10 },
+        { "mlp", 32, 3, 10, 1707274, 6 },            { "mlp", 8, 1, 10, 167178, 6 },
+        { "convnet", 32, 3, 10, 66410, 26 },         { "convnet", 8, 1, 10, 65834, 26 },
+        { "nin", 32, 3, 10, 966986, 18 },            { "resnet20", 32, 3, 10, 269722, 116 },
+        { "resnet32", 32, 3, 10, 464154, 188 },      { "resnet44", 32, 3, 10, 658586, 260 },
+        { "resnet56", 32, 3, 10, 853018, 332 },      { "resnet110", 32, 3, 10, 1727962, 656 },
+        { "resnet18", 224, 3, 1000, 11689512, 122 }, { "resnet34", 224, 3, 1000, 21797672, 218 },
+        { "resnet50", 224, 3, 1000, 25557032, 320 }, { "resnet101", 224, 3, 1000, 44549160, 626 },
+        { "resnet152", 1, 3, 1000, 60192808, 932 },  { "vgg11", 32, 3, 10, 9231114, 58 },
+        { "vgg13", 32, 3, 10, 9416010, 72 },         { "vgg16", 32, 3, 10, 14728266, 93 },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels);
+        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, is[i].classes);
         if (sgrad__parameters_count(g) != is[i].numbers) print_message("%s\n", is[i].model);
         assert_int_equal(sgrad__parameters_count(g), is[i].numbers);
         assert_int_equal(g->parameter_count, is[i].tensors);
@@ -59,7 +66,7 @@ static void loads_pytorch(void **state) {
     } is[] = { { "lenet", 28, 1 }, { "resnet20", 32, 3 } };
     const char *source = getenv("srcdir");
     for (size_t i = 0; i < 2; i++) {
-        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels);
+        struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, 10);
         struct sgrad_safetensors file;
         char *path = sgrad_format("%s/tests/reference/%s.safetensors", source ? source : ".", is[i].model);
         assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
@@ -92,7 +99,7 @@ static bool equal(struct sgrad__parameter *a, struct sgrad__parameter *b) {
 
 static void starts(void **state) {
     (void)state;
-    struct sgrad_graph *g = make("resnet20", 32, 3), *again = make("resnet20", 32, 3), *other = make("resnet20", 32, 3);
+    struct sgrad_graph *g = make("resnet20", 32, 3, 10), *again = make("resnet20", 32, 3, 10), *other = make("resnet20", 32, 3, 10);
     assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
     assert_int_equal(sgrad__parameters_allocate(again, NULL, 7), 0);
     assert_int_equal(sgrad__parameters_allocate(other, NULL, 8), 0);
