@@ -3,7 +3,7 @@
 
 layers.safetensors     CASE/x, CASE/weight, CASE/y, CASE/dy, CASE/dx, ... for every layer, NCHW and OIHW; the metadata
                        holds the attributes of each case as JSON, under the case's name; an absent one is 0
-MODEL.safetensors      initial weights
+MODEL.safetensors      initial weights; of large networks losses.json has the shapes, and weights.py makes them
 idx/, cifar10/         tiny data sets in the publishers' formats
 losses.json            ten training steps of each model, from those weights on those data: the losses; of some tensors
                        the sum, the l2 norm, the l2 norm of the change; "spread" is how far rounding takes each number
@@ -25,6 +25,7 @@ from torch.nn import functional as F
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent / "bench"))
 import torch_models  # noqa: E402
+import weights  # noqa: E402
 
 tensors, attributes = {}, {}
 
@@ -247,6 +248,17 @@ def dataset(folder, write, shape, tests):
     return shape, sets, {"data": folder, "mean": mean.tolist(), "deviation": deviation.tolist()}
 
 
+def start_of(name, shape):
+    """Initial weights, and the shapes to make them of where they are too large to keep."""
+    start = torch_models.build(name, shape).state_dict()
+    if sum(tensor.numel() for tensor in start.values()) < 1e6:
+        save_file(start, HERE / f"{name}.safetensors")
+        return start, {}
+    shapes = {key: list(tensor.shape) for key, tensor in start.items() if tensor.is_floating_point()}
+    return start | {key: torch.tensor(weights.values(key, shape)).reshape(shape) for key, shape in shapes.items()}, {
+        "weights": {key: " ".join(map(str, shape)) for key, shape in shapes.items()}}
+
+
 def run(name, data, lr, names):
     """The run in double precision, and how far six in single precision, of weights one bit off, stray from it.
 
@@ -254,8 +266,7 @@ def run(name, data, lr, names):
     """
     shape, sets, facts = data
     torch.manual_seed(4)
-    start = torch_models.build(name, shape).state_dict()
-    save_file(start, HERE / f"{name}.safetensors")
+    start, made = start_of(name, shape)
 
     def once(dtype, bits):
         model = torch_models.build(name, shape)
@@ -267,7 +278,7 @@ def run(name, data, lr, names):
     exact, others = once(torch.float64, 0), [once(torch.float32, min(i, 1)) for i in range(6)]
     spread = {key: [max(abs(other[key][i] - value) for other in others) for i, value in enumerate(values)]
               for key, values in exact.items()}
-    how = {"model": name, **facts, "batch": 16, "lr": lr, "momentum": 0.9, "weight_decay": 1e-4}
+    how = {"model": name, **facts, **made, "batch": 16, "lr": lr, "momentum": 0.9, "weight_decay": 1e-4}
     return how | exact | {"spread": spread}
 
 
@@ -284,6 +295,8 @@ lenet = ["conv1.weight", "conv2.bias", "fc1.weight", "fc3.bias"]
 resnet = ["conv1.weight", "bn1.running_mean", "bn1.running_var", "layer1.0.conv2.weight", "layer2.0.conv1.weight",
           "layer2.0.bn1.bias", "layer3.2.bn2.weight", "layer3.2.bn2.running_mean", "layer3.2.bn2.running_var",
           "fc.weight", "fc.bias"]
+large = ["conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.running_var", "fc.bias"]
 losses = {"lenet": run("lenet", idx, 0.05, lenet), "resnet20": run("resnet20", cifar10, 0.1, resnet),
-          "resnet20-gentle": run("resnet20", cifar10, 0.002, resnet)}
+          "resnet20-gentle": run("resnet20", cifar10, 0.002, resnet),
+          "resnet18": run("resnet18", cifar10, 0.0005, large), "resnet50": run("resnet50", cifar10, 0.0005, large)}
 (HERE / "losses.json").write_text(json.dumps(losses, indent=1) + "\n")

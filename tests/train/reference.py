@@ -1,17 +1,24 @@
 """Ten steps of training from given weights have PyTorch's losses, at any micro-batch. make.py in tests/reference made them."""
 import json
 import os
+import sys
 
-from run import REFERENCE, events, folder, losses, main, stargrad
+from run import FOLDER, REFERENCE, events, folder, losses, main, stargrad
+
+sys.path.insert(0, REFERENCE)
+import weights  # noqa: E402
 
 
 def check(case, model, data, micro_batch, within=(1e-4, 1e-3)):
     with open(os.path.join(REFERENCE, "losses.json")) as f:
         wanted = json.load(f)[case]
-    out = folder("reference")
+    out, init = folder("reference"), os.path.join(REFERENCE, f"{model}.safetensors")
+    if "weights" in wanted:
+        init = os.path.join(FOLDER, f"{model}.safetensors")
+        weights.write(init, {name: [int(size) for size in shape.split()] for name, shape in wanted["weights"].items()})
     stargrad("train", "--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}",
-             "--init", os.path.join(REFERENCE, f"{model}.safetensors"), "--batch", 16, "--micro-batch", micro_batch, "--steps", 10,
-             "--no-shuffle", "--no-augment", "--lr", wanted["lr"], "--out", out)
+             "--init", init, "--batch", 16, "--micro-batch", micro_batch, "--steps", 10,
+             "--no-shuffle", "--no-augment", "--lr", wanted["lr"], "--checkpoint-every", 0, "--out", out)
     got = losses(out)
     assert len(got) == 10
     for step, (a, b) in enumerate(zip(got, wanted["loss"])):
@@ -29,6 +36,11 @@ def test_lenet():
 def test_resnet20():
     for micro_batch in (16, 8, 2, 1):
         check("resnet20-gentle", "resnet20", "cifar10", micro_batch)
+
+
+def test_large_resnets():
+    check("resnet18", "resnet18", "cifar10", 4)
+    check("resnet50", "resnet50", "cifar10", 8)
 
 
 if __name__ == "__main__":
