@@ -19,14 +19,16 @@ static int small(struct sgrad_graph *g, int x, int classes, int layers) {
             const int channels = 16 << stage, stride = stage && !block ? 2 : 1;
             int shortcut = x;
             if (stride > 1)
-                shortcut = sgrad_layer(g, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
+                shortcut =
+                    sgrad_layer(g, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
             x = sgrad__basic_block(g, name, x, shortcut, channels, stride);
         }
     return classifier(g, x, classes);
 }
 
 static int large(struct sgrad_graph *g, int x, int classes, const int blocks[4], bool bottleneck) {
-    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, (struct sgrad_conv2d){ .channels = 64, .kernel = 7, .stride = 2, .padding = 3 });
+    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x,
+                            (struct sgrad_conv2d){ .channels = 64, .kernel = 7, .stride = 2, .padding = 3 });
     x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
     for (int stage = 0; stage < 4; stage++)
         for (int block = 0; block < blocks[stage]; block++) {
@@ -45,17 +47,21 @@ static int build34(struct sgrad_graph *g, int x, int classes) { return large(g, 
 static int build44(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 44); }
 static int build50(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 6, 3 }, true); }
 static int build56(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 56); }
-static int build101(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 23, 3 }, true); }
+static int build101(struct sgrad_graph *g, int x, int classes) {
+    return large(g, x, classes, (const int[]){ 3, 4, 23, 3 }, true);
+}
 static int build110(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 110); }
-static int build152(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 8, 36, 3 }, true); }
+static int build152(struct sgrad_graph *g, int x, int classes) {
+    return large(g, x, classes, (const int[]){ 3, 8, 36, 3 }, true);
+}
 static int build1202(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 1202); }
 
-#define RESNET(layers, purpose)                                                                 \
-    const struct sgrad_model sgrad_resnet##layers##_model = {                                   \
-        .name = "resnet" #layers,                                                               \
-        .summary = "residual network of " #layers " layers for " purpose,                       \
-        .source = "K. He et al., Deep residual learning for image recognition, 2015",           \
-        .build = build##layers,                                                                 \
+#define RESNET(layers, purpose)                                                                                                  \
+    const struct sgrad_model sgrad_resnet##layers##_model = {                                                                    \
+        .name = "resnet" #layers,                                                                                                \
+        .summary = "residual network of " #layers " layers for " purpose,                                                        \
+        .source = "K. He et al., Deep residual learning for image recognition, 2015",                                            \
+        .build = build##layers,                                                                                                  \
     }
 #define SMALL "small images, shortcut A"
 #define LARGE "large images, shortcut B"
