@@ -18,7 +18,7 @@ enum { CELLS = 4, DRAW = 16 }; /* a pattern's cells each way; bytes of one draw 
 #define SIDE_LIMIT    8192
 #define CLASSES_LIMIT 65536
 #define COUNT_LIMIT   1000000000
-#define MEMORY_LIMIT  ((size_t)128 << 20) /* smaller sets are made once, when they are opened */
+#define MEMORY_LIMIT  ((size_t)512 << 20) /* smaller sets are made once, when they are opened */
 
 struct synthetic {
     uint64_t seed;
