@@ -1,16 +1,20 @@
 """What the measurements here share: which PyTorch they measure against, and who else was at work meanwhile."""
+import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 VENV = pathlib.Path(os.environ.get("BENCH_VENV", ROOT / "build/bench-venv"))
-PYTHON = VENV / "bin/python"
+BARE = not VENV.exists() and importlib.util.find_spec("torch")      # this Python has PyTorch already
+PYTHON = pathlib.Path(sys.executable) if BARE else VENV / "bin/python"
 
 # What PyTorch loses on CPUs it loses in page faults: each of these makes malloc keep its memory.
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"}
@@ -18,13 +22,15 @@ HUGE = KEEP | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def find_torch(program):
-    """Installs PyTorch where it is looked for, if it is not there."""
-    if not VENV.exists():
+    """Installs PyTorch where it is looked for, if it is not there; what there is already is taken before."""
+    if not PYTHON.exists():
         print(f"{program}: installing PyTorch into {VENV}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-        subprocess.run([VENV / "bin/pip", "install", "--quiet", "torch", "numpy"], check=True)
+        if subprocess.run([VENV / "bin/pip", "install", "--quiet", "torch", "numpy"]).returncode:
+            shutil.rmtree(VENV)
+            sys.exit(f"{program}: PyTorch cannot be installed; BENCH_VENV may name a virtual environment that has it")
     if subprocess.run([PYTHON, "-c", "import torch"]).returncode:
-        sys.exit(f"{program}: PyTorch in {VENV} does not work; remove that folder to install it anew")
+        sys.exit(f"{program}: PyTorch of {PYTHON} does not work; remove {VENV} to install it anew")
 
 
 def busy():
@@ -39,17 +45,36 @@ def steps_s(out, batch):
     return [batch / event["samples_per_second"] for event in events if event["event"] == "step"]
 
 
-def run(command, environment={}):
+class Failed(SystemExit):
+    """A program failed: ends this one, too, with what that said, unless it is caught."""
+
+
+def run(command, environment={}, limit_s=None):
     """Standard output, peak memory in MiB, and the share of the machine that other programs took meanwhile."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         busy_before, started = busy(), time.monotonic()
         process = subprocess.Popen(list(map(str, command)), env=os.environ | environment, stdout=output, stderr=errors)
+        alarm = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
+        alarm.daemon = True
+        alarm.start()
         _, status, usage = os.wait4(process.pid, 0)
+        alarm.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
-            sys.exit(f"{errors.read()}{pathlib.Path(sys.argv[0]).name}: exit status {process.returncode}: {' '.join(process.args)}")
+            raise Failed(f"{errors.read()}{pathlib.Path(sys.argv[0]).name}: exit status {process.returncode}: "
+                         f"{' '.join(process.args)}")
         others = busy() - busy_before - usage.ru_utime - usage.ru_stime
         output.seek(0)
         return (output.read(), usage.ru_maxrss / 1024,
                 max(0, others / (time.monotonic() - started) / os.cpu_count()))
+
+
+def train_speed(stargrad, arguments, batch, steps, warm, environment={}, limit_s=None):
+    """Images a second of Stargrad's STEPS steps after WARM ones, by the time between them; memory and others as run() has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "run")
+        _, memory, others = run([stargrad, "train", "--batch", batch, "--no-augment", "--steps", warm + steps, "--out", out,
+                                 *arguments], environment, limit_s)
+        seconds = steps_s(out, batch)[warm:]
+    return batch * len(seconds) / sum(seconds), memory, others

@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""Measure one PyTorch training run on CPUs and print one JSON object. `bench/peers` and `bench/network` call this.
+"""Measure one PyTorch training run and print one JSON object. `bench/peers`, `bench/network` and `bench/gpu` call this.
 
-No data loader, no reading of the loss: a few batches made beforehand, so nothing but the training step is timed.
+No data loader, no reading of the loss: a few batches made beforehand, so nothing but the training step is timed. On a GPU the
+step begins with the samples' bytes in pinned memory, as Stargrad's does: a stream of its own copies those of the next step
+meanwhile, and they are normalised on the GPU.
+
+With --serve nothing is measured at first: each line of standard input is a measurement, in further options, answered by a
+line. Networks stay compiled in between; memory of the GPU does not stay taken.
 """
 import argparse
 import contextlib
+import gc
 import json
 import os
 import resource
+import shlex
 import sys
 import time
 
@@ -15,18 +22,22 @@ import torch
 import torch_models
 from torch.nn import functional as F
 
+MEAN, DEVIATION = 127.5, 64.0       # of bytes
 
-def command_line():
-    parser = argparse.ArgumentParser(description=__doc__)
+
+def command_line(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet20")
     parser.add_argument("--shape", default="32x32x3", help="height x width x channels")
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32", help="bf16: autocast")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20, help="0: compile, measure nothing")
     parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--compile", choices=("default", "max-autotune"), help="torch.compile in this mode")
+    parser.add_argument("--compile", choices=("default", "reduce-overhead", "max-autotune"), help="torch.compile in this mode")
+    parser.add_argument("--graph", action="store_true", help="the whole step, updates too, as one CUDA graph")
     parser.add_argument("--nchw", action="store_true", help="not channels-last")
     parser.add_argument("--processes", action="store_true",
                         help="data-parallel: not --threads threads but as many processes, each with its share of the "
@@ -36,56 +47,189 @@ def command_line():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1:29517")
     parser.add_argument("--bucket", type=float, help="MB of gradients summed at once (default PyTorch's)")
-    return parser.parse_args()
+    parser.add_argument("--serve", action="store_true")
+    return parser.parse_args(arguments)
 
 
-def measure(rank, options, processes, threads):
+def make_model(options, rank, processes):
     torch.manual_seed(1)
-    torch.set_num_threads(threads)
     height, width, channels = map(int, options.shape.split("x"))
-    layout = torch.contiguous_format if options.nchw else torch.channels_last
-    model = torch_models.build(options.model, (channels, height, width), options.classes).to(memory_format=layout)
+    model = torch_models.build(options.model, (channels, height, width), options.classes)
+    model = model.to(options.device, memory_format=torch.contiguous_format if options.nchw else torch.channels_last)
     if processes > 1:
         torch.distributed.init_process_group("gloo", f"tcp://{options.address}", rank=rank, world_size=processes)
         if options.bucket:      # torch.compile asks that the first one is no larger than the others
             torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(options.bucket * 2**20)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket, gradient_as_bucket_view=True,
                                                           broadcast_buffers=False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
-    share = options.batch // processes
-    batches = [(torch.randn(share, channels, height, width).to(memory_format=layout),
-                torch.randint(options.classes, (share,))) for _ in range(4)]
+    return model
 
-    def loss_of(x, y):
+
+def make_loss(options, model):
+    """The loss of a batch, in the precision asked for, compiled where that is asked for."""
+    def loss_of(x, y):      # casts are not kept on a GPU: a CUDA graph must make its own, and a weight is used once
+        if options.device == "cuda":
+            x = (x.float() - MEAN) * (1 / DEVIATION)
         bf16 = options.precision == "bf16"
-        with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+        cast = torch.autocast(options.device, torch.bfloat16, cache_enabled=options.device == "cpu")
+        with cast if bf16 else contextlib.nullcontext():
             return F.cross_entropy(model(x), y)
 
-    if options.compile:
-        loss_of = torch.compile(loss_of, mode=options.compile)
+    return torch.compile(loss_of, mode=options.compile) if options.compile else loss_of
 
-    def train(steps):
-        started = time.perf_counter()
-        for step in range(steps):
-            loss_of(*batches[step % len(batches)]).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+
+def make_batches(options, share):
+    height, width, channels = map(int, options.shape.split("x"))
+    if options.device == "cpu":
+        layout = torch.contiguous_format if options.nchw else torch.channels_last
+        return [(torch.randn(share, channels, height, width).to(memory_format=layout),
+                 torch.randint(options.classes, (share,))) for _ in range(4)]
+    shape = (share, channels, height, width) if options.nchw else (share, height, width, channels)
+    return [(torch.randint(256, shape, dtype=torch.uint8).pin_memory(), torch.randint(options.classes, (share,)).pin_memory())
+            for _ in range(4)]
+
+
+class Copies:
+    """Pinned batches on their way to the GPU: the next one is copied while the last one is used."""
+
+    def __init__(self, options, batches):
+        self.batches, self.channels_last, self.next = batches, not options.nchw, 0
+        self.stream = torch.cuda.Stream()
+        self.copy()
+
+    def copy(self):
+        with torch.cuda.stream(self.stream):
+            self.ahead = [tensor.cuda(non_blocking=True) for tensor in self.batches[self.next % len(self.batches)]]
+        self.next += 1
+
+    def take(self):
+        torch.cuda.current_stream().wait_stream(self.stream)
+        x, y = self.ahead
+        for tensor in (x, y):       # its memory is the other stream's: not to be used anew while this one needs it
+            tensor.record_stream(torch.cuda.current_stream())
+        self.copy()
+        return x.permute(0, 3, 1, 2) if self.channels_last else x, y
+
+
+class Trainer:
+    def __init__(self, options, rank=0, processes=1):
+        self.options = options
+        self.model = make_model(options, rank, processes)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
+        self.loss_of = make_loss(options, self.model)
+
+    def step(self, x, y):
+        self.loss_of(x, y).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def graph(self, copies):
+        """A step that replays one CUDA graph of it, on memory of its own."""
+        x, y = copies.take()
+        x, y = x.clone(memory_format=torch.preserve_format), y.clone()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step(x, y)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step(x, y)
+
+        def replay(next_x, next_y):
+            x.copy_(next_x)
+            y.copy_(next_y)
+            graph.replay()
+
+        return replay
+
+    def train(self, batches):
+        """Seconds of the timed steps."""
+        options, cuda = self.options, self.options.device == "cuda"
+        copies = Copies(options, batches) if cuda else None
+        step = self.graph(copies) if options.graph else self.step
+        for count in (options.warmup, options.steps):
+            if cuda:
+                torch.cuda.synchronize()
+            started = time.perf_counter()
+            for number in range(count):
+                if options.compile == "reduce-overhead":
+                    torch.compiler.cudagraph_mark_step_begin()
+                step(*(copies.take() if cuda else batches[number % len(batches)]))
+            if cuda:
+                torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    train(options.warmup)
-    seconds = train(options.steps)
-    memory = torch.tensor(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+def set_up(options, threads):
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+
+
+def versions(options):
+    cuda = {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()} if options.device == "cuda" else {}
+    return {"version": torch.__version__} | cuda
+
+
+def memory_of(options):
+    device = {"device_mib": torch.cuda.max_memory_reserved() / 2**20} if options.device == "cuda" else {}
+    return {"peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} | device
+
+
+def measure(rank, options, processes, threads):
+    set_up(options, threads)
+    share = options.batch // processes
+    trainer = Trainer(options, rank, processes)
+    seconds = trainer.train(make_batches(options, share))
+    result = {"images_per_second": options.steps * share * processes / seconds} | memory_of(options) | versions(options)
     if processes > 1:
+        memory = torch.tensor(result["peak_rss_mib"])
         torch.distributed.all_reduce(memory)
         torch.distributed.destroy_process_group()
+        result["peak_rss_mib"] = memory.item()
     if rank == 0:
-        print(json.dumps({"images_per_second": options.steps * share * processes / seconds,
-                          "peak_rss_mib": memory.item(), "version": torch.__version__}))
+        print(json.dumps(result))
+
+
+def answer(options, trainers):
+    """One measurement. A trainer is kept for the next one with the same precision, layout and compilation."""
+    cuda = options.device == "cuda"
+    set_up(options, options.threads)
+    key = options.precision, options.nchw, options.compile
+    if key not in trainers:
+        trainers[key] = Trainer(options)
+    trainer = trainers[key]
+    trainer.options = options
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    seconds = trainer.train(make_batches(options, options.batch))
+    return {"images_per_second": options.steps * options.batch / seconds} | memory_of(options) | versions(options)
+
+
+def serve(arguments):
+    torch._dynamo.config.cache_size_limit = 64      # all trainers' losses are one function to it
+    trainers, results = {}, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)       # compilers print where they like
+    for line in sys.stdin:
+        options = command_line(arguments + shlex.split(line))
+        try:
+            result = answer(options, trainers)
+        except Exception as error:
+            full = "out of memory" in str(error)
+            result = {"error": "out of memory" if full else f"{type(error).__name__}: {error}".splitlines()[0]}
+        gc.collect()
+        if options.device == "cuda" and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        print(json.dumps(result), file=results, flush=True)
 
 
 if __name__ == "__main__":
     chosen = command_line()
-    if chosen.processes:
+    if chosen.serve:
+        serve(sys.argv[1:])
+    elif chosen.processes:
         torch.multiprocessing.spawn(measure, (chosen, chosen.threads, 1), nprocs=chosen.threads)
     else:
         measure(chosen.rank or 0, chosen, chosen.ranks, chosen.threads)
