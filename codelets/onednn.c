@@ -2,6 +2,7 @@
 #include "codelets/onednn.h"
 
 #include <assert.h>
+#include <math.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
@@ -154,20 +155,18 @@ static void add_layout(struct layouts *t, int role, int rank, const dnnl_dims_t 
     check(layout_create(&t->wanted[role], rank, dims, type, tag), "layout");
 }
 
-/* Activations are taken where they lie, channels-last; Winograd's kernels want channels in blocks of 16, which of 16 channels
- * is the same. A convolution's weight may be laid out as the primitive likes best: it is small. A linear layer's is not:
- * reordering it would cost as much as multiplying by it. Weight gradients are F32. */
-static struct layouts layouts_create(const struct sgrad__layer *l, dnnl_alg_kind_t algorithm) {
+/* Activations of 16 channels are blocked as they lie. Weight gradients are F32. */
+static struct layouts layouts_create(const struct sgrad__layer *l, enum sgrad__way way) {
     const dnnl_data_type_t f32 = dnnl_f32, own = l->dtype == SGRAD_BF16 ? dnnl_bf16 : f32, type = compute_type(l);
     const dnnl_data_type_t weight = l->pass == SGRAD__BACKWARD_WEIGHT ? f32 : type;
     const int32_t *x = l->x, *w = l->w, *y = l->y, g = l->groups;
     struct layouts t = { 0 };
     if (l->rank == 2) {
         add_layout(&t, X, 2, (dnnl_dims_t){ x[0], x[1] }, own, type, dnnl_ab, dnnl_ab);
-        add_layout(&t, W, 2, (dnnl_dims_t){ w[0], w[1] }, f32, weight, dnnl_ab, dnnl_ab);
+        add_layout(&t, W, 2, (dnnl_dims_t){ w[0], w[1] }, f32, weight, dnnl_ab, way == SGRAD__PLAIN ? dnnl_ab : dnnl_format_tag_any);
         add_layout(&t, Y, 2, (dnnl_dims_t){ y[0], y[1] }, own, type, dnnl_ab, dnnl_ab);
     } else {
-        const dnnl_format_tag_t tag = algorithm == dnnl_convolution_winograd ? dnnl_nChw16c : dnnl_nhwc;
+        const dnnl_format_tag_t tag = way == SGRAD__PLAIN ? dnnl_nhwc : dnnl_nChw16c;
         add_layout(&t, X, 4, (dnnl_dims_t){ x[0], x[3], x[1], x[2] }, own, type, x[3] == 16 ? tag : dnnl_nhwc, tag);
         add_layout(&t, Y, 4, (dnnl_dims_t){ y[0], y[3], y[1], y[2] }, own, type, y[3] == 16 ? tag : dnnl_nhwc, tag);
         if (g == 1)
@@ -184,18 +183,6 @@ static void layouts_destroy(const struct layouts *t) {
         layout_destroy(t->ours[role]);
         layout_destroy(t->wanted[role]);
     }
-}
-
-/* F(4x4,3x3) of Winograd (Lavin, Gray 2016) does a quarter of the multiplications, with twice the rounding error: 1.5e-6 of
- * the largest output against 7e-7. The price is transforming the images, which 16 channels earn back in backward-weight only,
- * and the filters, for which few tiles of 4x4 outputs are not enough. Over direct, one Zen 4 core: 1.5 to 2 times the speed
- * for 32 to 64 channels, 0.7 for 16, below 1 under some 30 tiles. oneDNN 2.6 has it; 3.7 refuses, and direct is used. */
-static bool winograd_pays(const struct sgrad__layer *l) {
-    const int32_t channels = l->x[3] < l->y[3] ? l->x[3] : l->y[3];
-    const int64_t tiles = (int64_t)l->y[0] * ((l->y[1] + 3) / 4) * ((l->y[2] + 3) / 4);
-    return l->rank == 4 && l->dtype == SGRAD_F32 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 &&
-           l->dilation == 1 && l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0 &&
-           channels >= (l->pass == SGRAD__BACKWARD_WEIGHT ? 16 : 32) && tiles >= 64;
 }
 
 /* Appends an operand to the plan. THEIRS is the primitive's layout; ADDED: the result is added to what is there. */
@@ -223,21 +210,21 @@ static void add_argument(struct plan *plan, struct argument *a, layout ours, lay
     dnnl_post_ops_destroy(ops);
 }
 
-static void plan_create(const struct sgrad__layer *l, struct plan *plan) {
+/* False: oneDNN has no such way. */
+static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struct plan *plan) {
     dnnl_engine_t engine = sgrad_dnnl_engine();
     dnnl_primitive_attr_t attr;
     check(dnnl_primitive_attr_create(&attr), "attributes");
     check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "attributes");
 
-    dnnl_alg_kind_t algorithm = winograd_pays(l) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     dnnl_primitive_desc_t pd;
-    struct layouts layouts = layouts_create(l, algorithm);
-    dnnl_status_t status = describe(l, algorithm, layouts.wanted, engine, attr, &pd);
-    if (status == dnnl_unimplemented && algorithm == dnnl_convolution_winograd) {
+    struct layouts layouts = layouts_create(l, way);
+    dnnl_status_t status = describe(l, way == SGRAD__WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct, layouts.wanted,
+                                    engine, attr, &pd);
+    if (status == dnnl_unimplemented && way != SGRAD__PLAIN) {
         layouts_destroy(&layouts);
-        algorithm = dnnl_convolution_direct;
-        layouts = layouts_create(l, algorithm);
-        status = describe(l, algorithm, layouts.wanted, engine, attr, &pd);
+        dnnl_primitive_attr_destroy(attr);
+        return false;
     }
     check(status, "primitive");
     check(dnnl_primitive_create(&plan->primitive, pd), "primitive");
@@ -256,6 +243,7 @@ static void plan_create(const struct sgrad__layer *l, struct plan *plan) {
     layouts_destroy(&layouts);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
+    return true;
 }
 
 /* ---- what the operations call ------------------------------------------------------------------------------------ */
@@ -277,6 +265,7 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
             copy_dims(o->role == X ? l.x : o->role == W ? l.w : l.y, &args->view[j]);
     }
     l.accumulate = args->accumulate != 0;
+    l.deterministic = args->deterministic;
     return l;
 }
 
@@ -286,12 +275,17 @@ double sgrad__layer_flops(const struct sgrad__layer *l) {
     return 2.0 * l->y[0] * l->y[1] * l->y[2] * l->w[0] * l->w[1] * l->w[2] * l->w[3];
 }
 
+/* Where a rule wants a way that oneDNN does not have, the plain one. */
+static void plan_open(const struct sgrad__layer *l, struct plan *plan) {
+    if (!plan_create(l, sgrad__way_of(l), plan)) plan_create(l, SGRAD__PLAIN, plan);
+}
+
 /* Asked with one thread, as workers have it: oneDNN's choices depend on the number of threads. */
 size_t sgrad__layer_workspace(const struct sgrad__layer *layer) {
     struct plan plan = { 0 };
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    plan_create(layer, &plan);
+    plan_open(layer, &plan);
     omp_set_num_threads(threads);
     plan_destroy(&plan);
     return plan.workspace;
@@ -303,17 +297,9 @@ static void execute_reorder(const struct argument *a, bool output, dnnl_stream_t
     check(dnnl_primitive_execute(a->reorder, stream, 2, fromto), "reorder");
 }
 
-void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args *args) {
-    static struct sgrad_cache cache = { .key_size = sizeof(struct sgrad__layer),
-                                        .value_size = sizeof(struct plan),
-                                        .destroy = plan_destroy };
-    bool fresh;
-    struct plan *plan = sgrad_cache_get(&cache, layer, &fresh);
-    if (fresh) plan_create(layer, plan);
-    assert(args->workspace_size >= plan->workspace);
-
+static void execute(const struct sgrad__layer *layer, struct plan *plan, void *const data[], void *workspace) {
     dnnl_stream_t stream = sgrad_dnnl_stream();
-    char *room = (char *)sgrad_aligned((size_t)args->workspace);
+    char *room = (char *)sgrad_aligned((size_t)workspace);
     const struct operand *operand = operands[layer->pass];
     dnnl_exec_arg_t bound[5] = { { DNNL_ARG_SCRATCHPAD, plan->scratchpad } };
     int count = 1;
@@ -321,7 +307,7 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
     for (int j = 0; j < 4; j++) {
         struct argument *a = &plan->argument[j];
         if (!a->ours) continue;
-        dnnl_memory_set_data_handle(a->ours, args->data[j]);
+        dnnl_memory_set_data_handle(a->ours, data[j]);
         if (a->theirs) dnnl_memory_set_data_handle(a->theirs, room + a->offset);
         if (a->theirs && !operand[j].output) execute_reorder(a, false, stream);
         bound[count++] = (dnnl_exec_arg_t){ operand[j].name, a->theirs ? a->theirs : a->ours };
@@ -329,4 +315,64 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
     check(dnnl_primitive_execute(plan->primitive, stream, count, bound), "primitive");
     for (int j = 0; j < 4; j++)
         if (plan->argument[j].theirs && operand[j].output) execute_reorder(&plan->argument[j], true, stream);
+}
+
+void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args *args) {
+    static struct sgrad_cache cache = { .key_size = sizeof(struct sgrad__layer),
+                                        .value_size = sizeof(struct plan),
+                                        .destroy = plan_destroy };
+    bool fresh;
+    struct plan *plan = sgrad_cache_get(&cache, layer, &fresh);
+    if (fresh) plan_open(layer, plan);
+    assert(args->workspace_size >= plan->workspace);
+    execute(layer, plan, args->data, args->workspace);
+}
+
+/* ---- measured ---------------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(dnnl_memory_t memory) {
+    layout md;
+    check(dnnl_memory_get_memory_desc(memory, &md), "memory");
+    return dnnl_memory_desc_get_size(md);
+}
+
+/* Numbers of ordinary size, which all look alike to a processor: as two bf16 or as an f32. */
+static void *ordinary(size_t bytes) {
+    uint32_t *words = sgrad_alloc(bytes / sizeof *words + 1, sizeof *words);
+    for (size_t i = 0; i < bytes / sizeof *words + 1; i++) words[i] = 0x3e803e80u | (uint32_t)(i * 2654435761u & 0x00700070u);
+    return words;
+}
+
+void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]) {
+    enum { LEAST_TURNS = 4, MOST_TURNS = 20 };
+    static const double enough = 10e-3, most_flops = 4e9;    /* seconds in all; of one time, which may be on fewer samples */
+    struct sgrad__layer l = *layer;
+    struct plan plan[SGRAD__WAYS] = { 0 };
+    void *data[4] = { NULL };
+    size_t most = 0;
+    double all = 0, least = INFINITY;
+    if (sgrad__layer_flops(&l) > most_flops) l.x[0] = l.y[0] = (int32_t)fmax(1, l.x[0] * most_flops / sgrad__layer_flops(&l));
+    for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
+        seconds[way] = INFINITY;
+        if (sgrad__way_open(&l, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
+    }
+    for (int j = 0; j < 4; j++)
+        if (plan[SGRAD__PLAIN].argument[j].ours) data[j] = ordinary(bytes_of(plan[SGRAD__PLAIN].argument[j].ours));
+    void *workspace = ordinary(most);
+    /* In turns, so that what else the machine does hurts all; the first turn finds memory and code new. */
+    for (int turn = 0; turn < MOST_TURNS && (turn < LEAST_TURNS || all < enough); turn++)
+        for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
+            if (!plan[way].primitive || (turn > 1 && seconds[way] > 1.5 * least)) continue;
+            const double start = omp_get_wtime();
+            execute(&l, &plan[way], data, workspace);
+            const double took = omp_get_wtime() - start;
+            if (turn == 0) continue;
+            seconds[way] = fmin(seconds[way], took);
+            least = fmin(least, took);
+            all += took;
+        }
+    for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++)
+        if (plan[way].primitive) plan_destroy(&plan[way]);
+    for (int j = 0; j < 4; j++) free(data[j]);
+    free(workspace);
 }

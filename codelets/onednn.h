@@ -24,7 +24,7 @@ struct sgrad__layer {
     int32_t pass;                              /* enum sgrad__pass */
     int32_t rank;                              /* 4: convolution, 2: inner product */
     int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
-    int32_t bias, accumulate;                  /* is there a bias; are outputs added to */
+    int32_t bias, accumulate, deterministic;   /* is there a bias; are outputs added to; may no measurement decide */
     int32_t stride, dilation, padding, groups; /* convolution only */
     int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
 };
@@ -35,5 +35,21 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
 size_t sgrad__layer_workspace(const struct sgrad__layer *layer);
 double sgrad__layer_flops(const struct sgrad__layer *layer);
 void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args *args);
+
+/* ---- ways to compute a layer -------------------------------------------------------------------------------------
+ * plain      a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product all as it lies
+ * blocked    a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an inner product
+ *            with the weight as oneDNN likes it best
+ * winograd   F(4x4,3x3) on blocked images (A. Lavin, S. Gray, 2016): a quarter of the multiplications, twice the rounding error,
+ *            1.5e-6 of the largest output against 7e-7. oneDNN 2.6 has it, 3.7 does not. */
+enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
+
+/* ways.c: whether the layer can go that way, if oneDNN has it; and the way it goes. */
+bool sgrad__way_open(const struct sgrad__layer *layer, enum sgrad__way way);
+enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer);
+
+/* onednn.c: seconds that the layer takes each way, at best, on fewer samples where they are many. INFINITY: oneDNN has no such way.
+ * Of a way that takes far more than another, the figure is rough. */
+void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]);
 
 #endif
