@@ -69,19 +69,21 @@ struct cublasContext *sgrad_cublas(void) {
     return h->cublas;
 }
 
-static void close_cuda(struct handles *h) {
+/* Handles are of one device, which has to be the thread's when they go. */
+static void close_cuda(struct handles *h, int worker) {
+    if (h->cudnn || h->cublas) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
     if (h->cudnn) cudnnDestroy(h->cudnn);
     if (h->cublas) cublasDestroy(h->cublas);
 }
 #else
 int sgrad__cuda_devices(void) { return 0; }
-static void close_cuda(struct handles *h) { (void)h; }
+static void close_cuda(struct handles *h, int worker) { (void)h, (void)worker; }
 #endif
 
 void sgrad__devices_close(void) {
     for (int w = 0; w <= SGRAD_MAX_WORKERS; w++) {
         if (handles[w].dnnl) dnnl_stream_destroy(handles[w].dnnl);
-        close_cuda(&handles[w]);
+        close_cuda(&handles[w], w);
         handles[w] = (struct handles){ 0 };
     }
 }
