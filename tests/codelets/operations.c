@@ -4,7 +4,7 @@
  *     accumulate   a gradient that is added to is the old one plus the new
  *     adds         and so is what is no sample's, of kernels that say that they add
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
- *     CUDA         forward, inference and backward on a GPU against a CPU, where there is a GPU */
+ *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU */
 #include "tests/codelets/instance.h"
 
 #include <setjmp.h>
@@ -322,6 +322,7 @@ static void cuda(void **state) {
         skip();
     }
     bool good = for_each_dtype(check_cuda);
+    good &= for_each(check_accumulate);
     assert_true(good);
 }
 
