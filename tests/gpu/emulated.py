@@ -1,0 +1,103 @@
+"""The CUDA code on CUDA devices made of CPU threads (tests/gpu/emulator): every operation's CUDA kernels against its CPU kernels, and
+training on one such device and on two against training on CPUs. Of logic alone: what only a GPU can show is for tests/gpu/run."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train"))
+PROGRAMS = os.path.join(os.environ.get("builddir", "build"), "tests", "gpu", "emulator")
+os.environ["STARGRAD"] = os.path.join(PROGRAMS, "stargrad")
+from run import FOLDER, REFERENCE, Skip, content, folder, losses, main, ranks, stargrad  # noqa: E402
+
+# What StarPU measures of these devices is worth nothing elsewhere. Every tensor has memory of its own, which begins as NaNs.
+os.environ.update(STARPU_HOME=tempfile.mkdtemp(dir=FOLDER), STARPU_SUBALLOCATOR="0")
+CPU, CUDA, TWO = ("--gpus", 0), ("--cpus", 1, "--gpus", 1), ("--cpus", 1, "--gpus", 2)
+SMALL = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--micro-batch", 4, "--lr", 0.05)
+
+
+def needs(program):
+    if not os.path.exists(os.path.join(PROGRAMS, program)):
+        raise Skip("there are no CUDA kernels: configured without CUDA, or without cmocka")
+
+
+def train(name, *arguments, env=None):
+    needs("stargrad")
+    gpus = "2" if arguments[-4:] == TWO else "1"
+    out = folder(name)
+    said = stargrad("train", *arguments, "--out", out, env={"STARGRAD_EMULATED_GPUS": gpus, **(env or {})})
+    assert ("emulated GPU" in said) == (arguments[-2:] != CPU), said
+    return out
+
+
+def agree(arguments, within, where=CUDA):
+    """The losses on CUDA are those on CPUs, to WITHIN in the first three steps, and ten times that later: rounding grows."""
+    cpu, cuda = losses(train("cpu", *arguments, *CPU)), losses(train("cuda", *arguments, *where))
+    error = [abs(a - b) / b for a, b in zip(cuda, cpu, strict=True)]
+    assert max(error[:3]) <= within and max(error) <= 10 * within, f"{arguments}: {cuda} is not {cpu}"
+
+
+def reference(model, data, lr):
+    return ("--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}", "--init", os.path.join(REFERENCE, f"{model}.safetensors"),
+            "--batch", 16, "--micro-batch", 8, "--steps", 5, "--no-shuffle", "--no-augment", "--lr", lr)
+
+
+def test_operations():
+    needs("operations")
+    done = subprocess.run([os.path.join(PROGRAMS, "operations")], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and re.search(r"OK.* cuda$", done.stdout + done.stderr, re.M), done.stdout + done.stderr
+    assert "computed without" in done.stderr, "no convolution was refused by cuDNN, so the kernels for that did not run"
+
+
+def test_losses():
+    for precision, within in (("f32", 1e-4), ("bf16", 1e-2)):
+        agree((*reference("lenet", "idx", 0.01), "--precision", precision), within)
+        agree((*reference("resnet20", "cifar10", 0.002), "--precision", precision), within)
+
+
+def test_two_devices():
+    agree(reference("resnet20", "cifar10", 0.002), 1e-4, TWO)
+
+
+def test_every_optimizer():
+    for name, lr in (("sgd", 0.05), ("adam", 1e-3), ("adamw", 1e-3), ("lamb", 1e-2), ("lars", 0.1)):
+        agree((*SMALL, "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)
+
+
+def test_deterministic():
+    """The same bits twice, on one device and on two, and from streams that dawdle."""
+    arguments = (*SMALL, "--steps", 6, "--deterministic")
+    first = content(train("first", *arguments, *CUDA))
+    for where, delay in ((CUDA, 0), (TWO, 0), (TWO, 300)):
+        assert content(train("again", *arguments, *where, env={"STARGRAD_EMULATED_DELAY": str(delay)})) == first, (where, delay)
+
+
+def test_resume():
+    arguments = (*SMALL, "--deterministic", "--checkpoint-every", "3s")
+    whole = content(train("whole", *arguments, "--steps", 6, *CUDA))
+    out = train("part", *arguments, "--steps", 3, *CUDA)
+    stargrad("train", *arguments, "--steps", 6, *CUDA, "--resume", "--out", out)
+    assert content(out) == whole
+
+
+def test_ranks():
+    """Two ranks with a device each have the bits of one with one, where batch norm does not ask how many ranks there are."""
+    arguments = (*SMALL, "--steps", 6, "--deterministic", "--bn-group", 8)
+    one, two = train("one", *arguments, *CUDA), folder("two")
+    for strategy in ("sync", "ps"):
+        ranks(2, "train", *arguments, "--strategy", strategy, "--gpus", 1, "--out", two, env={"STARGRAD_EMULATED_GPUS": "1"})
+        assert content(two) == content(one), strategy
+        shutil.rmtree(two)
+
+
+def test_trace():
+    out = train("trace", *SMALL, "--steps", 4, "--trace", "3-4", *CUDA)
+    report = json.loads(stargrad("report", "--json", out))["trace"]
+    assert report["tasks"] > 0 and report["copies"]["all"]["to_devices_mb"] > 0, report
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,110 @@
+/* emulator.h: CUDA devices made of CPU threads, so that CUDA code runs, and is tested, where there is no GPU.
+ *
+ * The CUDA sources of codelets/, unchanged, are compiled as C++ with this header before them: __global__ and __device__ mean
+ * nothing there, and what a kernel has of a GPU is below. A program of these and of the other files of this folder has devices:
+ *
+ *     threads.cc     the threads of a block, barriers, exchanges in a warp
+ *     runtime.cc     the functions of the CUDA runtime that StarPU and Stargrad call: devices, memory, streams, events, copies
+ *     libraries.cc   the functions of cuDNN and cuBLAS that Stargrad calls
+ *
+ * A program's own functions come before those of shared libraries, so StarPU's library, too, calls these.
+ *
+ *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
+ *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
+ *
+ * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. Device memory is ordinary
+ * memory that begins as NaNs: a sanitizer sees kernels that leave their operands. A kernel or a library that is given host
+ * memory, or another device's, ends the program, and so does an exchange that not all lanes of a warp reach.
+ *
+ * Limits: this checks logic. It says nothing of speed, of races between the warps of a block or between blocks, which run one
+ * after another, nor of what nvcc, cuDNN and cuBLAS themselves do. */
+#ifndef SGRAD_EMULATOR_H
+#define SGRAD_EMULATOR_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+namespace emulator {
+
+/* Where the running thread of a kernel is. */
+struct place {
+    uint3 thread, block, threads, blocks;
+};
+extern __thread struct place here;
+
+/* Runs THREAD for every thread of every block of a grid. Of a kernel's thread: waits for all of its block. */
+void run_grid(dim3 grid, dim3 block, const std::function<void()> &thread);
+void barrier();
+
+/* Of a kernel's thread: hands VALUE to the lanes of its warp, and takes that of lane (its own ^ LANES). */
+uint64_t exchange(uint64_t value, unsigned lanes);
+
+/* The device that STREAM is on. */
+int device_of_stream(cudaStream_t stream);
+
+/* WORK is done after what the stream has been given before. STREAM may be NULL, the default one. */
+void enqueue(cudaStream_t stream, std::function<void()> work);
+void wait_for(cudaStream_t stream);
+
+/* Ends the program. */
+[[noreturn]] void fail(const char *why, ...);
+
+/* Ends the program unless BYTES from POINTER on lie in memory of the stream's device. */
+void check_memory(cudaStream_t stream, const void *pointer, size_t bytes, const char *what);
+
+template <typename T> static void check_parameter(cudaStream_t stream, const T &value) {
+    if constexpr (std::is_pointer_v<T>)
+        if (value) check_memory(stream, value, sizeof *value, "a kernel");
+}
+
+/* Static, because two codelets may give one name to different structures, which are parameters of their kernels. */
+template <typename... Parameter>
+static cudaError_t launch(const cudaLaunchConfig_t *config, void (*kernel)(Parameter...),
+                          std::common_type_t<Parameter>... value) {
+    const dim3 grid = config->gridDim, block = config->blockDim;
+    int current;
+    cudaGetDevice(&current);
+    if (current != device_of_stream(config->stream)) return cudaErrorInvalidResourceHandle;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535 ||
+        block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024 || block.z > 64)
+        return cudaErrorInvalidConfiguration;
+    static_assert((sizeof value + ...) <= 4096, "more parameters than a kernel can have");
+    (check_parameter(config->stream, value), ...);
+    enqueue(config->stream, [=] { run_grid(grid, block, [&] { kernel(value...); }); });
+    return cudaSuccess;
+}
+
+template <typename T> T exchange_any(unsigned mask, T value, unsigned lanes) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    if (mask != ~0u) fail("an exchange between some lanes of a warp is not emulated");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = exchange(bits, lanes);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+} // namespace emulator
+
+/* ---- what kernels are written with ------------------------------------------------------------------------------- */
+
+#define threadIdx          (emulator::here.thread)
+#define blockIdx           (emulator::here.block)
+#define blockDim           (emulator::here.threads)
+#define gridDim            (emulator::here.blocks)
+#define __syncthreads()    emulator::barrier()
+#define __shfl_xor_sync    emulator::exchange_any
+#define cudaLaunchKernelEx emulator::launch
+
+/* Blocks of one stream run one after another, so a stream's thread can have one of each. */
+#undef __shared__
+#define __shared__ static thread_local
+
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,453 @@
+/* libraries.cc: the functions of cuDNN and cuBLAS that Stargrad calls, on the CPU: simple loops, sums in float.
+ *
+ * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
+ * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
+ * is not. Some convolutions are not supported, so that the caller's own kernels run: those of one channel a group; in bf16, those
+ * with a dilation, which shows only when they are run; and no algorithm for the weight's gradient of groups has little enough
+ * workspace. */
+#include "tests/gpu/emulator/emulator.h"
+
+#include <atomic>
+#include <vector>
+
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cudnn.h>
+
+using namespace emulator;
+
+/* y += a · x */
+static inline void axpy(int n, float a, const float *x, float *y) {
+    for (int i = 0; i < n; i++) y[i] += a * x[i];
+}
+
+/* ---- arrays of either type, as floats ---------------------------------------------------------------------------- */
+
+struct array {
+    void *data;
+    bool half; /* bf16 */
+    size_t count;
+    size_t bytes() const { return count * (half ? sizeof(__nv_bfloat16) : sizeof(float)); }
+    float at(size_t i) const { return half ? (float)((const __nv_bfloat16 *)data)[i] : ((const float *)data)[i]; }
+    void set(size_t i, float value) const {
+        half ? (void)(((__nv_bfloat16 *)data)[i] = value) : (void)(((float *)data)[i] = value);
+    }
+};
+
+/* Tensor cores would leave 10 bits of the fraction: here it is 4. */
+static float to_tf32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~0x7ffffu;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+static std::vector<float> load(const struct array &a, bool tf32) {
+    std::vector<float> v(a.count);
+    for (size_t i = 0; i < a.count; i++) v[i] = tf32 ? to_tf32(a.at(i)) : a.at(i);
+    return v;
+}
+
+/* to = alpha · v + beta · to; without beta, what was there is not read */
+static void store(const struct array &to, const std::vector<float> &v, float alpha, float beta) {
+    for (size_t i = 0; i < to.count; i++) to.set(i, alpha * v[i] + (beta == 0 ? 0 : beta * to.at(i)));
+}
+
+/* ---- handles: of the device that is current when they are made, and has to be when they are used ----------------- */
+
+struct handle {
+    int device;
+    cudaStream_t stream = NULL;
+    handle() { cudaGetDevice(&device); }
+    void check() const {
+        int current;
+        cudaGetDevice(&current);
+        if (current != device) fail("a handle of device %d is used while device %d is current", device, current);
+    }
+};
+
+/* ---- cuDNN: descriptors ------------------------------------------------------------------------------------------ */
+
+struct cudnnContext : handle {};
+struct cudnnTensorStruct {
+    bool half;
+    int n, c, h, w;
+};
+struct cudnnFilterStruct {
+    bool half;
+    int k, c, h, w;
+};
+struct cudnnConvolutionStruct {
+    int padding, stride, dilation, groups;
+    cudnnMathType_t math;
+};
+
+static bool half_of(cudnnDataType_t type) {
+    if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16) fail("cuDNN's type %d is not emulated", (int)type);
+    return type == CUDNN_DATA_BFLOAT16;
+}
+
+template <typename Handle> static cudnnStatus_t create(Handle *handle) {
+    *handle = new typename std::remove_pointer<Handle>::type();
+    return CUDNN_STATUS_SUCCESS;
+}
+template <typename Handle> static cudnnStatus_t destroy(Handle handle) {
+    delete handle;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+extern "C" {
+cudnnStatus_t cudnnCreate(cudnnHandle_t *h) { return create(h); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return h->check(), destroy(h); }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) { return h->stream = stream, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *d) { return create(d); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) { return destroy(d); }
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *d) { return create(d); }
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t d) { return destroy(d); }
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *d) { return create(d); }
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d) { return destroy(d); }
+
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t format, cudnnDataType_t type, int n,
+                                         int c, int h, int w) {
+    if (format != CUDNN_TENSOR_NHWC || n < 1 || c < 1 || h < 1 || w < 1) return CUDNN_STATUS_BAD_PARAM;
+    *d = { half_of(type), n, c, h, w };
+    return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t format, int k,
+                                         int c, int h, int w) {
+    if (format != CUDNN_TENSOR_NHWC || k < 1 || c < 1 || h < 1 || w < 1) return CUDNN_STATUS_BAD_PARAM;
+    *d = { half_of(type), k, c, h, w };
+    return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int stride_h, int stride_w,
+                                              int dilation_h, int dilation_w, cudnnConvolutionMode_t mode, cudnnDataType_t sums) {
+    if (pad_h != pad_w || stride_h != stride_w || dilation_h != dilation_w || mode != CUDNN_CROSS_CORRELATION ||
+        sums != CUDNN_DATA_FLOAT)
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    *d = { pad_h, stride_h, dilation_h, 1, CUDNN_DEFAULT_MATH };
+    return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) {
+    return d->groups = groups, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t math) {
+    return d->math = math, CUDNN_STATUS_SUCCESS;
+}
+} // extern "C"
+
+/* ---- cuDNN: a convolution's three passes ------------------------------------------------------------------------- */
+
+enum pass { FORWARD, BACKWARD_DATA, BACKWARD_FILTER };
+
+/* x (N,H,W,C), w (K,R,S,c), y (N,P,Q,K); c = C/groups, k = K/groups */
+struct convolution {
+    enum pass pass;
+    cudnnConvolutionStruct how;
+    bool half, tf32;
+    int N, H, W, C, K, R, S, P, Q, c, k;
+    struct array x, w, y;
+};
+
+static int positions(int size, int taps, const cudnnConvolutionStruct &how) {
+    return (size + 2 * how.padding - how.dilation * (taps - 1) - 1) / how.stride + 1;
+}
+
+static cudnnStatus_t describe(struct convolution *v, enum pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                              cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y) {
+    *v = { pass,
+           *how,
+           x->half,
+           !x->half && how->math != CUDNN_FMA_MATH,
+           x->n,
+           x->h,
+           x->w,
+           x->c,
+           w->k,
+           w->h,
+           w->w,
+           y->h,
+           y->w,
+           w->c,
+           w->k / how->groups,
+           {},
+           {},
+           {} };
+    if (x->half != w->half || x->half != y->half || v->c * how->groups != v->C || v->k * how->groups != v->K || y->n != v->N ||
+        y->c != v->K || v->P != positions(v->H, v->R, *how) || v->Q != positions(v->W, v->S, *how))
+        return CUDNN_STATUS_BAD_PARAM;
+    v->x = { NULL, v->half, (size_t)v->N * v->H * v->W * v->C };
+    v->w = { NULL, v->half, (size_t)v->K * v->R * v->S * v->c };
+    v->y = { NULL, v->half, (size_t)v->N * v->P * v->Q * v->K };
+    return how->groups > 1 && v->c == 1 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+}
+
+/* Calls f(pixel of x, pixel of y, tap) for all that meet; the samples from number TURN on. */
+template <typename F> static void each(const struct convolution &v, unsigned turn, F f) {
+    for (int sample = 0; sample < v.N; sample++)
+        for (int p = 0; p < v.P; p++)
+            for (int q = 0; q < v.Q; q++)
+                for (int tap = 0; tap < v.R * v.S; tap++) {
+                    const size_t n = (sample + turn) % v.N;
+                    const int h = p * v.how.stride + tap / v.S * v.how.dilation - v.how.padding,
+                              w = q * v.how.stride + tap % v.S * v.how.dilation - v.how.padding;
+                    if (h >= 0 && h < v.H && w >= 0 && w < v.W) f((n * v.H + h) * v.W + w, (n * v.P + p) * v.Q + q, tap);
+                }
+}
+
+static void forward(const struct convolution &v, float alpha, float beta) {
+    const std::vector<float> x = load(v.x, v.tf32), w = load(v.w, v.tf32);
+    std::vector<float> turned(w.size()), y(v.y.count); /* w as (groups,R,S,c,k) */
+    const int taps = v.R * v.S;
+    for (size_t i = 0; i < w.size(); i++) {
+        const size_t c = i % v.c, tap = i / v.c % taps, K = i / v.c / taps;
+        turned[((K / v.k * taps + tap) * v.c + c) * v.k + K % v.k] = w[i];
+    }
+    each(v, 0, [&](size_t at, size_t to, int tap) {
+        for (int C = 0; C < v.C; C++)
+            axpy(v.k, x[at * v.C + C], &turned[((size_t)(C / v.c * taps + tap) * v.c + C % v.c) * v.k],
+                 &y[to * v.K + C / v.c * v.k]);
+    });
+    store(v.y, y, alpha, beta);
+}
+
+static void backward_data(const struct convolution &v, float alpha, float beta) {
+    const std::vector<float> dy = load(v.y, v.tf32), w = load(v.w, v.tf32);
+    std::vector<float> dx(v.x.count);
+    each(v, 0, [&](size_t to, size_t at, int tap) {
+        for (int K = 0; K < v.K; K++)
+            axpy(v.c, dy[at * v.K + K], &w[((size_t)K * v.R * v.S + tap) * v.c], &dx[to * v.C + K / v.k * v.c]);
+    });
+    store(v.x, dx, alpha, beta);
+}
+
+static void backward_filter(const struct convolution &v, unsigned turn, float alpha, float beta) {
+    const std::vector<float> x = load(v.x, v.tf32), dy = load(v.y, v.tf32);
+    std::vector<float> dw(v.w.count);
+    each(v, turn, [&](size_t at, size_t from, int tap) {
+        for (int K = 0; K < v.K; K++)
+            axpy(v.c, dy[from * v.K + K], &x[at * v.C + K / v.k * v.c], &dw[((size_t)K * v.R * v.S + tap) * v.c]);
+    });
+    store(v.w, dw, alpha, beta);
+}
+
+/* ---- cuDNN: algorithms ------------------------------------------------------------------------------------------- */
+
+struct algorithm {
+    int number;
+    bool tensor_cores, deterministic;
+    size_t memory;
+};
+enum { ALGORITHMS = 4 };
+static const size_t TOO_MUCH = (size_t)1 << 40;
+
+/* The fastest first. Backward, number 0 is not deterministic. */
+static struct algorithm algorithm_of(const struct convolution &v, int i) {
+    static const struct algorithm all[ALGORITHMS] = {
+        { 3, true, true, 1 << 20 }, { 2, false, true, TOO_MUCH }, { 0, false, true, 0 }, { 1, false, true, 100000 }
+    };
+    struct algorithm a = all[i];
+    if (v.half) a.tensor_cores = true;
+    if (v.pass != FORWARD && a.number == 0) a.deterministic = false;
+    if (v.pass == BACKWARD_FILTER && v.how.groups > 1) a.memory = TOO_MUCH;
+    return a;
+}
+
+template <typename Found> static cudnnStatus_t list(const struct convolution &v, int wanted, int *count, Found *found) {
+    for (*count = 0; *count < wanted && *count < ALGORITHMS; ++*count) {
+        const struct algorithm a = algorithm_of(v, *count);
+        Found *f = &found[*count];
+        *f = {};
+        f->algo = (decltype(f->algo))a.number;
+        f->time = 1 + *count;
+        f->memory = a.memory;
+        f->determinism = a.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+        f->mathType = a.tensor_cores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Fills what the search writes into, and says of algorithms whether they had room. */
+template <typename Found>
+static cudnnStatus_t find(cudnnHandle_t h, const struct convolution &v, int wanted, int *count, Found *found, void *room,
+                          size_t room_size) {
+    h->check();
+    const struct array out = v.pass == FORWARD ? v.y : v.pass == BACKWARD_DATA ? v.x : v.w;
+    for (const struct array &a : { v.x, v.w, v.y }) check_memory(h->stream, a.data, a.bytes(), "cuDNN's search");
+    if (room_size) check_memory(h->stream, room, room_size, "cuDNN's search");
+    enqueue(h->stream, [=] { memset(out.data, 0xff, out.bytes()), memset(room, 0xff, room_size < 4096 ? room_size : 4096); });
+    wait_for(h->stream);
+    list(v, wanted, count, found);
+    for (int i = 0; i < *count; i++)
+        if (found[i].memory > room_size) found[i].status = CUDNN_STATUS_ALLOC_FAILED, found[i].time = -1;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &v, int number, void *room, size_t room_size,
+                         const void *alpha, const void *beta) {
+    static std::atomic<unsigned> turns;
+    const float a = *(const float *)alpha, b = *(const float *)beta;
+    h->check();
+    for (int i = 0; i < ALGORITHMS; i++) {
+        const struct algorithm own = algorithm_of(v, i);
+        if (own.number != number || own.tensor_cores != (v.half || v.tf32)) continue;
+        if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
+        if (v.half && v.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+        if (own.memory) check_memory(h->stream, room, own.memory, "cuDNN");
+        for (const struct array &o : { v.x, v.w, v.y }) check_memory(h->stream, o.data, o.bytes(), "cuDNN");
+        const unsigned turn = own.deterministic ? 0 : turns++;
+        enqueue(h->stream, [=] {
+            if (own.memory) memset(room, 0xff, own.memory);
+            if (v.pass == FORWARD) forward(v, a, b);
+            if (v.pass == BACKWARD_DATA) backward_data(v, a, b);
+            if (v.pass == BACKWARD_FILTER) backward_filter(v, turn, a, b);
+        });
+        return CUDNN_STATUS_SUCCESS;
+    }
+    return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/* V with its operands. */
+static struct convolution with(struct convolution v, const void *x, const void *w, const void *y) {
+    v.x.data = (void *)x, v.w.data = (void *)w, v.y.data = (void *)y;
+    return v;
+}
+
+extern "C" {
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                                                     cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y, int wanted,
+                                                     int *count, cudnnConvolutionFwdAlgoPerf_t *found) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, FORWARD, x, w, how, y);
+    return status ? status : list(v, wanted, count, found);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
+                                                          cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t x, int wanted,
+                                                          int *count, cudnnConvolutionBwdDataAlgoPerf_t *found) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, x, w, how, y);
+    return status ? status : list(v, wanted, count, found);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+                                                            cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t w,
+                                                            int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, x, w, how, y);
+    return status ? status : list(v, wanted, count, found);
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,
+                                                     cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
+                                                     cudnnTensorDescriptor_t yd, void *y, int wanted, int *count,
+                                                     cudnnConvolutionFwdAlgoPerf_t *found, void *room, size_t room_size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, FORWARD, xd, wd, how, yd);
+    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t h, cudnnFilterDescriptor_t wd, const void *w,
+                                                          cudnnTensorDescriptor_t yd, const void *y,
+                                                          cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t xd, void *x,
+                                                          int wanted, int *count, cudnnConvolutionBwdDataAlgoPerf_t *found,
+                                                          void *room, size_t room_size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, xd, wd, how, yd);
+    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,
+                                                            cudnnTensorDescriptor_t yd, const void *y,
+                                                            cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t wd, void *w,
+                                                            int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found,
+                                                            void *room, size_t room_size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, xd, wd, how, yd);
+    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
+                                      cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void *room, size_t room_size, const void *beta,
+                                      cudnnTensorDescriptor_t yd, void *y) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, FORWARD, xd, wd, how, yd);
+    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
+                                           cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
+                                           cudnnConvolutionBwdDataAlgo_t algorithm, void *room, size_t room_size,
+                                           const void *beta, cudnnTensorDescriptor_t xd, void *x) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, xd, wd, how, yd);
+    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
+                                             cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm, void *room, size_t room_size,
+                                             const void *beta, cudnnFilterDescriptor_t wd, void *w) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, xd, wd, how, yd);
+    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+}
+} // extern "C"
+
+/* ---- cuBLAS: matrices are columns first, the next column LEADING elements on ------------------------------------- */
+
+struct cublasContext : handle {};
+
+struct matrix {
+    struct array array;
+    int rows, columns, leading;
+};
+static struct matrix matrix_of(cudaStream_t stream, const void *data, cudaDataType_t type, cublasOperation_t turn, int rows,
+                               int columns, int leading) {
+    if (type != CUDA_R_32F && type != CUDA_R_16BF) fail("cuBLAS's type %d is not emulated", (int)type);
+    if (turn != CUBLAS_OP_N) std::swap(rows, columns);
+    const struct matrix m = {
+        { (void *)data, type == CUDA_R_16BF, (size_t)leading * (columns - 1) + rows }, rows, columns, leading
+    };
+    if (leading < rows) fail("cuBLAS is given a matrix of %d rows whose columns are %d apart", rows, leading);
+    check_memory(stream, data, m.array.bytes(), "cuBLAS");
+    return m;
+}
+
+/* The elements, dense; those of its transpose where it is TURNed. */
+static std::vector<float> dense(const struct matrix &m, bool turn) {
+    std::vector<float> v((size_t)m.rows * m.columns);
+    for (int j = 0; j < m.columns; j++)
+        for (int i = 0; i < m.rows; i++)
+            v[turn ? (size_t)i * m.columns + j : (size_t)j * m.rows + i] = m.array.at((size_t)j * m.leading + i);
+    return v;
+}
+
+extern "C" {
+cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { return *h = new struct cublasContext(), CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { return h->check(), delete h, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t stream) { return h->stream = stream, CUBLAS_STATUS_SUCCESS; }
+
+/* c (M × N) = alpha · left (M × K) · right (K × N) + beta · c */
+cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cublasOperation_t turn_right, int M, int N, int K,
+                            const void *alpha, const void *left, cudaDataType left_type, int left_leading, const void *right,
+                            cudaDataType right_type, int right_leading, const void *beta, void *c, cudaDataType c_type,
+                            int c_leading, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    h->check();
+    if (compute != CUBLAS_COMPUTE_32F || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    const float a = *(const float *)alpha, b = *(const float *)beta;
+    const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
+                        r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
+                        to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);
+    enqueue(h->stream, [=] {
+        const std::vector<float> x = dense(l, turn_left != CUBLAS_OP_N), y = dense(r, turn_right != CUBLAS_OP_N);
+        std::vector<float> column(M);
+        for (int j = 0; j < N; j++) {
+            column.assign(M, 0);
+            for (int k = 0; k < K; k++) axpy(M, y[(size_t)j * K + k], &x[(size_t)k * M], column.data());
+            const struct array part = to.array;
+            for (int i = 0; i < M; i++) {
+                const size_t at = (size_t)j * c_leading + i;
+                part.set(at, a * column[i] + (b == 0 ? 0 : b * part.at(at)));
+            }
+        }
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}
+} // extern "C"

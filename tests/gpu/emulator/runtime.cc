@@ -1,0 +1,335 @@
+/* runtime.cc: the functions of the CUDA runtime that StarPU and Stargrad call, on the CPU. A stream is a thread with a queue.
+ * What is not here is the real runtime's, which finds no device and says so. */
+#include "tests/gpu/emulator/emulator.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+struct CUstream_st {
+    int device = 0;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> work; /* what is being done stays in front until it is done */
+    bool closing = false;
+    std::thread thread;
+};
+
+/* How often it was recorded, and how many of those have been reached. */
+struct event {
+    std::atomic<unsigned> recorded, reached;
+};
+struct CUevent_st {
+    std::shared_ptr<struct event> event; /* which outlives the handle that the program destroys */
+};
+
+namespace emulator {
+
+enum { MOST_DEVICES = 8 };
+static const size_t MEMORY = (size_t)2 << 30; /* of a device */
+static const size_t FILLED = (size_t)1 << 20; /* of new memory, at most */
+
+static thread_local int current;
+
+void fail(const char *why, ...) {
+    va_list arguments;
+    va_start(arguments, why);
+    fputs("emulated GPU: ", stderr);
+    vfprintf(stderr, why, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
+static int setting(const char *name, int otherwise) {
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+static int devices() {
+    static const int count = setting("STARGRAD_EMULATED_GPUS", 1);
+    return count < MOST_DEVICES ? count : (int)MOST_DEVICES;
+}
+
+/* ---- streams: never destroyed but when the program asks, so that none is while a thread of the program still uses it  */
+
+static void work_off(cudaStream_t s) {
+    static const int delay = setting("STARGRAD_EMULATED_DELAY", 0);
+    std::unique_lock<std::mutex> lock(s->mutex);
+    for (;;) {
+        s->changed.wait(lock, [=] { return s->closing || !s->work.empty(); });
+        if (s->work.empty()) return;
+        const std::function<void()> &first = s->work.front();
+        lock.unlock();
+        if (delay) usleep(rand() % delay);
+        first();
+        lock.lock();
+        s->work.pop_front();
+        s->changed.notify_all();
+    }
+}
+
+static cudaStream_t new_stream(int device) {
+    cudaStream_t s = new CUstream_st();
+    s->device = device;
+    s->thread = std::thread(work_off, s);
+    return s;
+}
+
+static std::mutex &streams_mutex = *new std::mutex();
+static std::map<cudaStream_t, int> &streams = *new std::map<cudaStream_t, int>(); /* and their devices */
+
+static cudaStream_t default_stream(int device) {
+    static cudaStream_t stream[MOST_DEVICES];
+    std::lock_guard<std::mutex> lock(streams_mutex);
+    if (!stream[device]) streams[stream[device] = new_stream(device)] = device;
+    return stream[device];
+}
+
+static cudaStream_t named(cudaStream_t stream) { return stream ? stream : default_stream(current); }
+
+int device_of_stream(cudaStream_t stream) { return named(stream)->device; }
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+    cudaStream_t s = named(stream);
+    std::lock_guard<std::mutex> lock(s->mutex);
+    s->work.push_back(std::move(work));
+    s->changed.notify_all();
+}
+
+void wait_for(cudaStream_t stream) {
+    cudaStream_t s = named(stream);
+    std::unique_lock<std::mutex> lock(s->mutex);
+    s->changed.wait(lock, [=] { return s->work.empty(); });
+}
+
+static void wait_for_device(int device) {
+    std::lock_guard<std::mutex> lock(streams_mutex);
+    for (auto [stream, own] : streams)
+        if (own == device) wait_for(stream);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+struct piece {
+    size_t bytes;
+    int device;
+};
+static std::mutex &pieces_mutex = *new std::mutex();
+static std::map<const char *, struct piece> &pieces = *new std::map<const char *, struct piece>();
+static size_t used[MOST_DEVICES];
+
+/* The device whose memory this is; -1 where it is none's. */
+static int device_of(const void *pointer, size_t bytes) {
+    const char *p = (const char *)pointer;
+    std::lock_guard<std::mutex> lock(pieces_mutex);
+    auto after = pieces.upper_bound(p);
+    if (after == pieces.begin()) return -1;
+    auto [start, piece] = *--after;
+    return p + bytes <= start + piece.bytes ? piece.device : -1;
+}
+
+void check_memory(cudaStream_t stream, const void *pointer, size_t bytes, const char *what) {
+    const int device = device_of(pointer, bytes), wanted = device_of_stream(stream);
+    if (device != wanted)
+        fail("%s on device %d is given %zu bytes at %p, which are %s", what, wanted, bytes, pointer,
+             device < 0 ? "no device's" : "another's");
+}
+
+static void check_copy(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    const bool to_device = device_of(to, bytes) >= 0, from_device = device_of(from, bytes) >= 0;
+    if (kind == cudaMemcpyDefault) return;
+    if (to_device != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) ||
+        from_device != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice))
+        fail("a copy of %zu bytes from %p to %p is not what it says, %d", bytes, from, to, (int)kind);
+}
+} // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = devices();
+    return devices() > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    if (device < 0 || device >= devices()) return cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+    if (device < 0 || device >= devices()) return cudaErrorInvalidDevice;
+    *properties = {};
+    snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
+    properties->totalGlobalMem = MEMORY;
+    properties->major = 8;
+    properties->multiProcessorCount = 1;
+    properties->concurrentKernels = 1;
+    properties->pciBusID = device + 1;
+    properties->unifiedAddressing = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int) {
+    *value = 0; /* cudaDevAttrComputeMode is all that is asked for: cudaComputeModeDefault */
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int other) {
+    *can = device != other;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+
+cudaError_t cudaDeviceSynchronize() {
+    wait_for_device(current);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes) {
+    std::lock_guard<std::mutex> lock(pieces_mutex);
+    const size_t whole = (bytes + 255) / 256 * 256;
+    if (used[current] + whole > MEMORY || posix_memalign(pointer, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
+    memset(*pointer, 0xff, bytes < FILLED ? bytes : FILLED); /* not a number, whatever the type */
+    pieces[(const char *)*pointer] = { bytes, current };
+    used[current] += whole;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *pointer) {
+    if (!pointer) return cudaSuccess;
+    const int device = device_of(pointer, 0);
+    if (device < 0) return cudaErrorInvalidValue;
+    wait_for_device(device);
+    std::lock_guard<std::mutex> lock(pieces_mutex);
+    auto piece = pieces.find((const char *)pointer);
+    if (piece == pieces.end()) return cudaErrorInvalidValue;
+    used[device] -= (piece->second.bytes + 255) / 256 * 256;
+    pieces.erase(piece);
+    free(pointer);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    std::lock_guard<std::mutex> lock(pieces_mutex);
+    *available = MEMORY - used[current];
+    *total = MEMORY;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned) {
+    return posix_memalign(pointer, 4096, bytes + !bytes) ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void *pointer) {
+    free(pointer);
+    return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void *, size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void *) { return cudaSuccess; }
+
+/* ---- streams and events ------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+    *stream = new_stream(current);
+    std::lock_guard<std::mutex> lock(streams_mutex);
+    streams[*stream] = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    {
+        std::lock_guard<std::mutex> lock(streams_mutex);
+        streams.erase(stream);
+    }
+    {
+        std::lock_guard<std::mutex> lock(stream->mutex);
+        stream->closing = true;
+        stream->changed.notify_all();
+    }
+    stream->thread.join();
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    wait_for(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+    *event = new CUevent_st{ std::make_shared<struct event>() };
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    const unsigned number = ++event->event->recorded;
+    enqueue(stream, [=, kept = event->event] { kept->reached = number; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (event->event->reached == event->event->recorded) return cudaSuccess;
+    std::this_thread::yield(); /* the CPU that asks is the one that works */
+    return cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    while (cudaEventQuery(event) == cudaErrorNotReady) usleep(10);
+    return cudaSuccess;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    check_copy(to, from, bytes, kind);
+    enqueue(stream, [=] { memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    cudaMemcpyAsync(to, from, bytes, kind, NULL);
+    return cudaStreamSynchronize(NULL);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream) {
+    if (device_of(to, bytes) != to_device || device_of(from, bytes) != from_device)
+        fail("a copy between devices %d and %d is not", from_device, to_device);
+    enqueue(stream, [=] { memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
+    cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
+    return cudaStreamSynchronize(NULL);
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    enqueue(NULL, [=] { memset(to, value, bytes); });
+    return cudaStreamSynchronize(NULL);
+}
+} // extern "C"
