@@ -429,14 +429,18 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cubla
                             cudaDataType right_type, int right_leading, const void *beta, void *c, cudaDataType c_type,
                             int c_leading, cublasComputeType_t compute, cublasGemmAlgo_t) {
     h->check();
-    if (compute != CUBLAS_COMPUTE_32F || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
+    const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32 && left_type == CUDA_R_32F;
+    if ((compute != CUBLAS_COMPUTE_32F && !tf32) || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float a = *(const float *)alpha, b = *(const float *)beta;
     const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
                         r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
                         to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);
     enqueue(h->stream, [=] {
-        const std::vector<float> x = dense(l, turn_left != CUBLAS_OP_N), y = dense(r, turn_right != CUBLAS_OP_N);
+        std::vector<float> x = dense(l, turn_left != CUBLAS_OP_N), y = dense(r, turn_right != CUBLAS_OP_N);
+        for (std::vector<float> *factor : { &x, &y })
+            for (float &value : *factor)
+                if (tf32) value = to_tf32(value);
         std::vector<float> column(M);
         for (int j = 0; j < N; j++) {
             column.assign(M, 0);
