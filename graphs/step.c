@@ -74,10 +74,18 @@ static void one_done(void *arg) {
     pthread_mutex_unlock(&sync->lock);
 }
 
+/* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last layers'
+ * of this one, for which the other ranks wait; these then compute when it is this rank that waits, and links work one way at a time. */
+static int message_priority(int within_step, const struct sgrad_step *step) {
+    enum { MOST_WITHIN = 1 << 12, STEPS = 1 << 18 };    /* where numbers begin again, two steps at once are in the other order */
+    return within_step - MOST_WITHIN * (int)(step->number % STEPS);
+}
+
 /* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
 static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
                        const struct sgrad_step *step, void (*done)(void *arg), void *arg) {
-    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = i->priority, .done = done, .arg = arg };
+    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = message_priority(i->priority, step),
+                                           .done = done, .arg = arg };
     if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
