@@ -120,6 +120,10 @@ static void describe(struct plan *plan) {
     SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, s->padding, s->padding, s->stride, s->stride, s->dilation,
                                                s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     SGRAD_CUDA(cudnnSetConvolutionGroupCount(plan->convolution, s->groups));
+}
+
+/* What products may be rounded to. */
+static void describe_math(struct plan *plan) {
     SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_BF16 ? CUDNN_TENSOR_OP_MATH
                                                               : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
 }
@@ -142,22 +146,18 @@ static bool supported(struct plan *plan, cudnnStatus_t status) {
     return !plan->direct;
 }
 
-static void use(struct plan *plan, int algorithm, cudnnMathType_t math) {
-    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->math = math));
-    plan->algorithm = algorithm;
-}
-
-/* The first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does not
- * round F32 to TF32 where that was not. */
-template <typename Found> static void choose(struct plan *plan, const Found *found, int count) {
+/* Takes the first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does not round
+ * F32 to TF32 where that was not. False: there is none. */
+template <typename Found> static bool choose(struct plan *plan, const Found *found, int count) {
     for (int i = 0; i < count; i++) {
         if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > plan->key.room) continue;
         if (plan->key.deterministic && found[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (plan->key.dtype == SGRAD_F32 && !plan->key.tf32 && found[i].mathType != CUDNN_FMA_MATH) continue;
-        use(plan, found[i].algo, found[i].mathType);
-        return;
+        SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->math = found[i].mathType));
+        plan->algorithm = found[i].algo;
+        return true;
     }
-    do_without(plan);
+    return false;
 }
 
 /* Of a pass: how cuDNN guesses which algorithms are fast, and how it measures them. */
@@ -165,7 +165,14 @@ struct operands {
     const void *x, *weight, *y;
     void *out, *room; /* OUT is written over; NULL: guess */
 };
-static void find(struct plan *p, const struct operands &o) {
+/* A search may fail, for lack of memory for one. A guess may say that the convolution is not supported. */
+static bool found_any(const struct operands &o, cudnnStatus_t status) {
+    if (!o.out && CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED) SGRAD_CUDA(status);
+    return status == CUDNN_STATUS_SUCCESS;
+}
+
+/* False: there is no algorithm that will do. */
+static bool find(struct plan *p, const struct operands &o) {
     const cudnnHandle_t h = sgrad_cudnn();
     const size_t size = p->key.room;
     int n;
@@ -175,22 +182,39 @@ static void find(struct plan *p, const struct operands &o) {
             o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS, &n,
                                                            found, o.room, size)
                   : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
-        if (supported(p, status)) choose(p, found, n);
+        return found_any(o, status) && choose(p, found, n);
     } else if (p->key.pass == BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
             o.out ? cudnnFindConvolutionBackwardDataAlgorithmEx(h, p->w, o.weight, p->y, o.y, p->convolution, p->x, o.out,
                                                                 ALGORITHMS, &n, found, o.room, size)
                   : cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
-        if (supported(p, status)) choose(p, found, n);
+        return found_any(o, status) && choose(p, found, n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
             o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out, ALGORITHMS,
                                                                   &n, found, o.room, size)
                   : cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
-        if (supported(p, status)) choose(p, found, n);
+        return found_any(o, status) && choose(p, found, n);
     }
+}
+
+/* Whether the plan can go as a memo says, which anybody may have written. */
+static bool follow(struct plan *p, int algorithm, int math) {
+    const cudnnHandle_t h = sgrad_cudnn();
+    size_t size;
+    if (cudnnSetConvolutionMathType(p->convolution, p->math = (cudnnMathType_t)math) != CUDNN_STATUS_SUCCESS) return false;
+    p->algorithm = algorithm;
+    const cudnnStatus_t status =
+        p->key.pass == FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
+                                                                         (cudnnConvolutionFwdAlgo_t)algorithm, &size)
+        : p->key.pass == BACKWARD_DATA
+            ? cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
+                                                           (cudnnConvolutionBwdDataAlgo_t)algorithm, &size)
+            : cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
+                                                             (cudnnConvolutionBwdFilterAlgo_t)algorithm, &size);
+    return status == CUDNN_STATUS_SUCCESS && size <= p->key.room;
 }
 
 /* What a measurement holds for: this kind of GPU, this cuDNN, this pass on these shapes with this room. Free it. */
@@ -199,7 +223,7 @@ static char *memo_key(const struct key *k) {
     struct cudaDeviceProp properties;
     SGRAD_CUDA(cudaGetDevice(&device));
     SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
-    char *key = sgrad_format("%s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
+    char *key = sgrad_format("1, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
     const struct shape *s = &k->shape;
     for (int size : { s->N, s->H, s->W, s->C, s->K, s->R, s->S, s->P, s->Q, s->stride, s->padding, s->dilation, s->groups }) {
         char *longer = sgrad_format("%s %d", key, size);
@@ -210,31 +234,35 @@ static char *memo_key(const struct key *k) {
 }
 
 /* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not depend
- * on a measurement, so --deterministic takes cuDNN's guess. SIZE: bytes of what the pass writes. */
+ * on a measurement, so --deterministic takes cuDNN's guess, and so does who has no memory to measure in. SIZE: bytes of what the pass
+ * writes; the search writes to memory of its own, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
 static void search(struct plan *plan, struct operands o, size_t size) {
     static const char topic[] = "cudnn";
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* workers on equal GPUs: the first measures, the others find its memo */
     char value[32];
     int algorithm, math;
-    if (plan->key.deterministic) return find(plan, o);
-    char *key = memo_key(&plan->key);
+    bool done = false;
     pthread_mutex_lock(&lock);
-    if (sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2) {
-        use(plan, algorithm, (cudnnMathType_t)math);
-    } else {
-        /* Of its own: the pass may add to its output. Without memory for that, a guess, which is not kept. */
-        const bool measures = cudaMalloc(&o.out, size) == cudaSuccess;
-        if (!measures) o.out = (cudaGetLastError(), nullptr);
-        find(plan, o);
-        if (measures) SGRAD_CUDA(cudaFree(o.out));
-        if (measures && !plan->direct) {
+    if (!plan->key.deterministic) {
+        char *key = memo_key(&plan->key);
+        done = sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
+               follow(plan, algorithm, math);
+        if (!done && cudaMalloc(&o.out, size) == cudaSuccess) {
+            describe_math(plan);
+            done = find(plan, o);
+            SGRAD_CUDA(cudaFree(o.out));
             char *found = sgrad_format("%d %d", plan->algorithm, plan->math);
-            sgrad_memo_add(topic, key, found);
+            if (done) sgrad_memo_add(topic, key, found);
             free(found);
         }
+        cudaGetLastError();
+        o.out = nullptr;
+        free(key);
     }
     pthread_mutex_unlock(&lock);
-    free(key);
+    if (done) return;
+    describe_math(plan);
+    if (!find(plan, o)) do_without(plan);
 }
 
 /* ---- a task: its plan, and how its workspace is cut ---------------------------------------------------------------- */

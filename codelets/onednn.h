@@ -44,6 +44,9 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
  *            1.5e-6 of the largest output against 7e-7. oneDNN 2.6 has it, 3.7 does not. */
 enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
 
+/* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */
+extern enum sgrad__way sgrad__way_forced;
+
 /* ways.c: whether the layer can go that way, if oneDNN has it; and the way it goes. */
 bool sgrad__way_open(const struct sgrad__layer *layer, enum sgrad__way way);
 enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer);

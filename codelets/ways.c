@@ -2,7 +2,7 @@
  *
  * No rule holds for long: on one processor Winograd's method pays from 32 channels on, on the next one from 64; small images want
  * the filters transformed for many of them; where a layout costs a copy depends on what the copy meets in the caches. Bits must not
- * depend on a measurement, though: with --deterministic a rule decides. */
+ * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
 #include "codelets/onednn.h"
 
 #if defined __x86_64__ || defined __i386__
@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { EDITION = 1 };       /* of what the ways are: to be raised when a way changes */
 static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
+enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
 bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
@@ -47,7 +49,7 @@ static char *memo_key(const struct sgrad__layer *l) {
     unsigned b, c, d;
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
-    return sgrad_format("processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d", processor,
+    return sgrad_format("%d, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d", EDITION, processor,
                         (unsigned)dnnl_get_effective_cpu_isa(), v->major, v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype),
                         l->pass, l->bias, l->stride, l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0],
                         l->w[1], l->w[2], l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);
@@ -80,7 +82,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer) {
     struct sgrad__layer key = *layer;
     key.accumulate = 0;     /* one more pass over the result, whichever way that came */
-    if (layer->deterministic || !sgrad__way_open(layer, SGRAD__BLOCKED)) return by_rule(layer);
+    if (sgrad__way_forced < SGRAD__WAYS) return sgrad__way_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
+    if (layer->deterministic || sgrad_cuda_workers() > 0 || !sgrad__way_open(layer, SGRAD__BLOCKED)) return by_rule(layer);
     pthread_mutex_lock(&lock);
     struct decision *d = decisions;
     while (d && memcmp(&d->layer, &key, sizeof key) != 0) d = d->next;

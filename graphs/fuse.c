@@ -32,7 +32,7 @@ enum { LINKS = 12 };
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
-static const double SMALL_UPDATE = 2e5, WHOLE = 4e9;     /* flops: of an update on a CPU, and of a GPU's task: as long */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e9;     /* flops of a task of updates on a CPU, and of a GPU's task: each takes some 100 us */
 
 /* ---- the task --------------------------------------------------------------------------------------------------- */
 

@@ -22,11 +22,12 @@
  * order, as without placement, and twice as many more while an exchange is planned. */
 #include "graphs/placement.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1 };      /* training goes first */
+enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1, MESSAGE_PRIORITY = INT_MIN };      /* training goes first */
 #define TAG ((int64_t)1 << 48)      /* reduce.c's lie below */
 
 enum { LOAD, GATHER, SCATTER, KEEP, CALLS };
@@ -220,7 +221,7 @@ static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *fir
 
 static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
     const int64_t tag = TAG + ((int64_t)(p->epoch % (1 << 16)) << 32) + turn / p->is.ranks;
-    return (struct sgrad_message){ .tensor = packet, .peer = peer, .tag = tag, .priority = PRIORITY };
+    return (struct sgrad_message){ .tensor = packet, .peer = peer, .tag = tag, .priority = MESSAGE_PRIORITY };
 }
 
 static int submit_turn(struct sgrad__placement *p, int64_t turn) {

@@ -103,3 +103,4 @@ int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step
 }
 
 int sgrad_workers(void) { return (int)starpu_worker_get_count(); }
+int sgrad_cuda_workers(void) { return starpu_is_initialized() ? (int)starpu_cuda_worker_get_count() : 0; }

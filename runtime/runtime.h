@@ -298,6 +298,7 @@ void sgrad_stall_tell(bool own, const char *what);
 int sgrad_launched_rank(void);
 
 int sgrad_workers(void);        /* of this process */
+int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves the
  * least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);

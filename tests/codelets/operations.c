@@ -5,6 +5,7 @@
  *     adds         and so is what is no sample's, of kernels that say that they add
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
  *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU */
+#include "codelets/onednn.h"
 #include "tests/codelets/instance.h"
 
 #include <setjmp.h>
@@ -343,5 +344,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(adds), cmocka_unit_test(bf16), cmocka_unit_test(cuda),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    /* Convolutions and linear layers go the way that was the fastest; here, each that is open to them. */
+    const struct CMUnitTest every_way[] = {
+        cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(adds), cmocka_unit_test(bf16),
+    };
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    for (sgrad__way_forced = SGRAD__PLAIN; sgrad__way_forced < SGRAD__WAYS; sgrad__way_forced++)
+        failed += cmocka_run_group_tests_name("one way", every_way, setup, teardown);
+    return failed;
 }

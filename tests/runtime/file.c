@@ -118,6 +118,7 @@ static void unreadable(void **state) {
 static void memos(void **state) {
     (void)state;
     char value[8] = "none";
+    unsetenv("XDG_CACHE_HOME");
     setenv("STARPU_HOME", scratch_root, 1);
     assert_false(sgrad_memo_find("topic", "a key", value, sizeof value));
     sgrad_memo_add("topic", "a key", "1 2");

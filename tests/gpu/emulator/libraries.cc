@@ -307,6 +307,14 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &v, int numbe
     return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
+static cudnnStatus_t room_of(const struct convolution &v, int number, size_t *size) {
+    for (int i = 0; i < ALGORITHMS; i++) {
+        const struct algorithm own = algorithm_of(v, i);
+        if (own.number == number && own.tensor_cores == (v.half || v.tf32)) return *size = own.memory, CUDNN_STATUS_SUCCESS;
+    }
+    return CUDNN_STATUS_BAD_PARAM;
+}
+
 /* V with its operands. */
 static struct convolution with(struct convolution v, const void *x, const void *w, const void *y) {
     v.x.data = (void *)x, v.w.data = (void *)w, v.y.data = (void *)y;
@@ -334,6 +342,28 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnn
     struct convolution v;
     const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, x, w, how, y);
     return status ? status : list(v, wanted, count, found);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                                                      cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y,
+                                                      cudnnConvolutionFwdAlgo_t algorithm, size_t *size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, FORWARD, x, w, how, y);
+    return status ? status : room_of(v, algorithm, size);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
+                                                           cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t x,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm, size_t *size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, x, w, how, y);
+    return status ? status : room_of(v, algorithm, size);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+                                                             cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t w,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *size) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, x, w, how, y);
+    return status ? status : room_of(v, algorithm, size);
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,

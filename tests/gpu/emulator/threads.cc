@@ -9,6 +9,7 @@
  *
  * When all that have not ended wait, a barrier opens if all of them are there, an exchange for each warp of which all 32 lanes
  * are. */
+#undef _FORTIFY_SOURCE /* jumps from stack to stack are meant */
 #include "tests/gpu/emulator/emulator.h"
 
 #include <csetjmp>
