@@ -1,7 +1,7 @@
 /* conv2d_cuda.cu: conv2d.c on CUDA devices, through cuDNN.
  *
- * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants weights and their
- * gradients in the type of the activations, so in bf16 runs they pass through the workspace:
+ * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants
+ * weights and their gradients in the type of the activations, so in bf16 runs they pass through the workspace:
  *
  *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ cuDNN's own │
  *
@@ -176,6 +176,7 @@ static bool find(struct plan *p, const struct operands &o) {
     const cudnnHandle_t h = sgrad_cudnn();
     const size_t size = p->key.room;
     int n;
+    describe_math(p);
     if (p->key.pass == FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
@@ -248,7 +249,6 @@ static void search(struct plan *plan, struct operands o, size_t size) {
         done = sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
                follow(plan, algorithm, math);
         if (!done && cudaMalloc(&o.out, size) == cudaSuccess) {
-            describe_math(plan);
             done = find(plan, o);
             SGRAD_CUDA(cudaFree(o.out));
             char *found = sgrad_format("%d %d", plan->algorithm, plan->math);
@@ -261,7 +261,6 @@ static void search(struct plan *plan, struct operands o, size_t size) {
     }
     pthread_mutex_unlock(&lock);
     if (done) return;
-    describe_math(plan);
     if (!find(plan, o)) do_without(plan);
 }
 

@@ -1,6 +1,6 @@
 /* memo.c: what was measured once on this machine, for later runs: .starpu/stargrad/TOPIC in the folder where StarPU keeps measured
- * times, $XDG_CACHE_HOME, $STARPU_HOME or $HOME. A line is a key, a tab, a value; the last one of a key counts. Processes append at the same time, so a line is one write.
- * A memo is never needed: what cannot be read is measured again. */
+ * times, $XDG_CACHE_HOME, $STARPU_HOME or $HOME. A line is a key, a tab, a value; the last one of a key counts. Processes append at
+ * the same time, so a line is one write. A memo is never needed: what cannot be read is measured again. */
 #include "config.h"
 #include "runtime/runtime.h"
 

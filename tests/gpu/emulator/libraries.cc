@@ -321,101 +321,86 @@ static struct convolution with(struct convolution v, const void *x, const void *
     return v;
 }
 
+/* What ANSWER says of the convolution that the descriptors describe, unless they describe none. */
+template <typename Answer>
+static cudnnStatus_t described(enum pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
+                               cudnnTensorDescriptor_t y, Answer answer) {
+    struct convolution v;
+    const cudnnStatus_t status = describe(&v, pass, x, w, how, y);
+    return status ? status : answer(v);
+}
+
 extern "C" {
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                      cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y, int wanted,
                                                      int *count, cudnnConvolutionFwdAlgoPerf_t *found) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, FORWARD, x, w, how, y);
-    return status ? status : list(v, wanted, count, found);
+    return described(FORWARD, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
                                                           cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t x, int wanted,
                                                           int *count, cudnnConvolutionBwdDataAlgoPerf_t *found) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, x, w, how, y);
-    return status ? status : list(v, wanted, count, found);
+    return described(BACKWARD_DATA, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
                                                             cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t w,
                                                             int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, x, w, how, y);
-    return status ? status : list(v, wanted, count, found);
+    return described(BACKWARD_FILTER, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                       cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y,
                                                       cudnnConvolutionFwdAlgo_t algorithm, size_t *size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, FORWARD, x, w, how, y);
-    return status ? status : room_of(v, algorithm, size);
+    return described(FORWARD, x, w, how, y, [&](const struct convolution &v) { return room_of(v, algorithm, size); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
                                                            cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t x,
                                                            cudnnConvolutionBwdDataAlgo_t algorithm, size_t *size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, x, w, how, y);
-    return status ? status : room_of(v, algorithm, size);
+    return described(BACKWARD_DATA, x, w, how, y, [&](const struct convolution &v) { return room_of(v, algorithm, size); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
                                                              cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t w,
                                                              cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, x, w, how, y);
-    return status ? status : room_of(v, algorithm, size);
+    return described(BACKWARD_FILTER, x, w, how, y, [&](const struct convolution &v) { return room_of(v, algorithm, size); });
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,
                                                      cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
                                                      cudnnTensorDescriptor_t yd, void *y, int wanted, int *count,
                                                      cudnnConvolutionFwdAlgoPerf_t *found, void *room, size_t room_size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, FORWARD, xd, wd, how, yd);
-    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t h, cudnnFilterDescriptor_t wd, const void *w,
                                                           cudnnTensorDescriptor_t yd, const void *y,
                                                           cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t xd, void *x,
                                                           int wanted, int *count, cudnnConvolutionBwdDataAlgoPerf_t *found,
                                                           void *room, size_t room_size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, xd, wd, how, yd);
-    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,
                                                             cudnnTensorDescriptor_t yd, const void *y,
                                                             cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t wd, void *w,
                                                             int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found,
                                                             void *room, size_t room_size) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, xd, wd, how, yd);
-    return status ? status : find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
                                       cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
                                       cudnnConvolutionFwdAlgo_t algorithm, void *room, size_t room_size, const void *beta,
                                       cudnnTensorDescriptor_t yd, void *y) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, FORWARD, xd, wd, how, yd);
-    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
                                            cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void *room, size_t room_size,
                                            const void *beta, cudnnTensorDescriptor_t xd, void *x) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_DATA, xd, wd, how, yd);
-    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
                                              cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void *room, size_t room_size,
                                              const void *beta, cudnnFilterDescriptor_t wd, void *w) {
-    struct convolution v;
-    const cudnnStatus_t status = describe(&v, BACKWARD_FILTER, xd, wd, how, yd);
-    return status ? status : run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
 }
 } // extern "C"
 
