@@ -26,10 +26,11 @@ static void layout_destroy(layout made) { free((void *)made); }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1); }
 
-static dnnl_status_t describe(const struct sgrad__layer *l, dnnl_alg_kind_t algorithm, const layout md[ROLES],
+static dnnl_status_t describe(const struct sgrad__layer *l, const layout md[ROLES],
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd) {
     const dnnl_dims_t stride = { l->stride, l->stride }, dilation = { l->dilation - 1, l->dilation - 1 },
                       pad = { l->padding, l->padding };
+    const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
     union {
         dnnl_convolution_desc_t convolution;
         dnnl_inner_product_desc_t product;
@@ -68,10 +69,11 @@ static void layout_destroy(layout made) { dnnl_memory_desc_destroy((dnnl_memory_
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef); }
 
-static dnnl_status_t describe(const struct sgrad__layer *l, dnnl_alg_kind_t algorithm, const layout md[ROLES],
+static dnnl_status_t describe(const struct sgrad__layer *l, const layout md[ROLES],
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd) {
     const dnnl_dims_t stride = { l->stride, l->stride }, dilation = { l->dilation - 1, l->dilation - 1 },
                       pad = { l->padding, l->padding };
+    const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
     if (l->rank == 4 && l->pass == SGRAD__FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, algorithm, md[X], md[W], md[B],
                                                               md[Y], stride, dilation, pad, pad, attr);
@@ -110,7 +112,7 @@ static const struct operand {
 };
 
 struct plan {
-    dnnl_primitive_t primitive;
+    dnnl_primitive_t primitive; /* NULL: winograd.c does it */
     dnnl_memory_t scratchpad; /* at the start of the workspace */
     struct argument {
         dnnl_memory_t ours;       /* as the tensor lies; NULL: no such operand */
@@ -220,6 +222,10 @@ static bool is_reference(const_dnnl_primitive_desc_t pd) {
 
 /* False: oneDNN has no such way. */
 static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struct plan *plan) {
+    if (way == SGRAD__WINOGRAD) {
+        plan->workspace = sgrad__winograd_workspace(l) + SGRAD_LINE;
+        return true;
+    }
     dnnl_engine_t engine = sgrad_dnnl_engine();
     dnnl_primitive_attr_t attr;
     check(dnnl_primitive_attr_create(&attr), "attributes");
@@ -227,8 +233,7 @@ static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struc
 
     dnnl_primitive_desc_t pd;
     struct layouts layouts = layouts_create(l, way);
-    dnnl_status_t status = describe(l, way == SGRAD__WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct, layouts.wanted,
-                                    engine, attr, &pd);
+    dnnl_status_t status = describe(l, layouts.wanted, engine, attr, &pd);
     const bool refused = status == dnnl_unimplemented || (status == dnnl_success && is_reference(pd));
     if (refused && way != SGRAD__PLAIN) {
         if (status == dnnl_success) dnnl_primitive_desc_destroy(pd);
@@ -308,8 +313,12 @@ static void execute_reorder(const struct argument *a, bool output, dnnl_stream_t
 }
 
 static void execute(const struct sgrad__layer *layer, struct plan *plan, void *const data[], void *workspace) {
-    dnnl_stream_t stream = sgrad_dnnl_stream();
     char *room = (char *)sgrad_aligned((size_t)workspace);
+    if (!plan->primitive) {
+        sgrad__winograd_run(layer, data, (float *)room);
+        return;
+    }
+    dnnl_stream_t stream = sgrad_dnnl_stream();
     const struct operand *operand = operands[layer->pass];
     dnnl_exec_arg_t bound[5] = { { DNNL_ARG_SCRATCHPAD, plan->scratchpad } };
     int count = 1;
@@ -372,7 +381,7 @@ void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WA
     /* In turns, so that what else the machine does hurts all; the first turn finds memory and code new. */
     for (int turn = 0; turn < MOST_TURNS && (turn < LEAST_TURNS || all < enough); turn++)
         for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
-            if (!plan[way].primitive || (turn > 1 && seconds[way] > 1.5 * least)) continue;
+            if (!plan[way].workspace || (turn > 1 && seconds[way] > 1.5 * least)) continue;
             const double start = omp_get_wtime();
             execute(&l, &plan[way], data, workspace);
             const double took = omp_get_wtime() - start;
@@ -382,7 +391,7 @@ void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WA
             all += took;
         }
     for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++)
-        if (plan[way].primitive) plan_destroy(&plan[way]);
+        if (plan[way].workspace) plan_destroy(&plan[way]);
     for (int j = 0; j < 4; j++) free(data[j]);
     free(workspace);
 }

@@ -40,8 +40,8 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
  * plain      a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product all as it lies
  * blocked    a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an inner product
  *            with the weight as oneDNN likes it best
- * winograd   F(4x4,3x3) on blocked images (A. Lavin, S. Gray, 2016): a quarter of the multiplications, twice the rounding error,
- *            1.5e-6 of the largest output against 7e-7. oneDNN 2.6 has it, 3.7 does not. */
+ * winograd   winograd.c, in F32 whatever the type: a quarter of the multiplications, up to twice the rounding error of F32, 1e-6 of the largest
+ *            output against 7e-7 */
 enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
 
 /* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */
@@ -50,6 +50,11 @@ extern enum sgrad__way sgrad__way_forced;
 /* ways.c: whether the layer can go that way, if oneDNN has it; and the way it goes. */
 bool sgrad__way_open(const struct sgrad__layer *layer, enum sgrad__way way);
 enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer);
+
+/* winograd.c: the third way. Data are the layer's operands; ROOM is aligned and has the workspace's bytes. */
+bool sgrad__winograd_open(const struct sgrad__layer *layer);
+size_t sgrad__winograd_workspace(const struct sgrad__layer *layer);
+void sgrad__winograd_run(const struct sgrad__layer *layer, void *const data[], float *room);
 
 /* onednn.c: seconds that the layer takes each way, at best, on fewer samples where they are many. INFINITY: oneDNN has no such way.
  * Of a way that takes far more than another, the figure is rough. */

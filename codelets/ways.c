@@ -1,6 +1,6 @@
 /* ways.c: which way to compute a layer is fastest on this processor: measured once for each shape, and remembered from run to run.
  *
- * No rule holds for long: on one processor Winograd's method pays from 32 channels on, on the next one from 64; small images want
+ * No rule holds for long: how much Winograd's method gains depends on a processor's registers and caches; small images want
  * the filters transformed for many of them; where a layout costs a copy depends on what the copy meets in the caches. Bits must not
  * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
 #include "codelets/onednn.h"
@@ -13,21 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 1 };       /* of what the ways are: to be raised when a way changes */
+enum { EDITION = 2 };       /* of what the ways are: to be raised when a way changes */
 static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
 bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
-    if (l->groups != 1 || l->x[3] % 16 || l->y[3] % 16) return false;
-    return way == SGRAD__BLOCKED || (l->dtype == SGRAD_F32 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1);
+    if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
+    return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
 }
 
-/* Over direct, one Zen 4 core: 1.5 to 2 times the speed for 32 to 64 channels, 0.7 for 16, below 1 under some 30 tiles of 4x4. */
+/* Winograd over direct, one Zen 5 core: 1.3 to 2 times the speed, below 1 under some 30 tiles of 4x4. It wants the 32 registers of AVX-512. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
-    const int32_t channels = l->x[3] < l->y[3] ? l->x[3] : l->y[3], least = l->pass == SGRAD__BACKWARD_WEIGHT ? 16 : 32;
     const int64_t tiles = (int64_t)l->y[0] * ((l->y[1] + 3) / 4) * ((l->y[2] + 3) / 4);
-    return sgrad__way_open(l, SGRAD__WINOGRAD) && channels >= least && tiles >= 64 ? SGRAD__WINOGRAD : SGRAD__PLAIN;
+    const bool registers = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    return registers && tiles >= 32 && sgrad__way_open(l, SGRAD__WINOGRAD) ? SGRAD__WINOGRAD : SGRAD__PLAIN;
 }
 
 /* Every way does the plain one's arithmetic or, Winograd's, rounds twice as much, so it has to be worth it. */

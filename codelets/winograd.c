@@ -1,0 +1,463 @@
+/* winograd.c: 3x3 convolution of stride 1 by Winograd's minimal filtering F(4x4,3x3), on channels-last images as they lie.
+ *
+ * An output is cut into tiles of 4x4 pixels; a tile needs a window of 6x6 inputs. With the matrices A, B, G below, · elementwise,
+ *
+ *     forward           y  = Aᵀ [ Σ_c (G w Gᵀ) · (Bᵀ x B) ] A           window x, filter w, tile y
+ *     backward-data     the same, of dy, with the filters turned by 180° and their channels exchanged
+ *     backward-weight   dw = Gᵀ [ Σ_tiles (Bᵀ x B) · (A dy Aᵀ) ] G
+ *
+ * so that at each of 36 points a small matrix product remains, with a quarter of direct convolution's multiplications. Some tiles
+ * at a time go through all three stages, in the core's second-level cache:
+ *
+ *     x ── windows ─> V (36, tiles, C) ──┬─> products ─> M (36, tiles, K) ── tiles ─> y
+ *     w ── filters ─> U (36, C, K) ──────┘
+ *
+ * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional neural
+ * networks, 2016. The points 0, ±5/8, ±3/2 and infinity, instead of the usual 0, ±1, ±2, halve the rounding error: B. Barabasz et al.,
+ * Error analysis and improving the accuracy of Winograd convolution for DNNs, 2020, find such by search. */
+#include "codelets/onednn.h"
+
+#include <omp.h>
+
+/* Vectors are passed between functions that are all inlined. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+enum { TILE = 4, WINDOW = 6, POINTS = WINDOW * WINDOW, FILTER = 9, LANES = 16 };
+static const int64_t CACHE = 384 << 10;     /* bytes of V and M: a part of the second-level cache */
+
+typedef float vec __attribute__((vector_size(64)));
+typedef float packed __attribute__((vector_size(64), aligned(4), may_alias));   /* a vec in memory */
+typedef uint32_t bits __attribute__((vector_size(64)));
+typedef uint16_t half __attribute__((vector_size(32), aligned(2), may_alias));
+
+/* A, B and G belong to the polynomial t (t² - p) (t² - q), p = a², q = b². */
+#define a 0.625f
+#define b 1.5f
+#define p (a * a)
+#define q (b * b)
+#define N0 (1 / (p * q))
+#define NA (1 / (2 * p * (p - q)))
+#define NB (1 / (2 * q * (q - p)))
+
+/* ---- the one-dimensional transforms: each is applied to rows, then to columns --------------------------------------- */
+
+/* Bᵀ */
+SGRAD_ALWAYS_INLINE void window_transform(const vec d[WINDOW], vec t[WINDOW]) {
+    const vec ea = d[4] - q * d[2], oa = d[3] - q * d[1], eb = d[4] - p * d[2], ob = d[3] - p * d[1];
+    t[0] = p * q * d[0] - (p + q) * d[2] + d[4];
+    t[1] = ea + a * oa;
+    t[2] = ea - a * oa;
+    t[3] = eb + b * ob;
+    t[4] = eb - b * ob;
+    t[5] = p * q * d[1] - (p + q) * d[3] + d[5];
+}
+
+/* G */
+SGRAD_ALWAYS_INLINE void filter_transform(const vec g[3], vec t[WINDOW]) {
+    const vec ea = NA * g[0] + NA * p * g[2], oa = NA * a * g[1], eb = NB * g[0] + NB * q * g[2], ob = NB * b * g[1];
+    t[0] = N0 * g[0];
+    t[1] = ea + oa;
+    t[2] = ea - oa;
+    t[3] = eb + ob;
+    t[4] = eb - ob;
+    t[5] = g[2];
+}
+
+/* Gᵀ */
+SGRAD_ALWAYS_INLINE void filter_back(const vec t[WINDOW], vec g[3]) {
+    const vec ea = NA * (t[1] + t[2]), oa = NA * (t[1] - t[2]), eb = NB * (t[3] + t[4]), ob = NB * (t[3] - t[4]);
+    g[0] = N0 * t[0] + ea + eb;
+    g[1] = a * oa + b * ob;
+    g[2] = p * ea + q * eb + t[5];
+}
+
+/* A */
+SGRAD_ALWAYS_INLINE void tile_transform(const vec y[TILE], vec t[WINDOW]) {
+    const vec ea = y[0] + p * y[2], oa = a * y[1] + a * p * y[3], eb = y[0] + q * y[2], ob = b * y[1] + b * q * y[3];
+    t[0] = y[0];
+    t[1] = ea + oa;
+    t[2] = ea - oa;
+    t[3] = eb + ob;
+    t[4] = eb - ob;
+    t[5] = y[3];
+}
+
+/* Aᵀ */
+SGRAD_ALWAYS_INLINE void tile_back(const vec t[WINDOW], vec y[TILE]) {
+    const vec ea = t[1] + t[2], oa = t[1] - t[2], eb = t[3] + t[4], ob = t[3] - t[4];
+    y[0] = t[0] + ea + eb;
+    y[1] = a * oa + b * ob;
+    y[2] = p * ea + q * eb;
+    y[3] = a * p * oa + b * q * ob + t[5];
+}
+
+#undef a
+#undef b
+#undef p
+#undef q
+
+/* ---- sixteen channels of a pixel ------------------------------------------------------------------------------------ */
+
+SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i) {
+    if (dtype == SGRAD_F32) return *(const packed *)((const float *)data + i);
+    return (vec)(__builtin_convertvector(*(const half *)((const uint16_t *)data + i), bits) << 16);
+}
+
+/* As sgrad_f32_to_bf16 rounds. */
+SGRAD_ALWAYS_INLINE void store(enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
+    if (dtype == SGRAD_F32) {
+        *(packed *)((float *)data + i) = x;
+        return;
+    }
+    const bits u = (bits)x, number = (bits)(x == x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
+    *(half *)((uint16_t *)data + i) = __builtin_convertvector((rounded & number) | (nan & ~number), half);
+}
+
+/* ---- images, and their tiles ---------------------------------------------------------------------------------------- */
+
+struct images {
+    void *data;
+    enum sgrad_dtype dtype;
+    int64_t height, width, channels;
+};
+
+/* What a call computes, in what order: tiles row by row, image by image. */
+struct tiling {
+    int64_t rows, columns, count;       /* of an image, of an image, of all */
+    int64_t padding;                    /* of the windows' images */
+    int64_t block;                      /* tiles that go through the stages together: a multiple of TILES_AT_ONCE */
+};
+struct place {
+    int64_t image, row, column;         /* of a tile */
+};
+SGRAD_ALWAYS_INLINE struct place place_of(const struct tiling *t, int64_t tile) {
+    return (struct place){ tile / (t->rows * t->columns), tile / t->columns % t->rows, tile % t->columns };
+}
+
+/* SIDE x SIDE pixels from ROW and COLUMN on; beside the image there are zeros. */
+SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, const struct images *x, int side, int64_t image, int64_t row,
+                                int64_t column, int64_t channel, vec d[]) {
+    const int64_t step = x->channels;
+    for (int i = 0; i < side; i++) {
+        const bool in = inside || (row + i >= 0 && row + i < x->height);
+        const int64_t at = ((image * x->height + row + i) * x->width + column) * step + channel;
+#pragma GCC unroll 6
+        for (int j = 0; j < side; j++) {
+            d[i * side + j] = (vec){ 0 };
+            if (inside || (in && column + j >= 0 && column + j < x->width)) d[i * side + j] = load(dtype, x->data, at + j * step);
+        }
+    }
+}
+
+SGRAD_ALWAYS_INLINE void pixels_of(const struct images *x, int side, int64_t image, int64_t row, int64_t column, int64_t channel, vec d[]) {
+    const bool inside = row >= 0 && row + side <= x->height && column >= 0 && column + side <= x->width;
+    if (x->dtype == SGRAD_F32 && inside) pixels(SGRAD_F32, true, x, side, image, row, column, channel, d);
+    else if (x->dtype == SGRAD_F32) pixels(SGRAD_F32, false, x, side, image, row, column, channel, d);
+    else if (inside) pixels(SGRAD_BF16, true, x, side, image, row, column, channel, d);
+    else pixels(SGRAD_BF16, false, x, side, image, row, column, channel, d);
+}
+
+/* Tiles whose pixels will be wanted next. */
+struct soon {
+    const struct images *images;
+    int64_t first, count;
+};
+
+/* Asks memory for a part of them, one for each point, so that it works while products are made. */
+SGRAD_ALWAYS_INLINE void prefetch(const struct tiling *t, const struct soon *soon, int point) {
+    enum { SECOND_LEVEL = 2, READ = 0 };
+    const struct images *x = soon->images;
+    const int64_t size = x->dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t), end = soon->first + soon->count * (point + 1) / POINTS;
+    for (int64_t i = soon->first + soon->count * point / POINTS; i < end; i++) {
+        const struct place at = place_of(t, i);
+        const int64_t height = x->height - at.row * TILE, width = x->width - at.column * TILE;
+        const char *row = (const char *)x->data + ((at.image * x->height + at.row * TILE) * x->width + at.column * TILE) * x->channels * size;
+        for (int r = 0; r < TILE && r < height; r++, row += x->width * x->channels * size)
+            for (int64_t byte = 0; byte < (width < TILE ? width : TILE) * x->channels * size; byte += SGRAD_LINE)
+                __builtin_prefetch(row + byte, READ, SECOND_LEVEL);
+    }
+}
+
+/* How far apart two points of V lie, or of M: not a power of two, of which caches have few places. */
+static int64_t point_stride(int64_t tiles, int64_t channels) { return tiles * channels + LANES; }
+
+/* The windows of COUNT tiles from FIRST on: V[point][tile][channel]. */
+SGRAD_VECTOR static void windows(const struct tiling *t, const struct images *x, int64_t first, int64_t count, float *v) {
+    const int64_t stride = point_stride(t->block, x->channels);
+    for (int64_t i = 0; i < count; i++) {
+        const struct place at = place_of(t, first + i);
+        for (int64_t c = 0; c < x->channels; c += LANES) {
+            vec d[POINTS], rows[POINTS], column[WINDOW], out[WINDOW];
+            pixels_of(x, WINDOW, at.image, at.row * TILE - t->padding, at.column * TILE - t->padding, c, d);
+            for (int r = 0; r < WINDOW; r++) window_transform(d + r * WINDOW, rows + r * WINDOW);
+            for (int s = 0; s < WINDOW; s++) {
+                for (int r = 0; r < WINDOW; r++) column[r] = rows[r * WINDOW + s];
+                window_transform(column, out);
+                for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride + i * x->channels + c) = out[r];
+            }
+        }
+    }
+}
+
+/* A dy Aᵀ of COUNT tiles, as windows() leaves V. With SUM, each channel's pixels are added to it. */
+SGRAD_VECTOR static void tiles(const struct tiling *t, const struct images *y, int64_t first, int64_t count, float *v, float *sum) {
+    const int64_t stride = point_stride(t->block, y->channels);
+    for (int64_t i = 0; i < count; i++) {
+        const struct place at = place_of(t, first + i);
+        for (int64_t c = 0; c < y->channels; c += LANES) {
+            vec d[TILE * TILE], rows[TILE * WINDOW], column[TILE], out[WINDOW];
+            pixels_of(y, TILE, at.image, at.row * TILE, at.column * TILE, c, d);
+            for (int r = 0; r < TILE; r++) tile_transform(d + r * TILE, rows + r * WINDOW);
+            for (int s = 0; s < WINDOW; s++) {
+                for (int r = 0; r < TILE; r++) column[r] = rows[r * WINDOW + s];
+                tile_transform(column, out);
+                for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride + i * y->channels + c) = out[r];
+            }
+            if (!sum) continue;
+            for (int j = 1; j < TILE * TILE; j++) d[0] += d[j];
+            *(packed *)(sum + c) += d[0];
+        }
+    }
+}
+
+/* Y of COUNT tiles from M. BIAS may be NULL. */
+SGRAD_VECTOR static void tiles_back(const struct tiling *t, const struct images *y, int64_t first, int64_t count, const float *m,
+                                    const float *bias, bool add) {
+    const int64_t stride = point_stride(t->block, y->channels);
+    for (int64_t i = 0; i < count; i++) {
+        const struct place at = place_of(t, first + i);
+        const int64_t height = y->height - at.row * TILE, width = y->width - at.column * TILE;
+        const int64_t origin = ((at.image * y->height + at.row * TILE) * y->width + at.column * TILE) * y->channels;
+        for (int64_t c = 0; c < y->channels; c += LANES) {
+            vec columns[TILE * WINDOW], column[WINDOW], out[TILE];
+            for (int s = 0; s < WINDOW; s++) {
+                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(m + (r * WINDOW + s) * stride + i * y->channels + c);
+                tile_back(column, out);
+                for (int r = 0; r < TILE; r++) columns[r * WINDOW + s] = out[r];
+            }
+            vec more = { 0 };
+            if (bias) more = *(const packed *)(bias + c);
+            for (int r = 0; r < TILE && r < height; r++) {
+                tile_back(columns + r * WINDOW, out);
+                for (int s = 0; s < TILE && s < width; s++) {
+                    const int64_t j = origin + (r * y->width + s) * y->channels + c;
+                    vec value = out[s] + more;
+                    if (add) value += y->dtype == SGRAD_F32 ? load(SGRAD_F32, y->data, j) : load(SGRAD_BF16, y->data, j);
+                    if (y->dtype == SGRAD_F32) store(SGRAD_F32, y->data, j, value);
+                    else store(SGRAD_BF16, y->data, j, value);
+                }
+            }
+        }
+    }
+}
+
+/* ---- filters -------------------------------------------------------------------------------------------------------
+ *
+ * U lies as its products take it: in panels of 32 columns, or of 16. */
+
+static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
+
+SGRAD_ALWAYS_INLINE float *panel_at(float *u, int point, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+    const int64_t width = panel_width(columns);
+    return u + point * rows * columns + column / width * rows * width + row * width + column % width;
+}
+
+SGRAD_ALWAYS_INLINE void filter_points(const vec g[FILTER], vec t[POINTS]) {
+    vec rows[3 * WINDOW], column[3], out[WINDOW];
+    for (int r = 0; r < 3; r++) filter_transform(g + 3 * r, rows + r * WINDOW);
+    for (int s = 0; s < WINDOW; s++) {
+        for (int r = 0; r < 3; r++) column[r] = rows[r * WINDOW + s];
+        filter_transform(column, out);
+        for (int r = 0; r < WINDOW; r++) t[r * WINDOW + s] = out[r];
+    }
+}
+
+/* w (K,3,3,C) -> U (36, C, K) */
+SGRAD_VECTOR static void filters(const float *w, int64_t filters, int64_t channels, float *u) {
+    for (int64_t k = 0; k < filters; k += LANES)
+        for (int64_t c = 0; c < channels; c++) {
+            vec g[FILTER], t[POINTS];
+            for (int i = 0; i < FILTER; i++)
+                for (int j = 0; j < LANES; j++) g[i][j] = w[((k + j) * FILTER + i) * channels + c];
+            filter_points(g, t);
+            for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, channels, filters, c, k) = t[i];
+        }
+}
+
+/* w (K,3,3,C) -> U (36, K, C) of the filters turned */
+SGRAD_VECTOR static void filters_turned(const float *w, int64_t filters, int64_t channels, float *u) {
+    for (int64_t k = 0; k < filters; k++)
+        for (int64_t c = 0; c < channels; c += LANES) {
+            vec g[FILTER], t[POINTS];
+            for (int i = 0; i < FILTER; i++) g[i] = *(const packed *)(w + (k * FILTER + FILTER - 1 - i) * channels + c);
+            filter_points(g, t);
+            for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, filters, channels, k, c) = t[i];
+        }
+}
+
+/* U (36, K, C), row by row -> dw (K,3,3,C) */
+SGRAD_VECTOR static void filters_back(const float *u, int64_t filters, int64_t channels, float *dw, bool add) {
+    for (int64_t k = 0; k < filters; k++)
+        for (int64_t c = 0; c < channels; c += LANES) {
+            vec columns[3 * WINDOW], column[WINDOW], out[3];
+            for (int s = 0; s < WINDOW; s++) {
+                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + ((r * WINDOW + s) * filters + k) * channels + c);
+                filter_back(column, out);
+                for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
+            }
+            for (int r = 0; r < 3; r++) {
+                filter_back(columns + r * WINDOW, out);
+                for (int s = 0; s < 3; s++) {
+                    packed *to = (packed *)(dw + (k * FILTER + 3 * r + s) * channels + c);
+                    if (add) out[s] += *to;
+                    *to = out[s];
+                }
+            }
+        }
+}
+
+/* ---- the products at a point ---------------------------------------------------------------------------------------- */
+
+enum { TILES_AT_ONCE = 12, ROWS_AT_ONCE = 8 };
+
+/* M = V U for some tiles and a panel: 12 x 2 sums in registers. */
+SGRAD_ALWAYS_INLINE void panel_product(int vectors, const float *v, int64_t channels, const float *u, float *m, int64_t m_stride) {
+    vec sum[TILES_AT_ONCE][2];
+#pragma GCC unroll 12
+    for (int i = 0; i < TILES_AT_ONCE; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) sum[i][j] = (vec){ 0 };
+    for (int64_t c = 0; c < channels; c++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < TILES_AT_ONCE; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) sum[i][j] += v[i * channels + c] * *(const packed *)(u + (c * vectors + j) * LANES);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < TILES_AT_ONCE; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) *(packed *)(m + i * m_stride + j * LANES) = sum[i][j];
+}
+
+/* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
+SGRAD_VECTOR static void products(const struct tiling *t, int64_t count, int64_t channels, int64_t filters, const float *v, const float *u, float *m,
+                                  const struct soon soon[2]) {
+    const int64_t width = panel_width(filters);
+    for (int point = 0; point < POINTS; point++) {
+        for (int64_t k = 0; k < filters; k += width)
+            for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
+                const float *from = v + point * point_stride(t->block, channels) + i * channels, *panel = u + point * channels * filters + k * channels;
+                float *to = m + point * point_stride(t->block, filters) + i * filters + k;
+                if (width == LANES) panel_product(1, from, channels, panel, to, filters);
+                else panel_product(2, from, channels, panel, to, filters);
+            }
+        prefetch(t, &soon[0], point);
+        prefetch(t, &soon[1], point);
+    }
+}
+
+/* Some rows of U, one or two vectors wide, plus EᵀV over the tiles. */
+SGRAD_ALWAYS_INLINE void row_product(int rows, int vectors, int64_t count, const float *e, int64_t filters, const float *v, int64_t channels,
+                                     float *u, bool first) {
+    vec sum[LANES][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = (vec){ 0 };
+            if (!first) sum[i][j] = *(const packed *)(u + i * channels + j * LANES);
+        }
+    for (int64_t t = 0; t < count; t++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) sum[i][j] += e[t * filters + i] * *(const packed *)(v + t * channels + j * LANES);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) *(packed *)(u + i * channels + j * LANES) = sum[i][j];
+}
+
+/* U (36, K, C) = Eᵀ (36, tiles, K) V (36, tiles, C), or added to it where this block of tiles is not the FIRST. */
+SGRAD_VECTOR static void transposed_products(const struct tiling *t, int64_t count, int64_t channels, int64_t filters, const float *e, const float *v,
+                                             float *u, bool first, const struct soon soon[2]) {
+    const int64_t width = panel_width(channels), rows = width == LANES ? LANES : ROWS_AT_ONCE;
+    for (int point = 0; point < POINTS; point++) {
+        for (int64_t c = 0; c < channels; c += width)
+            for (int64_t k = 0; k < filters; k += rows) {
+                const float *left = e + point * point_stride(t->block, filters) + k, *right = v + point * point_stride(t->block, channels) + c;
+                float *to = u + (point * filters + k) * channels + c;
+                if (width == LANES) row_product(LANES, 1, count, left, filters, right, channels, to, first);
+                else row_product(ROWS_AT_ONCE, 2, count, left, filters, right, channels, to, first);
+            }
+        prefetch(t, &soon[0], point);
+        prefetch(t, &soon[1], point);
+    }
+}
+
+/* ---- what onednn.c calls --------------------------------------------------------------------------------------------- */
+
+/* Of a layer's y: backward-data makes x out of y, as forward makes y out of x. */
+static struct tiling tiling_of(const struct sgrad__layer *l) {
+    const bool back = l->pass == SGRAD__BACKWARD_DATA;
+    const int32_t *out = back ? l->x : l->y;
+    struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE, .padding = back ? 2 - l->padding : l->padding };
+    t.count = out[0] * t.rows * t.columns;
+    const int64_t fit = CACHE / (POINTS * (int64_t)sizeof(float) * (l->x[3] + l->y[3])), most = t.count < fit ? t.count : fit;
+    t.block = (most + TILES_AT_ONCE - 1) / TILES_AT_ONCE * TILES_AT_ONCE;
+    if (t.block < TILES_AT_ONCE) t.block = TILES_AT_ONCE;
+    return t;
+}
+
+/* Where U, V of x and V of y begin in the workspace, in floats; and its size. */
+struct rooms {
+    int64_t u, x, y, size;
+};
+static struct rooms rooms_of(const struct sgrad__layer *l, const struct tiling *t) {
+    const int64_t u = (int64_t)POINTS * l->x[3] * l->y[3], x = POINTS * point_stride(t->block, l->x[3]), y = POINTS * point_stride(t->block, l->y[3]);
+    return (struct rooms){ 0, u, u + x, u + x + y };
+}
+
+bool sgrad__winograd_open(const struct sgrad__layer *l) {
+    static const int64_t most = 1 << 16;    /* of C · K: 9 MiB of U */
+    return l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 && l->padding <= 2 &&
+           l->x[3] % LANES == 0 && l->y[3] % LANES == 0 && (int64_t)l->x[3] * l->y[3] <= most;
+}
+
+size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
+    const struct tiling t = tiling_of(l);
+    return (size_t)rooms_of(l, &t).size * sizeof(float);
+}
+
+void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
+    const struct tiling t = tiling_of(l);
+    const struct rooms at = rooms_of(l, &t);
+    const int64_t channels = l->x[3], filter_count = l->y[3];
+    const bool weight = l->pass == SGRAD__BACKWARD_WEIGHT, back = l->pass == SGRAD__BACKWARD_DATA;
+    float *u = room + at.u, *vx = room + at.x, *vy = room + at.y;
+    struct images x = { data[back ? 2 : 0], (enum sgrad_dtype)l->dtype, l->x[1], l->x[2], channels };
+    struct images y = { data[back ? 0 : weight ? 1 : 3], (enum sgrad_dtype)l->dtype, l->y[1], l->y[2], filter_count };
+    float *dbias = weight && l->bias ? data[3] : NULL;
+    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)filter_count * sizeof *dbias);
+    if (!weight && !back) filters(data[1], filter_count, channels, u);
+    if (back) filters_turned(data[1], filter_count, channels, u);
+    for (int64_t first = 0, count; first < t.count; first += count) {
+        count = t.count - first < t.block ? t.count - first : t.block;
+        const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
+        if (weight) {
+            windows(&t, &x, first, count, vx);
+            tiles(&t, &y, first, count, vy, dbias);
+            transposed_products(&t, count, channels, filter_count, vy, vx, u, first == 0, (struct soon[]){ { &x, next, more }, { &y, next, more } });
+        } else if (back) {
+            windows(&t, &y, first, count, vy);
+            products(&t, count, filter_count, channels, vy, u, vx, (struct soon[]){ { &x, first, count }, { &y, next, more } });
+            tiles_back(&t, &x, first, count, vx, NULL, l->accumulate);
+        } else {
+            windows(&t, &x, first, count, vx);
+            products(&t, count, channels, filter_count, vx, u, vy, (struct soon[]){ { &y, first, count }, { &x, next, more } });
+            tiles_back(&t, &y, first, count, vy, l->bias ? data[2] : NULL, l->accumulate);
+        }
+    }
+    if (weight) filters_back(u, filter_count, channels, data[2], l->accumulate);
+}
