@@ -17,11 +17,6 @@
  * Error analysis and improving the accuracy of Winograd convolution for DNNs, 2020, find such by search. */
 #include "codelets/onednn.h"
 
-#include <omp.h>
-
-/* Vectors are passed between functions that are all inlined. */
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 enum { TILE = 4, WINDOW = 6, POINTS = WINDOW * WINDOW, FILTER = 9, LANES = 16 };
 static const int64_t CACHE = 384 << 10;     /* bytes of V and M: a part of the second-level cache */
 
@@ -130,123 +125,153 @@ struct tiling {
 struct place {
     int64_t image, row, column;         /* of a tile */
 };
-SGRAD_ALWAYS_INLINE struct place place_of(const struct tiling *t, int64_t tile) {
-    return (struct place){ tile / (t->rows * t->columns), tile / t->columns % t->rows, tile % t->columns };
+SGRAD_ALWAYS_INLINE struct place place_of(struct tiling t, int64_t tile) {
+    return (struct place){ tile / (t.rows * t.columns), tile / t.columns % t.rows, tile % t.columns };
 }
 
-/* SIDE x SIDE pixels from ROW and COLUMN on; beside the image there are zeros. */
-SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, const struct images *x, int side, int64_t image, int64_t row,
-                                int64_t column, int64_t channel, vec d[]) {
-    const int64_t step = x->channels;
-    for (int i = 0; i < side; i++) {
-        const bool in = inside || (row + i >= 0 && row + i < x->height);
-        const int64_t at = ((image * x->height + row + i) * x->width + column) * step + channel;
+/* A row's pixels from COLUMN on; beside the image there are zeros. */
+SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, struct images x, int count, int64_t image, int64_t row, int64_t column,
+                                int64_t channel, vec d[]) {
+    const bool in = inside || (row >= 0 && row < x.height);
+    const int64_t at = ((image * x.height + row) * x.width + column) * x.channels + channel;
 #pragma GCC unroll 6
-        for (int j = 0; j < side; j++) {
-            d[i * side + j] = (vec){ 0 };
-            if (inside || (in && column + j >= 0 && column + j < x->width)) d[i * side + j] = load(dtype, x->data, at + j * step);
-        }
+    for (int j = 0; j < count; j++) {
+        d[j] = (vec){ 0 };
+        if (inside || (in && column + j >= 0 && column + j < x.width)) d[j] = load(dtype, x.data, at + j * x.channels);
     }
 }
 
-SGRAD_ALWAYS_INLINE void pixels_of(const struct images *x, int side, int64_t image, int64_t row, int64_t column, int64_t channel, vec d[]) {
-    const bool inside = row >= 0 && row + side <= x->height && column >= 0 && column + side <= x->width;
-    if (x->dtype == SGRAD_F32 && inside) pixels(SGRAD_F32, true, x, side, image, row, column, channel, d);
-    else if (x->dtype == SGRAD_F32) pixels(SGRAD_F32, false, x, side, image, row, column, channel, d);
-    else if (inside) pixels(SGRAD_BF16, true, x, side, image, row, column, channel, d);
-    else pixels(SGRAD_BF16, false, x, side, image, row, column, channel, d);
+SGRAD_ALWAYS_INLINE bool is_inside(struct images x, int side, int64_t row, int64_t column) {
+    return row >= 0 && row + side <= x.height && column >= 0 && column + side <= x.width;
 }
 
 /* Tiles whose pixels will be wanted next. */
 struct soon {
-    const struct images *images;
+    struct images images;
     int64_t first, count;
 };
 
 /* Asks memory for a part of them, one for each point, so that it works while products are made. */
-SGRAD_ALWAYS_INLINE void prefetch(const struct tiling *t, const struct soon *soon, int point) {
+SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) {
     enum { SECOND_LEVEL = 2, READ = 0 };
-    const struct images *x = soon->images;
-    const int64_t size = x->dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t), end = soon->first + soon->count * (point + 1) / POINTS;
-    for (int64_t i = soon->first + soon->count * point / POINTS; i < end; i++) {
+    struct images x = soon.images;
+    const int64_t size = x.dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t), end = soon.first + soon.count * (point + 1) / POINTS;
+    for (int64_t i = soon.first + soon.count * point / POINTS; i < end; i++) {
         const struct place at = place_of(t, i);
-        const int64_t height = x->height - at.row * TILE, width = x->width - at.column * TILE;
-        const char *row = (const char *)x->data + ((at.image * x->height + at.row * TILE) * x->width + at.column * TILE) * x->channels * size;
-        for (int r = 0; r < TILE && r < height; r++, row += x->width * x->channels * size)
-            for (int64_t byte = 0; byte < (width < TILE ? width : TILE) * x->channels * size; byte += SGRAD_LINE)
+        const int64_t height = x.height - at.row * TILE, width = x.width - at.column * TILE;
+        const char *row = (const char *)x.data + ((at.image * x.height + at.row * TILE) * x.width + at.column * TILE) * x.channels * size;
+        for (int r = 0; r < TILE && r < height; r++, row += x.width * x.channels * size)
+            for (int64_t byte = 0; byte < (width < TILE ? width : TILE) * x.channels * size; byte += SGRAD_LINE)
                 __builtin_prefetch(row + byte, READ, SECOND_LEVEL);
     }
 }
 
-/* How far apart two points of V lie, or of M: not a power of two, of which caches have few places. */
-static int64_t point_stride(int64_t tiles, int64_t channels) { return tiles * channels + LANES; }
+/* How far apart two points' matrices lie: not a power of two, for which caches have few places. */
+static int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + LANES; }
 
-/* The windows of COUNT tiles from FIRST on: V[point][tile][channel]. */
-SGRAD_VECTOR static void windows(const struct tiling *t, const struct images *x, int64_t first, int64_t count, float *v) {
-    const int64_t stride = point_stride(t->block, x->channels);
+SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, int64_t image, int64_t row, int64_t column, int64_t channel,
+                                float *v, int64_t stride) {
+    vec rows[POINTS];
+    for (int r = 0; r < WINDOW; r++) {
+        vec d[WINDOW];
+        pixels(dtype, inside, x, WINDOW, image, row + r, column, channel, d);
+        window_transform(d, rows + r * WINDOW);
+    }
+    for (int s = 0; s < WINDOW; s++) {
+        vec d[WINDOW], t[WINDOW];
+        for (int r = 0; r < WINDOW; r++) d[r] = rows[r * WINDOW + s];
+        window_transform(d, t);
+        for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride) = t[r];
+    }
+}
+
+/* Bᵀ x B for COUNT tiles from FIRST on: V[point][tile][channel]. */
+SGRAD_VECTOR static void windows(struct tiling t, struct images x, int64_t first, int64_t count, float *v) {
+    const int64_t stride = point_stride(t.block, x.channels);
     for (int64_t i = 0; i < count; i++) {
         const struct place at = place_of(t, first + i);
-        for (int64_t c = 0; c < x->channels; c += LANES) {
-            vec d[POINTS], rows[POINTS], column[WINDOW], out[WINDOW];
-            pixels_of(x, WINDOW, at.image, at.row * TILE - t->padding, at.column * TILE - t->padding, c, d);
-            for (int r = 0; r < WINDOW; r++) window_transform(d + r * WINDOW, rows + r * WINDOW);
-            for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < WINDOW; r++) column[r] = rows[r * WINDOW + s];
-                window_transform(column, out);
-                for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride + i * x->channels + c) = out[r];
-            }
-        }
+        const int64_t row = at.row * TILE - t.padding, column = at.column * TILE - t.padding;
+        const bool inside = is_inside(x, WINDOW, row, column);
+        for (int64_t c = 0; c < x.channels; c += LANES, v += LANES)
+            if (x.dtype == SGRAD_F32 && inside) window(SGRAD_F32, true, x, at.image, row, column, c, v, stride);
+            else if (x.dtype == SGRAD_F32) window(SGRAD_F32, false, x, at.image, row, column, c, v, stride);
+            else if (inside) window(SGRAD_BF16, true, x, at.image, row, column, c, v, stride);
+            else window(SGRAD_BF16, false, x, at.image, row, column, c, v, stride);
+    }
+}
+
+/* Adds the tile's pixels to SUM, which may be NULL. */
+SGRAD_ALWAYS_INLINE void tile(enum sgrad_dtype dtype, bool inside, struct images y, int64_t image, int64_t row, int64_t column, int64_t channel, float *v,
+                              int64_t stride, float *sum) {
+    vec rows[TILE * WINDOW], all = { 0 };
+    for (int r = 0; r < TILE; r++) {
+        vec d[TILE];
+        pixels(dtype, inside, y, TILE, image, row + r, column, channel, d);
+        tile_transform(d, rows + r * WINDOW);
+        all += (d[0] + d[1]) + (d[2] + d[3]);
+    }
+    if (sum) *(packed *)sum += all;
+    for (int s = 0; s < WINDOW; s++) {
+        vec d[TILE], t[WINDOW];
+        for (int r = 0; r < TILE; r++) d[r] = rows[r * WINDOW + s];
+        tile_transform(d, t);
+        for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride) = t[r];
     }
 }
 
 /* A dy Aᵀ of COUNT tiles, as windows() leaves V. With SUM, each channel's pixels are added to it. */
-SGRAD_VECTOR static void tiles(const struct tiling *t, const struct images *y, int64_t first, int64_t count, float *v, float *sum) {
-    const int64_t stride = point_stride(t->block, y->channels);
+SGRAD_VECTOR static void tiles(struct tiling t, struct images y, int64_t first, int64_t count, float *v, float *sum) {
+    const int64_t stride = point_stride(t.block, y.channels);
     for (int64_t i = 0; i < count; i++) {
         const struct place at = place_of(t, first + i);
-        for (int64_t c = 0; c < y->channels; c += LANES) {
-            vec d[TILE * TILE], rows[TILE * WINDOW], column[TILE], out[WINDOW];
-            pixels_of(y, TILE, at.image, at.row * TILE, at.column * TILE, c, d);
-            for (int r = 0; r < TILE; r++) tile_transform(d + r * TILE, rows + r * WINDOW);
-            for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < TILE; r++) column[r] = rows[r * WINDOW + s];
-                tile_transform(column, out);
-                for (int r = 0; r < WINDOW; r++) *(packed *)(v + (r * WINDOW + s) * stride + i * y->channels + c) = out[r];
-            }
-            if (!sum) continue;
-            for (int j = 1; j < TILE * TILE; j++) d[0] += d[j];
-            *(packed *)(sum + c) += d[0];
+        const int64_t row = at.row * TILE, column = at.column * TILE;
+        const bool inside = is_inside(y, TILE, row, column);
+        for (int64_t c = 0; c < y.channels; c += LANES, v += LANES) {
+            float *sums = sum ? sum + c : NULL;
+            if (y.dtype == SGRAD_F32 && inside) tile(SGRAD_F32, true, y, at.image, row, column, c, v, stride, sums);
+            else if (y.dtype == SGRAD_F32) tile(SGRAD_F32, false, y, at.image, row, column, c, v, stride, sums);
+            else if (inside) tile(SGRAD_BF16, true, y, at.image, row, column, c, v, stride, sums);
+            else tile(SGRAD_BF16, false, y, at.image, row, column, c, v, stride, sums);
+        }
+    }
+}
+
+SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, int64_t image, int64_t row, int64_t column, int64_t channel,
+                                  const float *m, int64_t stride, const float *bias, bool add) {
+    vec columns[TILE * WINDOW];
+    for (int s = 0; s < WINDOW; s++) {
+        vec d[WINDOW], t[TILE];
+        for (int r = 0; r < WINDOW; r++) d[r] = *(const packed *)(m + (r * WINDOW + s) * stride);
+        tile_back(d, t);
+        for (int r = 0; r < TILE; r++) columns[r * WINDOW + s] = t[r];
+    }
+    for (int r = 0; r < TILE && (inside || row + r < y.height); r++) {
+        const int64_t at = ((image * y.height + row + r) * y.width + column) * y.channels + channel;
+        vec t[TILE];
+        tile_back(columns + r * WINDOW, t);
+#pragma GCC unroll 4
+        for (int s = 0; s < TILE; s++) {
+            if (!inside && column + s >= y.width) break;
+            if (bias) t[s] += *(const packed *)bias;
+            if (add) t[s] += load(dtype, y.data, at + s * y.channels);
+            store(dtype, y.data, at + s * y.channels, t[s]);
         }
     }
 }
 
 /* Y of COUNT tiles from M. BIAS may be NULL. */
-SGRAD_VECTOR static void tiles_back(const struct tiling *t, const struct images *y, int64_t first, int64_t count, const float *m,
-                                    const float *bias, bool add) {
-    const int64_t stride = point_stride(t->block, y->channels);
+SGRAD_VECTOR static void tiles_back(struct tiling t, struct images y, int64_t first, int64_t count, const float *m, const float *bias, bool add) {
+    const int64_t stride = point_stride(t.block, y.channels);
     for (int64_t i = 0; i < count; i++) {
         const struct place at = place_of(t, first + i);
-        const int64_t height = y->height - at.row * TILE, width = y->width - at.column * TILE;
-        const int64_t origin = ((at.image * y->height + at.row * TILE) * y->width + at.column * TILE) * y->channels;
-        for (int64_t c = 0; c < y->channels; c += LANES) {
-            vec columns[TILE * WINDOW], column[WINDOW], out[TILE];
-            for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(m + (r * WINDOW + s) * stride + i * y->channels + c);
-                tile_back(column, out);
-                for (int r = 0; r < TILE; r++) columns[r * WINDOW + s] = out[r];
-            }
-            vec more = { 0 };
-            if (bias) more = *(const packed *)(bias + c);
-            for (int r = 0; r < TILE && r < height; r++) {
-                tile_back(columns + r * WINDOW, out);
-                for (int s = 0; s < TILE && s < width; s++) {
-                    const int64_t j = origin + (r * y->width + s) * y->channels + c;
-                    vec value = out[s] + more;
-                    if (add) value += y->dtype == SGRAD_F32 ? load(SGRAD_F32, y->data, j) : load(SGRAD_BF16, y->data, j);
-                    if (y->dtype == SGRAD_F32) store(SGRAD_F32, y->data, j, value);
-                    else store(SGRAD_BF16, y->data, j, value);
-                }
-            }
+        const int64_t row = at.row * TILE, column = at.column * TILE;
+        const bool inside = is_inside(y, TILE, row, column);
+        for (int64_t c = 0; c < y.channels; c += LANES, m += LANES) {
+            const float *more = bias ? bias + c : NULL;
+            if (y.dtype == SGRAD_F32 && inside) tile_out(SGRAD_F32, true, y, at.image, row, column, c, m, stride, more, add);
+            else if (y.dtype == SGRAD_F32) tile_out(SGRAD_F32, false, y, at.image, row, column, c, m, stride, more, add);
+            else if (inside) tile_out(SGRAD_BF16, true, y, at.image, row, column, c, m, stride, more, add);
+            else tile_out(SGRAD_BF16, false, y, at.image, row, column, c, m, stride, more, add);
         }
     }
 }
@@ -259,7 +284,7 @@ static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LAN
 
 SGRAD_ALWAYS_INLINE float *panel_at(float *u, int point, int64_t rows, int64_t columns, int64_t row, int64_t column) {
     const int64_t width = panel_width(columns);
-    return u + point * rows * columns + column / width * rows * width + row * width + column % width;
+    return u + point * point_stride(rows, columns) + column / width * rows * width + row * width + column % width;
 }
 
 SGRAD_ALWAYS_INLINE void filter_points(const vec g[FILTER], vec t[POINTS]) {
@@ -301,7 +326,7 @@ SGRAD_VECTOR static void filters_back(const float *u, int64_t filters, int64_t c
         for (int64_t c = 0; c < channels; c += LANES) {
             vec columns[3 * WINDOW], column[WINDOW], out[3];
             for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + ((r * WINDOW + s) * filters + k) * channels + c);
+                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(filters, channels) + k * channels + c);
                 filter_back(column, out);
                 for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
             }
@@ -340,19 +365,19 @@ SGRAD_ALWAYS_INLINE void panel_product(int vectors, const float *v, int64_t chan
 }
 
 /* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
-SGRAD_VECTOR static void products(const struct tiling *t, int64_t count, int64_t channels, int64_t filters, const float *v, const float *u, float *m,
+SGRAD_VECTOR static void products(struct tiling t, int64_t count, int64_t channels, int64_t filters, const float *v, const float *u, float *m,
                                   const struct soon soon[2]) {
     const int64_t width = panel_width(filters);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t k = 0; k < filters; k += width)
             for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
-                const float *from = v + point * point_stride(t->block, channels) + i * channels, *panel = u + point * channels * filters + k * channels;
-                float *to = m + point * point_stride(t->block, filters) + i * filters + k;
+                const float *from = v + point * point_stride(t.block, channels) + i * channels, *panel = u + point * point_stride(channels, filters) + k * channels;
+                float *to = m + point * point_stride(t.block, filters) + i * filters + k;
                 if (width == LANES) panel_product(1, from, channels, panel, to, filters);
                 else panel_product(2, from, channels, panel, to, filters);
             }
-        prefetch(t, &soon[0], point);
-        prefetch(t, &soon[1], point);
+        prefetch(t, soon[0], point);
+        prefetch(t, soon[1], point);
     }
 }
 
@@ -380,19 +405,19 @@ SGRAD_ALWAYS_INLINE void row_product(int rows, int vectors, int64_t count, const
 }
 
 /* U (36, K, C) = Eᵀ (36, tiles, K) V (36, tiles, C), or added to it where this block of tiles is not the FIRST. */
-SGRAD_VECTOR static void transposed_products(const struct tiling *t, int64_t count, int64_t channels, int64_t filters, const float *e, const float *v,
+SGRAD_VECTOR static void transposed_products(struct tiling t, int64_t count, int64_t channels, int64_t filters, const float *e, const float *v,
                                              float *u, bool first, const struct soon soon[2]) {
     const int64_t width = panel_width(channels), rows = width == LANES ? LANES : ROWS_AT_ONCE;
     for (int point = 0; point < POINTS; point++) {
         for (int64_t c = 0; c < channels; c += width)
             for (int64_t k = 0; k < filters; k += rows) {
-                const float *left = e + point * point_stride(t->block, filters) + k, *right = v + point * point_stride(t->block, channels) + c;
-                float *to = u + (point * filters + k) * channels + c;
+                const float *left = e + point * point_stride(t.block, filters) + k, *right = v + point * point_stride(t.block, channels) + c;
+                float *to = u + point * point_stride(filters, channels) + k * channels + c;
                 if (width == LANES) row_product(LANES, 1, count, left, filters, right, channels, to, first);
                 else row_product(ROWS_AT_ONCE, 2, count, left, filters, right, channels, to, first);
             }
-        prefetch(t, &soon[0], point);
-        prefetch(t, &soon[1], point);
+        prefetch(t, soon[0], point);
+        prefetch(t, soon[1], point);
     }
 }
 
@@ -415,7 +440,7 @@ struct rooms {
     int64_t u, x, y, size;
 };
 static struct rooms rooms_of(const struct sgrad__layer *l, const struct tiling *t) {
-    const int64_t u = (int64_t)POINTS * l->x[3] * l->y[3], x = POINTS * point_stride(t->block, l->x[3]), y = POINTS * point_stride(t->block, l->y[3]);
+    const int64_t u = POINTS * point_stride(l->x[3], l->y[3]), x = POINTS * point_stride(t->block, l->x[3]), y = POINTS * point_stride(t->block, l->y[3]);
     return (struct rooms){ 0, u, u + x, u + x + y };
 }
 
@@ -446,17 +471,17 @@ void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float
         count = t.count - first < t.block ? t.count - first : t.block;
         const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
         if (weight) {
-            windows(&t, &x, first, count, vx);
-            tiles(&t, &y, first, count, vy, dbias);
-            transposed_products(&t, count, channels, filter_count, vy, vx, u, first == 0, (struct soon[]){ { &x, next, more }, { &y, next, more } });
+            windows(t, x, first, count, vx);
+            tiles(t, y, first, count, vy, dbias);
+            transposed_products(t, count, channels, filter_count, vy, vx, u, first == 0, (struct soon[]){ { x, next, more }, { y, next, more } });
         } else if (back) {
-            windows(&t, &y, first, count, vy);
-            products(&t, count, filter_count, channels, vy, u, vx, (struct soon[]){ { &x, first, count }, { &y, next, more } });
-            tiles_back(&t, &x, first, count, vx, NULL, l->accumulate);
+            windows(t, y, first, count, vy);
+            products(t, count, filter_count, channels, vy, u, vx, (struct soon[]){ { x, first, count }, { y, next, more } });
+            tiles_back(t, x, first, count, vx, NULL, l->accumulate);
         } else {
-            windows(&t, &x, first, count, vx);
-            products(&t, count, channels, filter_count, vx, u, vy, (struct soon[]){ { &y, first, count }, { &x, next, more } });
-            tiles_back(&t, &y, first, count, vy, l->bias ? data[2] : NULL, l->accumulate);
+            windows(t, x, first, count, vx);
+            products(t, count, channels, filter_count, vx, u, vy, (struct soon[]){ { y, first, count }, { x, next, more } });
+            tiles_back(t, y, first, count, vy, l->bias ? data[2] : NULL, l->accumulate);
         }
     }
     if (weight) filters_back(u, filter_count, channels, data[2], l->accumulate);
