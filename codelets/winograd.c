@@ -121,6 +121,7 @@ struct tiling {
     int64_t rows, columns, count;       /* of an image, of an image, of all */
     int64_t padding;                    /* of the windows' images */
     int64_t block;                      /* tiles that go through the stages together: a multiple of TILES_AT_ONCE */
+    int64_t chunk;                      /* channels of the tiles' images at a time: all, or where there is one block, some */
 };
 struct place {
     int64_t image, row, column;         /* of a tile */
@@ -219,14 +220,14 @@ SGRAD_ALWAYS_INLINE void tile(enum sgrad_dtype dtype, bool inside, struct images
     }
 }
 
-/* A dy Aᵀ of COUNT tiles, as windows() leaves V. With SUM, each channel's pixels are added to it. */
-SGRAD_VECTOR static void tiles(struct tiling t, struct images y, int64_t first, int64_t count, float *v, float *sum) {
-    const int64_t stride = point_stride(t.block, y.channels);
+/* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added to it. */
+SGRAD_VECTOR static void tiles(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count, float *v, float *sum) {
+    const int64_t stride = point_stride(t.block, channels);
     for (int64_t i = 0; i < count; i++) {
         const struct place at = place_of(t, first + i);
         const int64_t row = at.row * TILE, column = at.column * TILE;
         const bool inside = is_inside(y, TILE, row, column);
-        for (int64_t c = 0; c < y.channels; c += LANES, v += LANES) {
+        for (int64_t c = from; c < from + channels; c += LANES, v += LANES) {
             float *sums = sum ? sum + c : NULL;
             if (y.dtype == SGRAD_F32 && inside) tile(SGRAD_F32, true, y, at.image, row, column, c, v, stride, sums);
             else if (y.dtype == SGRAD_F32) tile(SGRAD_F32, false, y, at.image, row, column, c, v, stride, sums);
@@ -259,14 +260,15 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
     }
 }
 
-/* Y of COUNT tiles from M. BIAS may be NULL. */
-SGRAD_VECTOR static void tiles_back(struct tiling t, struct images y, int64_t first, int64_t count, const float *m, const float *bias, bool add) {
-    const int64_t stride = point_stride(t.block, y.channels);
+/* Y of COUNT tiles from M; CHANNELS channels from FROM on. BIAS may be NULL. */
+SGRAD_VECTOR static void tiles_back(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count, const float *m,
+                                    const float *bias, bool add) {
+    const int64_t stride = point_stride(t.block, channels);
     for (int64_t i = 0; i < count; i++) {
         const struct place at = place_of(t, first + i);
         const int64_t row = at.row * TILE, column = at.column * TILE;
         const bool inside = is_inside(y, TILE, row, column);
-        for (int64_t c = 0; c < y.channels; c += LANES, m += LANES) {
+        for (int64_t c = from; c < from + channels; c += LANES, m += LANES) {
             const float *more = bias ? bias + c : NULL;
             if (y.dtype == SGRAD_F32 && inside) tile_out(SGRAD_F32, true, y, at.image, row, column, c, m, stride, more, add);
             else if (y.dtype == SGRAD_F32) tile_out(SGRAD_F32, false, y, at.image, row, column, c, m, stride, more, add);
@@ -297,43 +299,46 @@ SGRAD_ALWAYS_INLINE void filter_points(const vec g[FILTER], vec t[POINTS]) {
     }
 }
 
-/* w (K,3,3,C) -> U (36, C, K) */
-SGRAD_VECTOR static void filters(const float *w, int64_t filters, int64_t channels, float *u) {
-    for (int64_t k = 0; k < filters; k += LANES)
-        for (int64_t c = 0; c < channels; c++) {
-            vec g[FILTER], t[POINTS];
+/* w (K,3,3,C) -> U (36, C, COUNT), of COUNT filters from FROM on */
+SGRAD_VECTOR static void filters(const float *w, int64_t from, int64_t count, int64_t channels, float *u) {
+    for (int64_t k = 0; k < count; k += LANES)
+        for (int64_t first = 0; first < channels; first += LANES) {
+            vec g[LANES][FILTER], t[POINTS];
             for (int i = 0; i < FILTER; i++)
-                for (int j = 0; j < LANES; j++) g[i][j] = w[((k + j) * FILTER + i) * channels + c];
-            filter_points(g, t);
-            for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, channels, filters, c, k) = t[i];
+                for (int j = 0; j < LANES; j++)
+                    for (int c = 0; c < LANES; c++) g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
+            for (int c = 0; c < LANES; c++) {
+                filter_points(g[c], t);
+                for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, channels, count, first + c, k) = t[i];
+            }
         }
 }
 
-/* w (K,3,3,C) -> U (36, K, C) of the filters turned */
-SGRAD_VECTOR static void filters_turned(const float *w, int64_t filters, int64_t channels, float *u) {
+/* w (K,3,3,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
+SGRAD_VECTOR static void filters_turned(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
     for (int64_t k = 0; k < filters; k++)
-        for (int64_t c = 0; c < channels; c += LANES) {
+        for (int64_t c = 0; c < count; c += LANES) {
             vec g[FILTER], t[POINTS];
-            for (int i = 0; i < FILTER; i++) g[i] = *(const packed *)(w + (k * FILTER + FILTER - 1 - i) * channels + c);
+            for (int i = 0; i < FILTER; i++) g[i] = *(const packed *)(w + (k * FILTER + FILTER - 1 - i) * channels + from + c);
             filter_points(g, t);
-            for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, filters, channels, k, c) = t[i];
+            for (int i = 0; i < POINTS; i++) *(packed *)panel_at(u, i, filters, count, k, c) = t[i];
         }
 }
 
-/* U (36, K, C), row by row -> dw (K,3,3,C) */
-SGRAD_VECTOR static void filters_back(const float *u, int64_t filters, int64_t channels, float *dw, bool add) {
-    for (int64_t k = 0; k < filters; k++)
+/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,3,3,C) from FROM on */
+SGRAD_VECTOR static void filters_back(const float *u, int64_t from, int64_t count, int64_t channels, float *dw, bool add) {
+    for (int64_t k = 0; k < count; k++)
         for (int64_t c = 0; c < channels; c += LANES) {
             vec columns[3 * WINDOW], column[WINDOW], out[3];
             for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(filters, channels) + k * channels + c);
+                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
                 filter_back(column, out);
                 for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
             }
             for (int r = 0; r < 3; r++) {
                 filter_back(columns + r * WINDOW, out);
                 for (int s = 0; s < 3; s++) {
-                    packed *to = (packed *)(dw + (k * FILTER + 3 * r + s) * channels + c);
+                    packed *to = (packed *)(dw + ((from + k) * FILTER + 3 * r + s) * channels + c);
                     if (add) out[s] += *to;
                     *to = out[s];
                 }
@@ -423,31 +428,41 @@ SGRAD_VECTOR static void transposed_products(struct tiling t, int64_t count, int
 
 /* ---- what onednn.c calls --------------------------------------------------------------------------------------------- */
 
-/* Of a layer's y: backward-data makes x out of y, as forward makes y out of x. */
+/* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y out of x. */
+static const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }
+static const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->x : l->y; }
+
+/* Few tiles of many channels make one block, whose V stays while U passes in chunks; else U stays while the tiles pass in blocks. */
 static struct tiling tiling_of(const struct sgrad__layer *l) {
-    const bool back = l->pass == SGRAD__BACKWARD_DATA;
-    const int32_t *out = back ? l->x : l->y;
-    struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE, .padding = back ? 2 - l->padding : l->padding };
+    enum { FEW = 128, CHUNK = 1 << 20 };    /* tiles; bytes of U */
+    const int32_t *in = in_of(l), *out = out_of(l);
+    const int64_t bytes = POINTS * (int64_t)sizeof(float), chunk = CHUNK / (bytes * in[3]) / (2 * LANES) * (2 * LANES);
+    struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE, .chunk = chunk ? chunk : 2 * LANES };
+    t.padding = l->pass == SGRAD__BACKWARD_DATA ? 2 - l->padding : l->padding;
     t.count = out[0] * t.rows * t.columns;
-    const int64_t fit = CACHE / (POINTS * (int64_t)sizeof(float) * (l->x[3] + l->y[3])), most = t.count < fit ? t.count : fit;
-    t.block = (most + TILES_AT_ONCE - 1) / TILES_AT_ONCE * TILES_AT_ONCE;
-    if (t.block < TILES_AT_ONCE) t.block = TILES_AT_ONCE;
+    int64_t most = t.count;
+    if (t.count > FEW || t.chunk >= out[3]) {
+        t.chunk = out[3];
+        most = CACHE / (bytes * (in[3] + out[3]));
+    }
+    if (most > t.count) most = t.count;
+    t.block = (most / TILES_AT_ONCE + (most % TILES_AT_ONCE > 0 || most == 0)) * TILES_AT_ONCE;
     return t;
 }
 
-/* Where U, V of x and V of y begin in the workspace, in floats; and its size. */
+/* Where U, V and M begin in the workspace, in floats; and its size. */
 struct rooms {
-    int64_t u, x, y, size;
+    int64_t u, v, m, size;
 };
 static struct rooms rooms_of(const struct sgrad__layer *l, const struct tiling *t) {
-    const int64_t u = POINTS * point_stride(l->x[3], l->y[3]), x = POINTS * point_stride(t->block, l->x[3]), y = POINTS * point_stride(t->block, l->y[3]);
-    return (struct rooms){ 0, u, u + x, u + x + y };
+    const int64_t u = POINTS * point_stride(in_of(l)[3], t->chunk), v = POINTS * point_stride(t->block, in_of(l)[3]);
+    return (struct rooms){ 0, u, u + v, u + v + POINTS * point_stride(t->block, t->chunk) };
 }
 
 bool sgrad__winograd_open(const struct sgrad__layer *l) {
-    static const int64_t most = 1 << 16;    /* of C · K: 9 MiB of U */
+    static const int64_t most = 16 << 20;   /* bytes of workspace */
     return l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 && l->padding <= 2 &&
-           l->x[3] % LANES == 0 && l->y[3] % LANES == 0 && (int64_t)l->x[3] * l->y[3] <= most;
+           l->x[3] % LANES == 0 && l->y[3] % LANES == 0 && sgrad__winograd_workspace(l) <= most;
 }
 
 size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
@@ -458,31 +473,29 @@ size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
 void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
     const struct tiling t = tiling_of(l);
     const struct rooms at = rooms_of(l, &t);
-    const int64_t channels = l->x[3], filter_count = l->y[3];
-    const bool weight = l->pass == SGRAD__BACKWARD_WEIGHT, back = l->pass == SGRAD__BACKWARD_DATA;
-    float *u = room + at.u, *vx = room + at.x, *vy = room + at.y;
-    struct images x = { data[back ? 2 : 0], (enum sgrad_dtype)l->dtype, l->x[1], l->x[2], channels };
-    struct images y = { data[back ? 0 : weight ? 1 : 3], (enum sgrad_dtype)l->dtype, l->y[1], l->y[2], filter_count };
-    float *dbias = weight && l->bias ? data[3] : NULL;
-    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)filter_count * sizeof *dbias);
-    if (!weight && !back) filters(data[1], filter_count, channels, u);
-    if (back) filters_turned(data[1], filter_count, channels, u);
-    for (int64_t first = 0, count; first < t.count; first += count) {
-        count = t.count - first < t.block ? t.count - first : t.block;
-        const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
-        if (weight) {
-            windows(t, x, first, count, vx);
-            tiles(t, y, first, count, vy, dbias);
-            transposed_products(t, count, channels, filter_count, vy, vx, u, first == 0, (struct soon[]){ { x, next, more }, { y, next, more } });
-        } else if (back) {
-            windows(t, y, first, count, vy);
-            products(t, count, filter_count, channels, vy, u, vx, (struct soon[]){ { x, first, count }, { y, next, more } });
-            tiles_back(t, x, first, count, vx, NULL, l->accumulate);
-        } else {
-            windows(t, x, first, count, vx);
-            products(t, count, channels, filter_count, vx, u, vy, (struct soon[]){ { y, first, count }, { x, next, more } });
-            tiles_back(t, y, first, count, vy, l->bias ? data[2] : NULL, l->accumulate);
+    const bool forward = l->pass == SGRAD__FORWARD, weight = l->pass == SGRAD__BACKWARD_WEIGHT;
+    const int32_t *i = in_of(l), *o = out_of(l);
+    const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
+    const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
+    const float *bias = forward && l->bias ? data[2] : NULL;
+    float *u = room + at.u, *v = room + at.v, *m = room + at.m, *dbias = weight && l->bias ? data[3] : NULL;
+    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
+    for (int64_t from = 0, channels; from < out.channels; from += channels) {
+        channels = out.channels - from < t.chunk ? out.channels - from : t.chunk;
+        if (forward) filters(data[1], from, channels, in.channels, u);
+        else if (!weight) filters_turned(data[1], in.channels, out.channels, from, channels, u);
+        for (int64_t first = 0, count; first < t.count; first += count) {
+            count = t.count - first < t.block ? t.count - first : t.block;
+            const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
+            if (from == 0) windows(t, in, first, count, v);
+            if (weight) {
+                tiles(t, out, from, channels, first, count, m, dbias);
+                transposed_products(t, count, in.channels, channels, m, v, u, first == 0, (struct soon[]){ { out, next, more }, { in, next, more } });
+            } else {
+                products(t, count, in.channels, channels, v, u, m, (struct soon[]){ { out, first, count }, { in, next, more } });
+                tiles_back(t, out, from, channels, first, count, m, bias, l->accumulate);
+            }
         }
+        if (weight) filters_back(u, from, channels, in.channels, data[2], l->accumulate);
     }
-    if (weight) filters_back(u, filter_count, channels, data[2], l->accumulate);
 }
