@@ -26,8 +26,10 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SGRAD_VECTOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define SGRAD_CLONES 1
 #else
 #define SGRAD_VECTOR
+#define SGRAD_CLONES 0
 #endif
 
 #define SGRAD_ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -364,7 +364,7 @@ static void *ordinary(size_t bytes) {
 
 void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]) {
     enum { LEAST_TURNS = 4, MOST_TURNS = 20 };
-    static const double enough = 10e-3, most_flops = 1e9;    /* seconds in all; of one time, which may be on fewer samples */
+    static const double enough = 10e-3, most_flops = 2e9;    /* seconds in all; of one time, which may be on fewer samples */
     struct sgrad__layer l = *layer;
     struct plan plan[SGRAD__WAYS] = { 0 };
     void *data[4] = { NULL };
@@ -373,7 +373,7 @@ void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WA
     if (sgrad__layer_flops(&l) > most_flops) l.x[0] = l.y[0] = (int32_t)fmax(1, l.x[0] * most_flops / sgrad__layer_flops(&l));
     for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
         seconds[way] = INFINITY;
-        if (sgrad__way_open(&l, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
+        if (sgrad__way_open(layer, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
     }
     for (int j = 0; j < 4; j++)
         if (plan[SGRAD__PLAIN].argument[j].ours) data[j] = ordinary(bytes_of(plan[SGRAD__PLAIN].argument[j].ours));

@@ -1,6 +1,6 @@
 /* onednn.h: convolution and inner product through oneDNN, made once per shape and worker. Private to codelets/.
  *
- * A *plan* is one oneDNN primitive with its arguments: how each lies in our tensors, and how the primitive wants it.
+ * A *plan* is one oneDNN primitive (or winograd.c) with its arguments: how each lies in our tensors, and how the primitive wants it.
  * Where the two differ, it passes through the workspace. A bf16 convolution, forward:
  *
  *     weight (K,R,S,C) f32 ── reorder ─> workspace: bf16, blocked as the primitive likes ─┐
@@ -40,19 +40,21 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
  * plain      a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product all as it lies
  * blocked    a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an inner product
  *            with the weight as oneDNN likes it best
- * winograd   winograd.c, in F32 whatever the type: a quarter of the multiplications, up to twice the rounding error of F32, 1e-6 of the largest
- *            output against 7e-7 */
+ * winograd   winograd.c, in F32 whatever the type: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against
+ *            7e-7 */
 enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
 
 /* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */
 extern enum sgrad__way sgrad__way_forced;
 
-/* ways.c: whether the layer can go that way, if oneDNN has it; and the way it goes. */
+/* ways.c: whether the layer can go that way, if oneDNN has the other two; and the way it goes. */
 bool sgrad__way_open(const struct sgrad__layer *layer, enum sgrad__way way);
 enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer);
 
-/* winograd.c: the third way. Data are the layer's operands; ROOM is aligned and has the workspace's bytes. */
+/* winograd.c: the third way. Its saving: how many times fewer multiplications than the plain way's. Data are the layer's operands; ROOM is
+ * aligned and has the workspace's bytes. */
 bool sgrad__winograd_open(const struct sgrad__layer *layer);
+double sgrad__winograd_saving(const struct sgrad__layer *layer);
 size_t sgrad__winograd_workspace(const struct sgrad__layer *layer);
 void sgrad__winograd_run(const struct sgrad__layer *layer, void *const data[], float *room);
 

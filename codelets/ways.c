@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 2 };       /* of what the ways are: to be raised when a way changes */
+enum { EDITION = 3 };       /* of what the ways are: to be raised when a way changes */
 static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
@@ -23,14 +23,17 @@ bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
     return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
 }
 
-/* Winograd over direct, one Zen 5 core: 1.3 to 2 times the speed, below 1 under some 30 tiles of 4x4. It wants the 32 registers of AVX-512. */
+static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
+/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and computes in F32, which
+ * AMX does bf16 far faster than. The rule knows no number of samples: a sample's bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
-    const int64_t tiles = (int64_t)l->y[0] * ((l->y[1] + 3) / 4) * ((l->y[2] + 3) / 4);
-    const bool registers = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    return registers && tiles >= 32 && sgrad__way_open(l, SGRAD__WINOGRAD) ? SGRAD__WINOGRAD : SGRAD__PLAIN;
+    static const double worth = 2.5;
+    const bool registers = SGRAD_CLONES && has(dnnl_cpu_isa_avx512_core), tiles = l->dtype == SGRAD_BF16 && has(dnnl_cpu_isa_avx512_core_amx);
+    return registers && !tiles && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
 }
 
-/* Every way does the plain one's arithmetic or, Winograd's, rounds twice as much, so it has to be worth it. */
+/* Every way does the plain one's arithmetic or, Winograd's, rounds half as much again, so it has to be worth it. */
 static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     static const double worth = 0.95;
     enum sgrad__way best = SGRAD__PLAIN;
@@ -41,7 +44,7 @@ static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     return best;
 }
 
-/* What a measurement holds for: this processor, this oneDNN, this layer. Free it. */
+/* What a measurement holds for: how this was compiled, this processor, this oneDNN, this layer. Free it. */
 static char *memo_key(const struct sgrad__layer *l) {
     const dnnl_version_t *v = dnnl_version();
     unsigned processor = 0;
@@ -49,7 +52,7 @@ static char *memo_key(const struct sgrad__layer *l) {
     unsigned b, c, d;
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
-    return sgrad_format("%d, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d", EDITION, processor,
+    return sgrad_format("%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d", EDITION, SGRAD_CLONES ? "" : " baseline", processor,
                         (unsigned)dnnl_get_effective_cpu_isa(), v->major, v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype),
                         l->pass, l->bias, l->stride, l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0],
                         l->w[1], l->w[2], l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);
