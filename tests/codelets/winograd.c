@@ -1,0 +1,74 @@
+/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and in chunks of
+ * channels; and results are added to what is there. tests/codelets/operations.c checks what they are. */
+#include "tests/codelets/check.h"
+
+#include "codelets/onednn.h"
+
+static const struct layer {
+    int height, width, channels, filters, padding;
+} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 112, 144, 1 }, { 3, 3, 32, 32, 2 } };
+enum { SAMPLES = 5 };
+
+static size_t size_of(enum sgrad_dtype dtype) { return dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t); }
+
+/* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
+static void *numbers(enum sgrad_dtype dtype, size_t count) {
+    void *all = sgrad_alloc(count, size_of(dtype));
+    for (size_t i = 0; i < count; i++) {
+        const float x = (float)((i * 2654435761u >> 8) % 129) / 64 - 1;
+        if (dtype == SGRAD_F32) ((float *)all)[i] = x;
+        else ((uint16_t *)all)[i] = sgrad_f32_to_bf16(x);
+    }
+    return all;
+}
+
+static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in, const float *weight, void *out) {
+    const int32_t h = is->height + 2 * is->padding - 2, w = is->width + 2 * is->padding - 2;
+    struct sgrad__layer l = { .pass = pass, .rank = 4, .dtype = dtype, .accumulate = add, .stride = 1, .dilation = 1, .padding = is->padding, .groups = 1,
+                              .x = { samples, is->height, is->width, is->channels }, .w = { is->filters, 3, 3, is->channels },
+                              .y = { samples, h, w, is->filters } };
+    void *data[4] = { (void *)in, (void *)weight, NULL, NULL };
+    void *room = sgrad_alloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
+    data[pass == SGRAD__FORWARD ? 3 : 2] = out;
+    assert_true(sgrad__winograd_open(&l));
+    sgrad__winograd_run(&l, data, (float *)sgrad_aligned((size_t)room));
+    free(room);
+}
+
+static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass) {
+    const size_t x = (size_t)(is->height * is->width * is->channels);
+    const size_t y = (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
+    const size_t inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = size_of(dtype);
+    char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs), *sum = numbers(dtype, outputs);
+    float *weight = numbers(SGRAD_F32, (size_t)(9 * is->filters * is->channels));
+    run(is, dtype, pass, SAMPLES, false, in, weight, all);
+    for (size_t n = 0; n < SAMPLES; n++) {
+        run(is, dtype, pass, 1, false, in + n * inputs * bytes, weight, one);
+        assert_memory_equal(one, all + n * outputs * bytes, outputs * bytes);
+    }
+    memcpy(sum, one, outputs * bytes);
+    run(is, dtype, pass, 1, true, in + (SAMPLES - 1) * inputs * bytes, weight, sum);
+    for (size_t i = 0; i < outputs; i++) {
+        const float once = sgrad__get(dtype, one, (int64_t)i), twice = sgrad__get(dtype, sum, (int64_t)i);
+        if (fabsf(twice - 2 * once) > 0.01f * (1 + fabsf(once))) fail_msg("element %zu: %g added to itself is %g", i, (double)once, (double)twice);
+    }
+    free(in);
+    free(all);
+    free(one);
+    free(sum);
+    free(weight);
+}
+
+static void samples_are_alone(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            check(&layers[i], dtype ? SGRAD_BF16 : SGRAD_F32, SGRAD__FORWARD);
+            check(&layers[i], dtype ? SGRAD_BF16 : SGRAD_F32, SGRAD__BACKWARD_DATA);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(samples_are_alone) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
