@@ -25,7 +25,7 @@ core=$(cut -d' ' -f"$host" %s)
 exec ip netns exec "h$host" unshare --uts sh -c "hostname h$host && exec taskset -c $core sh -c '$*'"
 """
 MTU = 9000              # bytes: jumbo frames, as clusters have them
-SEND_BUFFER = 4194304    # bytes that wait in the kernel at most: Linux's own
+SEND_BUFFER = 4194304   # bytes that wait in the kernel at most: Linux's own
 
 
 def say(*words):

@@ -141,10 +141,11 @@ static void plan_destroy(void *value) {
     }
 }
 
+bool sgrad__has_isa(unsigned isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
 /* Without the processor's own instructions bf16 is emulated at a third of the speed of f32, or refused: compute in f32 then. */
 static dnnl_data_type_t compute_type(const struct sgrad__layer *l) {
-    const bool native = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
-    return l->dtype == SGRAD_BF16 && native ? dnnl_bf16 : dnnl_f32;
+    return l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_bf16) ? dnnl_bf16 : dnnl_f32;
 }
 
 struct layouts {

@@ -58,6 +58,9 @@ double sgrad__winograd_saving(const struct sgrad__layer *layer);
 size_t sgrad__winograd_workspace(const struct sgrad__layer *layer);
 void sgrad__winograd_run(const struct sgrad__layer *layer, void *const data[], float *room);
 
+/* onednn.c: does oneDNN use all these instructions (of dnnl_cpu_isa_t) here? */
+bool sgrad__has_isa(unsigned isa);
+
 /* onednn.c: seconds that the layer takes each way, at best, on fewer samples where they are many. INFINITY: oneDNN has no such way.
  * Of a way that takes far more than another, the figure is rough. */
 void sgrad__ways_time(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]);

@@ -23,14 +23,12 @@ bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
     return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
 }
 
-static bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
-
 /* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and computes in F32, which
  * AMX does bf16 far faster than. The rule knows no number of samples: a sample's bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
-    const bool registers = SGRAD_CLONES && has(dnnl_cpu_isa_avx512_core), tiles = l->dtype == SGRAD_BF16 && has(dnnl_cpu_isa_avx512_core_amx);
-    return registers && !tiles && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
+    const bool registers = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core), amx = l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_amx);
+    return registers && !amx && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
 }
 
 /* Every way does the plain one's arithmetic or, Winograd's, rounds half as much again, so it has to be worth it. */

@@ -37,14 +37,19 @@ typedef uint16_t half __attribute__((vector_size(32), aligned(2), may_alias));
 
 /* ---- the one-dimensional transforms: each is applied to rows, then to columns --------------------------------------- */
 
+/* ±a and ±b: the even powers' part plus the odd ones', and less it. */
+SGRAD_ALWAYS_INLINE void even_and_odd(vec ea, vec oa, vec eb, vec ob, vec t[WINDOW]) {
+    t[1] = ea + oa;
+    t[2] = ea - oa;
+    t[3] = eb + ob;
+    t[4] = eb - ob;
+}
+
 /* Bᵀ */
 SGRAD_ALWAYS_INLINE void window_row(const vec d[WINDOW], vec t[WINDOW]) {
     const vec ea = d[4] - q * d[2], oa = d[3] - q * d[1], eb = d[4] - p * d[2], ob = d[3] - p * d[1];
     t[0] = d[0] - (p + q) * d[2] + d[4];
-    t[1] = ea + a * oa;
-    t[2] = ea - a * oa;
-    t[3] = eb + b * ob;
-    t[4] = eb - b * ob;
+    even_and_odd(ea, a * oa, eb, b * ob, t);
     t[5] = d[1] - (p + q) * d[3] + d[5];
 }
 
@@ -52,10 +57,7 @@ SGRAD_ALWAYS_INLINE void window_row(const vec d[WINDOW], vec t[WINDOW]) {
 SGRAD_ALWAYS_INLINE void filter_row(const vec g[3], vec t[WINDOW]) {
     const vec ea = NA * g[0] + NA * p * g[2], oa = NA * a * g[1], eb = NB * g[0] + NB * q * g[2], ob = NB * b * g[1];
     t[0] = g[0];
-    t[1] = ea + oa;
-    t[2] = ea - oa;
-    t[3] = eb + ob;
-    t[4] = eb - ob;
+    even_and_odd(ea, oa, eb, ob, t);
     t[5] = g[2];
 }
 
@@ -71,10 +73,7 @@ SGRAD_ALWAYS_INLINE void filter_row_back(const vec t[WINDOW], vec g[3]) {
 SGRAD_ALWAYS_INLINE void tile_row(const vec y[TILE], vec t[WINDOW]) {
     const vec ea = y[0] + p * y[2], oa = a * y[1] + a * p * y[3], eb = y[0] + q * y[2], ob = b * y[1] + b * q * y[3];
     t[0] = y[0];
-    t[1] = ea + oa;
-    t[2] = ea - oa;
-    t[3] = eb + ob;
-    t[4] = eb - ob;
+    even_and_odd(ea, oa, eb, ob, t);
     t[5] = y[3];
 }
 
@@ -169,7 +168,7 @@ struct soon {
 SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) {
     enum { READ = 0, SECOND_LEVEL = 2 };
     const struct images x = soon.images;
-    const int64_t size = x.dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t), end = soon.first + soon.count * (point + 1) / POINTS;
+    const int64_t size = (int64_t)sgrad_dtype_size(x.dtype), end = soon.first + soon.count * (point + 1) / POINTS;
     for (int64_t i = soon.first + soon.count * point / POINTS; i < end; i++) {
         const struct spot tile = tile_at(t, i);
         struct spot at = tile;
@@ -468,8 +467,9 @@ void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float
                 transposed_products(t, count, in.channels, c, m, v, u, !chunks && first > 0, (struct soon[]){ next_in, { out, from, c, next, more } });
                 if (chunks || next == t.count) filters_back(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
             } else {
-                if (forward && (chunks || first == 0)) filters(data[1], from, c, in.channels, u);
-                if (!forward && (chunks || first == 0)) filters_turned(data[1], in.channels, out.channels, from, c, u);
+                const bool fresh = chunks || first == 0;
+                if (fresh && forward) filters(data[1], from, c, in.channels, u);
+                else if (fresh) filters_turned(data[1], in.channels, out.channels, from, c, u);
                 products(t, count, in.channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
                 tiles_out(t, out, from, c, first, count, m, bias, l->accumulate);
             }

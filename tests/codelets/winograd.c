@@ -9,16 +9,10 @@ static const struct layer {
 } layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 112, 144, 1 }, { 3, 3, 32, 32, 2 } };
 enum { SAMPLES = 5 };
 
-static size_t size_of(enum sgrad_dtype dtype) { return dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t); }
-
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
-    void *all = sgrad_alloc(count, size_of(dtype));
-    for (size_t i = 0; i < count; i++) {
-        const float x = (float)((i * 2654435761u >> 8) % 129) / 64 - 1;
-        if (dtype == SGRAD_F32) ((float *)all)[i] = x;
-        else ((uint16_t *)all)[i] = sgrad_f32_to_bf16(x);
-    }
+    void *all = sgrad_alloc(count, sgrad_dtype_size(dtype));
+    for (size_t i = 0; i < count; i++) sgrad__put(dtype, all, (int64_t)i, (float)((i * 2654435761u >> 8) % 129) / 64 - 1);
     return all;
 }
 
@@ -38,7 +32,7 @@ static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass
 static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass) {
     const size_t x = (size_t)(is->height * is->width * is->channels);
     const size_t y = (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
-    const size_t inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = size_of(dtype);
+    const size_t inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = sgrad_dtype_size(dtype);
     char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs), *sum = numbers(dtype, outputs);
     float *weight = numbers(SGRAD_F32, (size_t)(9 * is->filters * is->channels));
     run(is, dtype, pass, SAMPLES, false, in, weight, all);
