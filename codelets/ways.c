@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 3 };       /* of what the ways are: to be raised when a way changes */
+enum { EDITION = 4 };       /* of what the ways are: to be raised when a way changes */
 static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
@@ -23,15 +23,15 @@ bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
     return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
 }
 
-/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and computes in F32, which
- * AMX does bf16 far faster than. The rule knows no number of samples: a sample's bits are the same alone and among others. */
+/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and makes nothing of AMX, which
+ * does bf16 far faster. The rule knows no number of samples: a sample's bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
     const bool registers = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core), amx = l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_amx);
     return registers && !amx && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
 }
 
-/* Every way does the plain one's arithmetic or, Winograd's, rounds half as much again, so it has to be worth it. */
+/* Every way does the plain one's arithmetic or, Winograd's, rounds more, so it has to be worth it. */
 static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     static const double worth = 0.95;
     enum sgrad__way best = SGRAD__PLAIN;

@@ -211,12 +211,14 @@ static bool compare(const struct instance *t, enum sgrad_role role, int i, struc
     return good;
 }
 
-static bool compare_all(struct instance *got, struct instance *wanted, double tolerance) {
+static bool is_gradient(enum sgrad_role role) { return role == SGRAD_DX || role == SGRAD_DP; }
+
+static bool compare_all(struct instance *got, struct instance *wanted, double tolerance, double gradient_tolerance) {
     static const enum sgrad_role roles[] = { SGRAD_Y, SGRAD_STAT, SGRAD_DX, SGRAD_DP, SGRAD_S };
     for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
             if (wanted->tensor[roles[r]][i] &&
-                !compare(got, roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i], tolerance))
+                !compare(got, roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i], is_gradient(roles[r]) ? gradient_tolerance : tolerance))
                 return false;
     return true;
 }
@@ -230,14 +232,16 @@ static void run_whole(struct instance *t) {
 }
 
 /* bf16 has 8 bits: a product chain is right to a few of 2^-8 of its size. Where ReLU or a maximum decides, both decide alike,
- * because both see the same numbers; sums of many rounded terms stay near the root mean square. */
+ * because both see the same numbers; sums of many rounded terms stay near the root mean square. Winograd's gradients have noise of
+ * 1.2 % of that, of which the largest of some thousand has five or six times as much. */
 static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
+    const bool winograd = sgrad__way_forced >= SGRAD__WINOGRAD;     /* or may be: none is forced */
     struct instance half, whole;
     assert_int_equal(instance_open(&half, op, test, SGRAD_BF16), 0);
     assert_int_equal(instance_open(&whole, op, test, SGRAD_F32), 0);
     run_whole(&half);
     run_whole(&whole);
-    bool good = compare_all(&half, &whole, 0.03);
+    bool good = compare_all(&half, &whole, 0.03, winograd ? 0.08 : 0.03);
     instance_close(&half);
     instance_close(&whole);
     return good;

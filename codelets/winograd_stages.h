@@ -1,0 +1,169 @@
+/* winograd_stages.h: the stages of winograd.c, which says what they are for. It includes this once for each of its variants:
+ *
+ *     NAME(stage)   what the variant's function is called
+ *     STAGE         what its declaration begins with: for which processors it is compiled
+ *     DOTS          have these the instructions of AVX512_BF16?
+ *     WORDS         enum words: what the products' factors consist of */
+/* Bᵀ x B for COUNT tiles from FIRST on: V[point][tile][channel]. */
+STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t count, float *v) {
+    const int64_t stride = point_stride(tiles_in(WORDS, t.block), channels_in(WORDS, x.channels)), end = first + count;
+    for (int64_t i = first; i < end; i++) {
+        vec tile[POINTS];
+        const struct spot at = window_at(t, i), next = WORDS == OF_TILES && ++i < end ? window_at(t, i) : nowhere;
+        const bool inside = is_inside(x, WINDOW, at), next_inside = is_inside(x, WINDOW, next);
+        for (int64_t c = 0; c < x.channels; c += LANES, v += channels_in(WORDS, LANES))
+            if (WORDS == OF_TILES) {
+                SPECIALISED(window, inside, x, at, c, FLOATS, (float *)tile, LANES, NULL);
+                SPECIALISED(window, next_inside, x, next, c, WORDS, v, stride, tile);
+            } else SPECIALISED(window, inside, x, at, c, WORDS, v, stride, NULL);
+    }
+}
+
+/* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added to it. */
+STAGE NAME(tile_words)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
+                             float *v, float *sum) {
+    const int64_t stride = point_stride(tiles_in(WORDS, t.block), channels), end = first + count;
+    for (int64_t i = first; i < end; i++) {
+        vec tile[POINTS];
+        const struct spot at = tile_at(t, i), next = WORDS == OF_TILES && ++i < end ? tile_at(t, i) : nowhere;
+        const bool inside = is_inside(y, TILE, at), next_inside = is_inside(y, TILE, next);
+        for (int64_t c = from; c < from + channels; c += LANES, v += LANES) {
+            float *to = sum ? sum + c : NULL;
+            if (WORDS == OF_TILES) {
+                SPECIALISED(tile_in, inside, y, at, c, FLOATS, (float *)tile, LANES, NULL, to);
+                SPECIALISED(tile_in, next_inside, y, next, c, WORDS, v, stride, tile, to);
+            } else SPECIALISED(tile_in, inside, y, at, c, WORDS, v, stride, NULL, to);
+        }
+    }
+}
+
+/* Y of COUNT tiles from M; CHANNELS channels from FROM on. BIAS may be NULL. */
+STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
+                            const float *m, const float *bias, bool add) {
+    const int64_t stride = point_stride(t.block, channels);
+    for (int64_t i = first; i < first + count; i++) {
+        const struct spot at = tile_at(t, i);
+        const bool inside = is_inside(y, TILE, at);
+        for (int64_t c = from; c < from + channels; c += LANES, m += LANES)
+            SPECIALISED(tile_out, inside, y, at, c, DOTS, m, stride, bias ? bias + c : NULL, add);
+    }
+}
+
+/* w (K,3,3,C) -> U (36, C, COUNT), of COUNT filters from FROM on; in floats */
+STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channels, float *u) {
+    for (int64_t k = 0; k < count; k += LANES)
+        for (int64_t first = 0; first < channels; first += LANES) {
+            vec g[LANES][FILTER];
+            for (int i = 0; i < FILTER; i++)
+                for (int j = 0; j < LANES; j++)
+                    for (int c = 0; c < LANES; c++) g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
+            for (int c = 0; c < LANES; c++) put_filters(FLOATS, g + c, channels, count, first + c, k, u);
+        }
+}
+
+/* w (K,3,3,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
+STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
+    const int64_t rows = channels_in(WORDS, filters);
+    const int of_word = WORDS == FLOATS ? 1 : 2;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t c = 0; c < count; c += LANES) {
+            vec g[2][FILTER];
+            for (int k = 0; k < of_word; k++)
+                for (int i = 0; i < FILTER; i++)
+                    g[k][i] = *(const packed *)(w + ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c);
+            put_filters(WORDS, g, rows, count, row, c, u);
+        }
+}
+
+/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,3,3,C) from FROM on */
+STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t channels, float *dw, bool add) {
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t c = 0; c < channels; c += LANES) {
+            vec columns[3 * WINDOW], column[WINDOW], out[3];
+            for (int s = 0; s < WINDOW; s++) {
+                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
+                filter_row_back(column, out);
+                for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
+            }
+            for (int r = 0; r < 3; r++) {
+                filter_row_back(columns + r * WINDOW, out);
+                for (int s = 0; s < 3; s++) {
+                    packed *to = (packed *)(dw + ((from + k) * FILTER + 3 * r + s) * channels + c);
+                    if (add) out[s] += *to;
+                    *to = out[s];
+                }
+            }
+        }
+}
+
+/* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
+STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k, const float *v, const float *u, float *m,
+                           const struct soon soon[2]) {
+    const int64_t width = panel_width(k), c = channels_in(WORDS, channels);
+    for (int point = 0; point < POINTS; point++) {
+        for (int64_t column = 0; column < k; column += width)
+            for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
+                const float *rows = v + point * point_stride(t.block, c) + i * c, *panel = u + point * point_stride(c, k) + column * c;
+                float *to = m + point * point_stride(t.block, k) + i * k + column;
+                if (width == LANES) outer_sums(WORDS, TILES_AT_ONCE, 1, c, rows, c, 1, panel, LANES, to, k, false);
+                else outer_sums(WORDS, TILES_AT_ONCE, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
+            }
+        prefetch(t, soon[0], point);
+        prefetch(t, soon[1], point);
+    }
+}
+
+/* U (36, K, C) = Mᵀ (36, K, tiles) V (36, tiles, C), or added to it. */
+STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64_t k, const float *m, const float *v,
+                                      float *u, bool add, const struct soon soon[2]) {
+    const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tiles_in(WORDS, count), block = tiles_in(WORDS, t.block);
+    for (int point = 0; point < POINTS; point++) {
+        for (int64_t column = 0; column < c; column += width)
+            for (int64_t row = 0; row < k; row += rows) {
+                const float *left = m + point * point_stride(block, k) + row, *right = v + point * point_stride(block, c) + column;
+                float *to = u + point * point_stride(k, c) + row * c + column;
+                if (width == LANES) outer_sums(WORDS, LANES, 1, tiles, left, 1, k, right, c, to, c, add);
+                else outer_sums(WORDS, LANES / 2, 2, tiles, left, 1, k, right, c, to, c, add);
+            }
+        prefetch(t, soon[0], point);
+        prefetch(t, soon[1], point);
+    }
+}
+
+STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
+    const struct tiling t = tiling_of(l, WORDS);
+    const struct rooms at = rooms_of(l, WORDS, &t);
+    const bool forward = WORDS == FLOATS && l->pass == SGRAD__FORWARD, weight = WORDS != OF_CHANNELS && l->pass == SGRAD__BACKWARD_WEIGHT;
+    const int32_t *i = in_of(l), *o = out_of(l);
+    const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
+    const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
+    const bool chunks = t.chunk < out.channels;
+    const float *bias = forward && l->bias ? data[2] : NULL;
+    float *u = room, *v = room + at.v, *m = room + at.m, *dbias = weight && l->bias ? data[3] : NULL;
+    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
+    for (int64_t first = 0, count; first < t.count; first += count) {
+        count = t.count - first < t.block ? t.count - first : t.block;
+        const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
+        const struct soon next_in = { in, 0, in.channels, next, more };
+        NAME(windows)(t, in, first, count, v);
+        for (int64_t from = 0, c; from < out.channels; from += c) {
+            c = out.channels - from < t.chunk ? out.channels - from : t.chunk;
+            if (weight) {
+                NAME(tile_words)(t, out, from, c, first, count, m, dbias);
+                NAME(transposed_products)(t, count, in.channels, c, m, v, u, !chunks && first > 0, (struct soon[]){ next_in, { out, from, c, next, more } });
+                if (chunks || next == t.count) NAME(filters_back)(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
+            } else {
+                const bool fresh = chunks || first == 0;
+                if (fresh && forward) NAME(filters)(data[1], from, c, in.channels, u);
+                else if (fresh) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
+                NAME(products)(t, count, in.channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
+                NAME(tiles_out)(t, out, from, c, first, count, m, bias, l->accumulate);
+            }
+        }
+    }
+}
+
+#undef NAME
+#undef WORDS
+#undef DOTS
+#undef STAGE
