@@ -62,7 +62,7 @@ int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int pee
 
 /* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
  * same order: a BUFFER of -1 is one that this rank has no part in. Buffers with what came of it go where DONE points to.
- * PARAMETER is the one whose gradient it is. */
+ * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or -1. */
 struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype);
 void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name);
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
@@ -73,8 +73,7 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, c
 /* The whole bucket as one buffer, and one such buffer, with sums, as parts again. */
 int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const char *name);
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, int buffer);
-/* Updates its parameters by what DONE points to; their values as one buffer, and one such buffer as their values. */
-void sgrad__bucket_update(struct sgrad__builder *b, const struct sgrad__bucket *bucket);
+/* Its parameters' values as one buffer, and one such buffer as their values. */
 int sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, const char *name);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int weights);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */

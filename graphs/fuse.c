@@ -11,7 +11,7 @@
  *
  * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
  * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
- * tiny layers share a task. Small updates share tasks too.
+ * tiny layers share a task. Small updates share tasks too, with the sums and copies that lead to them.
  *
  * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much as
  * some kernels of a GPU:
@@ -147,11 +147,11 @@ static bool leaves_sums(const struct sgrad_call *call) {
     return false;
 }
 
-/* An update, or the sum of the gradients for the update that comes next. */
+/* An update, or a sum of gradients, or a copy out of a bucket, that leads to the update that comes next. */
 static bool updates(const struct sgrad__program *p, int j) {
     const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
     if (in->call->kernel->kind == SGRAD_UPDATE) return true;
-    if (in->call->kernel->kind != SGRAD_REDUCTION || j + 1 == p->instruction_count || next->call->kernel->kind != SGRAD_UPDATE) return false;
+    if (in->call->kernel->kind != SGRAD_REDUCTION || !in->call->kernel->cpu || j + 1 == p->instruction_count || !updates(p, j + 1)) return false;
     for (int i = 0; i < in->call->operands; i++)
         for (int k = 0; k < next->call->operands; k++)
             if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
@@ -182,7 +182,7 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 /* A pass over memory: no more work than what it moves. */
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
-/* Would the task be too long? A sum and its update are one piece. */
+/* Would the task be too long? What leads to an update, and it, are one piece. */
 static bool too_much(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
     const bool sum = in->call->kernel->kind == SGRAD_REDUCTION, summed = f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION;
     const double flops = c->flops + in->call->flops;

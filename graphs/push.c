@@ -68,7 +68,6 @@ struct sgrad__service sgrad__service_create(struct sgrad__run *r, const struct s
     s.push = add_push(&b, view, shard, worker);
     for (int i = 0; i < members; i++) s.member[i] = add_member(&b, view, i);
     sgrad__bucket_spread(&b, bucket, sgrad__add_sum(&b, s.member, members, "members"));
-    sgrad__bucket_update(&b, bucket);
     s.reply = p->instruction_count;
     sgrad__add_send(&b, sgrad__bucket_weights(&b, bucket, "weights"), worker, shard->tag + 1, SGRAD__PRIORITY_UPDATE, "weights");
     sgrad__mark_last_uses(p);

@@ -241,10 +241,12 @@ static void gather_part(struct sgrad__builder *b, const struct sgrad__bucket *k,
     free(piece);
 }
 
+/* A parameter's update follows at once, so that both, and the next parameter's, become one task. */
 static void spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
-    for (int i = 0; i < k->count; i++) {
-        *k->part[i].done = sgrad__add_buffer(b, sgrad_format("%s reduced", k->part[i].name), k->part[i].view);
-        gather_part(b, k, &k->part[i], chunk, chunks, *k->part[i].done);
+    for (const struct part *p = k->part; p < k->part + k->count; p++) {
+        *p->done = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), p->view);
+        gather_part(b, k, p, chunk, chunks, *p->done);
+        if (p->parameter >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, p->parameter, *p->done);
     }
 }
 
@@ -271,10 +273,6 @@ int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *k
 }
 
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, int buffer) { spread(b, k, &buffer, 1); }
-
-void sgrad__bucket_update(struct sgrad__builder *b, const struct sgrad__bucket *k) {
-    for (int i = 0; i < k->count; i++) sgrad__add_update(b, k->part[i].parameter, *k->part[i].done);
-}
 
 int sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k, const char *name) {
     for (int i = 0; i < k->count; i++) k->part[i].buffer = b->parameter[k->part[i].parameter];

@@ -16,7 +16,6 @@ static void serve(struct sgrad__builder *b, struct sgrad__bucket *bucket, int wh
     for (int r = 0; r < b->o->ranks; r++)
         part[r] = r == b->o->rank ? whole : sgrad__add_receive(b, b->p->buffer[whole].view, r, tag, priority, name);
     sgrad__bucket_spread(b, bucket, sgrad__add_sum(b, part, b->o->ranks, name));
-    sgrad__bucket_update(b, bucket);
     int weights = sgrad__bucket_weights(b, bucket, name);
     for (int r = 0; r < b->o->ranks; r++)
         if (r != b->o->rank) sgrad__add_send(b, weights, r, tag + 1, priority, name);

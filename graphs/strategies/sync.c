@@ -7,7 +7,6 @@
 
 static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int number, const char *name) {
     sgrad__bucket_sum(b, bucket, b->o->allreduce, SGRAD__PRIORITY_UPDATE + number, name);
-    if (b->o->clip_norm <= 0) sgrad__bucket_update(b, bucket);
 }
 
 static int all(const struct sgrad__program_options *o) { return o->ranks; }

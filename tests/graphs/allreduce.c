@@ -78,7 +78,7 @@ static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct l
         struct sgrad__bucket *bucket = sgrad__bucket_open(l->dtype);
         for (; i < l->count * (k + 1) / l->buckets; i++)
             sgrad__bucket_put(bucket, has_part(l, i) ? sgrad__lend_buffer(b, s->parameter[i]) : -1, s->parameter[i]->view,
-                              &s->done[method * PARAMETERS + i], i, s->parameter[i]->name);
+                              &s->done[method * PARAMETERS + i], -1, s->parameter[i]->name);
         sgrad__bucket_sum(b, bucket, s->method[method], SGRAD__PRIORITY_UPDATE + k, s->method[method]->name);
         sgrad__bucket_free(bucket);
     }
