@@ -40,8 +40,8 @@ void sgrad__layer_run(const struct sgrad__layer *layer, const struct sgrad_args 
  * plain      a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product all as it lies
  * blocked    a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an inner product
  *            with the weight as oneDNN likes it best
- * winograd   winograd.c: a quarter of the multiplications, in F32 whatever the type, rounding errors of 1e-6 of the largest output against
- *            7e-7; but gradients of bf16 images in bf16 where the processor has instructions for it, which adds noise of 1.2 % */
+ * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients of bf16
+ *            images, where the processor has instructions for them, with noise of 1.2 % of the root mean square */
 enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
 
 /* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */

@@ -31,7 +31,8 @@ static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     return registers && !amx && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
 }
 
-/* Every way does the plain one's arithmetic or, Winograd's, rounds more, so it has to be worth it. */
+/* Every way does the plain one's arithmetic or, Winograd's, rounds more, by half or, gradients in bf16, to six times as much: what a user
+ * of bf16 has asked for is speed. So it has to be worth it, but no more. */
 static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     static const double worth = 0.95;
     enum sgrad__way best = SGRAD__PLAIN;

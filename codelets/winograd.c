@@ -13,30 +13,36 @@
  *     w ── filters ─> U (36, C, K) ──────┘
  *
  * A sample's y and dx have the same bits whatever else is in the call. All is computed in F32, but gradients of bf16 images on processors
- * with AVX512_BF16: there V, U and the tiles of dy are rounded to bf16 before the products, which are twice as fast. Their errors come
+ * with AVX512_BF16: there U, V and A dy Aᵀ are rounded to bf16 before the products, which are twice as fast. Their errors come
  * out of the transforms at 1.2 % of the root mean square, where bf16's own rounding is 0.2 %: noise of mean zero, small beside what the choice
- * of a batch makes of a gradient. Forward stays exact, for what a network says must not depend on it.
+ * of a batch makes of a gradient. Forward is in F32 there too, for what a network says must not depend on it.
  *
  * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional neural
  * networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al., Error analysis and
  * improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and infinity by 1e-6 of the largest,
  * with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution: 0.7e-6). */
 #include "codelets/onednn.h"
-#include "codelets/winograd_points.h"
+#include "codelets/winograd_transforms.h"
 
 #include <oneapi/dnnl/dnnl.h>
+
+typedef uint32_t bits __attribute__((vector_size(64)));
+typedef uint32_t word __attribute__((may_alias));
+typedef uint16_t halves __attribute__((vector_size(32)));
+typedef uint16_t packed_halves __attribute__((vector_size(32), aligned(2), may_alias));     /* halves in memory */
 
 /* ---- sixteen channels of a pixel ------------------------------------------------------------------------------------ */
 
 SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i) {
     if (dtype == SGRAD_F32) return *(const packed *)((const float *)data + i);
-    return (vec)(__builtin_convertvector(*(const half *)((const uint16_t *)data + i), bits) << 16);
+    return (vec)(__builtin_convertvector(*(const packed_halves *)((const uint16_t *)data + i), bits) << 16);
 }
 
-/* As sgrad_f32_to_bf16 rounds; DOTS: the processor has an instruction for it. */
-SGRAD_ALWAYS_INLINE halves narrow(bool dots, vec x) {
+/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In assembly, since the
+ * compiler inlines its own form of it only into what is compiled for such processors alone.) */
+SGRAD_ALWAYS_INLINE halves narrow(bool has_bf16, vec x) {
 #if SGRAD_CLONES
-    if (dots) {
+    if (has_bf16) {
         halves y;
         __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
         return y;
@@ -46,9 +52,9 @@ SGRAD_ALWAYS_INLINE halves narrow(bool dots, vec x) {
     return __builtin_convertvector((rounded & number) | (nan & ~number), halves);
 }
 
-SGRAD_ALWAYS_INLINE void store(bool dots, enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
+SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
     if (dtype == SGRAD_F32) *(packed *)((float *)data + i) = x;
-    else *(half *)((uint16_t *)data + i) = narrow(dots, x);
+    else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
 }
 
 /* ---- words -----------------------------------------------------------------------------------------------------------
@@ -56,17 +62,17 @@ SGRAD_ALWAYS_INLINE void store(bool dots, enum sgrad_dtype dtype, void *data, in
  * The products' factors are words of 32 bits: floats, or pairs of bf16, neighbours in what is summed over, channels or tiles, as
  * AVX512_BF16 takes them, two products a lane at a time. */
 
-enum words { FLOATS, OF_CHANNELS, OF_TILES };
+enum factors { FLOATS, CHANNEL_PAIRS, TILE_PAIRS };
 
-/* What makes and takes pairs is compiled for their processors alone. */
+/* Processors with AVX512_BF16 have at least this. */
 #if SGRAD_CLONES
-#define SGRAD_DOTS __attribute__((target("arch=x86-64-v4")))
+#define AVX512 __attribute__((target("arch=x86-64-v4")))
 #else
-#define SGRAD_DOTS
+#define AVX512
 #endif
 
-static int64_t channels_in(enum words words, int64_t channels) { return words == OF_CHANNELS ? channels / 2 : channels; }
-static int64_t tiles_in(enum words words, int64_t tiles) { return words == OF_TILES ? (tiles + 1) / 2 : tiles; }
+static int64_t channel_words(enum factors factors, int64_t channels) { return factors == CHANNEL_PAIRS ? channels / 2 : channels; }
+static int64_t tile_words(enum factors factors, int64_t tiles) { return factors == TILE_PAIRS ? (tiles + 1) / 2 : tiles; }
 
 /* Pairs of an element of X and one of NEXT. */
 SGRAD_ALWAYS_INLINE vec paired(vec x, vec next) {
@@ -74,17 +80,17 @@ SGRAD_ALWAYS_INLINE vec paired(vec x, vec next) {
     return (vec)(low | high << 16);
 }
 
-/* X of a point at V as words; those of two tiles with what the first had, in order of the points. */
-SGRAD_ALWAYS_INLINE void put(enum words words, float *v, const vec *first, int point, vec x) {
-    if (words == FLOATS) *(packed *)v = x;
-    if (words == OF_CHANNELS) *(half *)v = narrow(true, x);
-    if (words == OF_TILES) *(packed *)v = paired(first[point], x);
+/* X of a point at V as words; in pairs of tiles, with what the EVEN one had at its points. */
+SGRAD_ALWAYS_INLINE void put(enum factors factors, float *v, const vec *even, int point, vec x) {
+    if (factors == FLOATS) *(packed *)v = x;
+    else if (factors == CHANNEL_PAIRS) *(packed_halves *)v = narrow(true, x);
+    else *(packed *)v = paired(even[point], x);
 }
 
 /* SUM and the products of the word LEFT, in every lane, and RIGHT. */
-SGRAD_ALWAYS_INLINE vec add_products(enum words words, vec sum, const float *left, vec right) {
+SGRAD_ALWAYS_INLINE vec add_products(enum factors factors, vec sum, const float *left, vec right) {
 #if SGRAD_CLONES
-    if (words != FLOATS) {
+    if (factors != FLOATS) {
         const bits all = (bits){ 0 } + *(const word *)left;
         __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(all), "v"(right));
         return sum;
@@ -112,7 +118,8 @@ struct tiling {
 struct spot {
     int64_t image, row, column;
 };
-static const struct spot nowhere = { 0, -WINDOW, 0 };
+static const struct spot nowhere =      /* outside every image: zeros */
+    { 0, -WINDOW, 0 };
 SGRAD_ALWAYS_INLINE struct spot tile_at(struct tiling t, int64_t i) {
     return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * TILE, i % t.columns * TILE };
 }
@@ -166,8 +173,8 @@ SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) 
 /* How far apart two points' matrices of words lie: not a power of two, for which caches have few places. */
 static int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + LANES; }
 
-SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, enum words words, float *v,
-                                int64_t stride, const vec *first) {
+SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, enum factors factors, float *v,
+                                int64_t stride, const vec *even) {
     vec rows[POINTS], d[WINDOW], t[WINDOW];
     for (int r = 0; r < WINDOW; r++, at.row++) {
         pixels(dtype, inside, x, at, channel, WINDOW, d);
@@ -176,7 +183,7 @@ SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct imag
     for (int s = 0; s < WINDOW; s++) {
         for (int r = 0; r < WINDOW; r++) d[r] = rows[r * WINDOW + s];
         window_row(d, t);
-        for (int r = 0; r < WINDOW; r++) put(words, v + (r * WINDOW + s) * stride, first, r * WINDOW + s, t[r]);
+        for (int r = 0; r < WINDOW; r++) put(factors, v + (r * WINDOW + s) * stride, even, r * WINDOW + s, t[r]);
     }
 }
 
@@ -187,8 +194,8 @@ SGRAD_ALWAYS_INLINE struct spot window_at(struct tiling t, int64_t i) {
 }
 
 /* The tile's pixels are added to SUM, which may be NULL. */
-SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, enum words words, float *v,
-                                 int64_t stride, const vec *first, float *sum) {
+SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, enum factors factors, float *v,
+                                 int64_t stride, const vec *even, float *sum) {
     vec rows[TILE * WINDOW], d[TILE], t[WINDOW], all = { 0 };
     for (int r = 0; r < TILE; r++, at.row++) {
         pixels(dtype, inside, y, at, channel, TILE, d);
@@ -199,11 +206,11 @@ SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct ima
     for (int s = 0; s < WINDOW; s++) {
         for (int r = 0; r < TILE; r++) d[r] = rows[r * WINDOW + s];
         tile_row(d, t);
-        for (int r = 0; r < WINDOW; r++) put(words, v + (r * WINDOW + s) * stride, first, r * WINDOW + s, t[r]);
+        for (int r = 0; r < WINDOW; r++) put(factors, v + (r * WINDOW + s) * stride, even, r * WINDOW + s, t[r]);
     }
 }
 
-SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, bool dots, const float *m,
+SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, bool has_bf16, const float *m,
                                   int64_t stride, const float *bias, bool add) {
     vec columns[TILE * WINDOW], d[WINDOW], t[TILE];
     for (int s = 0; s < WINDOW; s++) {
@@ -219,7 +226,7 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
             if (!inside && at.column + s >= y.width) break;
             if (bias) t[s] += *(const packed *)bias;
             if (add) t[s] += load(dtype, y.data, to + s * y.channels);
-            store(dots, dtype, y.data, to + s * y.channels, t[s]);
+            store(has_bf16, dtype, y.data, to + s * y.channels, t[s]);
         }
     }
 }
@@ -231,13 +238,13 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
 static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
 
 /* The points G of a row's filters from COLUMN on, or, in pairs, of two rows' filters; ROWS rows of words. */
-SGRAD_ALWAYS_INLINE void put_filters(enum words words, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row, int64_t column, float *u) {
+SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row, int64_t column, float *u) {
     const int64_t width = panel_width(columns), stride = point_stride(rows, columns);
     vec t[POINTS], next[POINTS];
     filter_points(g[0], t);
-    if (words != FLOATS) filter_points(g[1], next);
+    if (factors != FLOATS) filter_points(g[1], next);
     u += column / width * rows * width + row * width + column % width;
-    for (int i = 0; i < POINTS; i++) *(packed *)(u + i * stride) = words == FLOATS ? t[i] : paired(t[i], next[i]);
+    for (int i = 0; i < POINTS; i++) *(packed *)(u + i * stride) = factors == FLOATS ? t[i] : paired(t[i], next[i]);
 }
 
 /* ---- the products at a point ---------------------------------------------------------------------------------------- */
@@ -245,7 +252,7 @@ SGRAD_ALWAYS_INLINE void put_filters(enum words words, const vec g[2][FILTER], i
 enum { TILES_AT_ONCE = 12 };    /* with two vectors of a panel: 24 sums in registers */
 
 /* Z[i] = Σ_t e[i, t] v[t], or added to it, for ROWS rows I, one or two vectors wide: COUNT words t, steps between words. */
-SGRAD_ALWAYS_INLINE void outer_sums(enum words words, int rows, int vectors, int64_t count, const float *e, int64_t e_row, int64_t e_step, const float *v,
+SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row, int64_t e_step, const float *v,
                                     int64_t v_step, float *z, int64_t z_row, bool add) {
     vec sum[LANES][2];
 #pragma GCC unroll 16
@@ -260,7 +267,7 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum words words, int rows, int vectors, int
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++)
-                sum[i][j] = add_products(words, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
+                sum[i][j] = add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -276,11 +283,11 @@ static const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == S
 
 /* U stays in the second-level cache while the tiles pass in small blocks; or where it is too large, a large block's V stays in the third,
  * while U passes in chunks, made anew for each block. */
-static struct tiling tiling_of(const struct sgrad__layer *l, enum words words) {
+static struct tiling tiling_of(const struct sgrad__layer *l, enum factors factors) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
     const int32_t *in = in_of(l), *out = out_of(l);
-    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channels_in(words, in[3]), panels = U_CHUNK / (u_row * 2 * LANES);
-    const int64_t v_tile = words == FLOATS ? bytes * in[3] : bytes * in[3] / 2, m_tile = words == OF_TILES ? bytes * out[3] / 2 : bytes * out[3];
+    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channel_words(factors, in[3]), panels = U_CHUNK / (u_row * 2 * LANES);
+    const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2, m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
     const bool chunks = u_row * out[3] > U_MOST;
     struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE };
     t.padding = l->pass == SGRAD__BACKWARD_DATA ? 2 - l->padding : l->padding;
@@ -297,8 +304,8 @@ static struct tiling tiling_of(const struct sgrad__layer *l, enum words words) {
 struct rooms {
     int64_t v, m, size;
 };
-static struct rooms rooms_of(const struct sgrad__layer *l, enum words words, const struct tiling *t) {
-    const int64_t channels = channels_in(words, in_of(l)[3]), tiles = tiles_in(words, t->block);
+static struct rooms rooms_of(const struct sgrad__layer *l, enum factors factors, const struct tiling *t) {
+    const int64_t channels = channel_words(factors, in_of(l)[3]), tiles = tile_words(factors, t->block);
     const int64_t u = POINTS * point_stride(channels, t->chunk), v = POINTS * point_stride(tiles, channels);
     return (struct rooms){ u, u + v, u + v + POINTS * point_stride(tiles, t->chunk) };
 }
@@ -308,11 +315,10 @@ bool sgrad__winograd_open(const struct sgrad__layer *l) {
            l->x[3] % LANES == 0 && l->y[3] % LANES == 0;
 }
 
-static bool has_dots(const struct sgrad__layer *l) { return SGRAD_CLONES && l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_bf16); }
-
-static enum words words_of(const struct sgrad__layer *l) {
-    if (!has_dots(l) || l->pass == SGRAD__FORWARD) return FLOATS;
-    return l->pass == SGRAD__BACKWARD_WEIGHT ? OF_TILES : OF_CHANNELS;
+static enum factors factors_of(const struct sgrad__layer *l) {
+    const bool has_bf16 = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core_bf16);
+    if (!has_bf16 || l->dtype == SGRAD_F32 || l->pass == SGRAD__FORWARD) return FLOATS;
+    return l->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
 }
 
 /* 36 for a window and a filter; 9 for each pixel directly. */
@@ -322,37 +328,27 @@ double sgrad__winograd_saving(const struct sgrad__layer *l) {
 }
 
 size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
-    const enum words words = words_of(l);
-    const struct tiling t = tiling_of(l, words);
-    return (size_t)rooms_of(l, words, &t).size * sizeof(float);
+    const enum factors factors = factors_of(l);
+    const struct tiling t = tiling_of(l, factors);
+    return (size_t)rooms_of(l, factors, &t).size * sizeof(float);
 }
 
 #define NAME(stage) stage##_on_floats
-#define WORDS FLOATS
-#define DOTS false
+#define FACTORS FLOATS
 #define STAGE SGRAD_VECTOR static void
 #include "codelets/winograd_stages.h"
 
-#define NAME(stage) stage##_to_halves
-#define WORDS FLOATS
-#define DOTS true
-#define STAGE SGRAD_DOTS static void
+#define NAME(stage) stage##_on_channel_pairs
+#define FACTORS CHANNEL_PAIRS
+#define STAGE AVX512 static void
 #include "codelets/winograd_stages.h"
 
-#define NAME(stage) stage##_on_channels
-#define WORDS OF_CHANNELS
-#define DOTS true
-#define STAGE SGRAD_DOTS static void
-#include "codelets/winograd_stages.h"
-
-#define NAME(stage) stage##_on_tiles
-#define WORDS OF_TILES
-#define DOTS true
-#define STAGE SGRAD_DOTS static void
+#define NAME(stage) stage##_on_tile_pairs
+#define FACTORS TILE_PAIRS
+#define STAGE AVX512 static void
 #include "codelets/winograd_stages.h"
 
 void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    static void (*const runs[])(const struct sgrad__layer *, void *const[], float *) = { run_to_halves, run_on_channels, run_on_tiles };
-    if (has_dots(l)) runs[words_of(l)](l, data, room);
-    else run_on_floats(l, data, room);
+    static void (*const runs[])(const struct sgrad__layer *, void *const[], float *) = { run_on_floats, run_on_channel_pairs, run_on_tile_pairs };
+    runs[factors_of(l)](l, data, room);
 }

@@ -2,37 +2,37 @@
  *
  *     NAME(stage)   what the variant's function is called
  *     STAGE         what its declaration begins with: for which processors it is compiled
- *     DOTS          have these the instructions of AVX512_BF16?
- *     WORDS         enum words: what the products' factors consist of */
+ *     FACTORS       enum factors: what the products' factors consist of */
+
 /* Bᵀ x B for COUNT tiles from FIRST on: V[point][tile][channel]. */
 STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t count, float *v) {
-    const int64_t stride = point_stride(tiles_in(WORDS, t.block), channels_in(WORDS, x.channels)), end = first + count;
-    for (int64_t i = first; i < end; i++) {
-        vec tile[POINTS];
-        const struct spot at = window_at(t, i), next = WORDS == OF_TILES && ++i < end ? window_at(t, i) : nowhere;
+    const int64_t stride = point_stride(tile_words(FACTORS, t.block), channel_words(FACTORS, x.channels)), end = first + count;
+    for (int64_t i = first; i < end; i += FACTORS == TILE_PAIRS ? 2 : 1) {
+        vec even[POINTS];
+        const struct spot at = window_at(t, i), next = i + 1 < end ? window_at(t, i + 1) : nowhere;
         const bool inside = is_inside(x, WINDOW, at), next_inside = is_inside(x, WINDOW, next);
-        for (int64_t c = 0; c < x.channels; c += LANES, v += channels_in(WORDS, LANES))
-            if (WORDS == OF_TILES) {
-                SPECIALISED(window, inside, x, at, c, FLOATS, (float *)tile, LANES, NULL);
-                SPECIALISED(window, next_inside, x, next, c, WORDS, v, stride, tile);
-            } else SPECIALISED(window, inside, x, at, c, WORDS, v, stride, NULL);
+        for (int64_t c = 0; c < x.channels; c += LANES, v += channel_words(FACTORS, LANES))
+            if (FACTORS == TILE_PAIRS) {
+                SPECIALISED(window, inside, x, at, c, FLOATS, (float *)even, LANES, NULL);
+                SPECIALISED(window, next_inside, x, next, c, FACTORS, v, stride, even);
+            } else SPECIALISED(window, inside, x, at, c, FACTORS, v, stride, NULL);
     }
 }
 
 /* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added to it. */
-STAGE NAME(tile_words)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
+STAGE NAME(tiles_in)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
                              float *v, float *sum) {
-    const int64_t stride = point_stride(tiles_in(WORDS, t.block), channels), end = first + count;
-    for (int64_t i = first; i < end; i++) {
-        vec tile[POINTS];
-        const struct spot at = tile_at(t, i), next = WORDS == OF_TILES && ++i < end ? tile_at(t, i) : nowhere;
+    const int64_t stride = point_stride(tile_words(FACTORS, t.block), channels), end = first + count;
+    for (int64_t i = first; i < end; i += FACTORS == TILE_PAIRS ? 2 : 1) {
+        vec even[POINTS];
+        const struct spot at = tile_at(t, i), next = i + 1 < end ? tile_at(t, i + 1) : nowhere;
         const bool inside = is_inside(y, TILE, at), next_inside = is_inside(y, TILE, next);
         for (int64_t c = from; c < from + channels; c += LANES, v += LANES) {
             float *to = sum ? sum + c : NULL;
-            if (WORDS == OF_TILES) {
-                SPECIALISED(tile_in, inside, y, at, c, FLOATS, (float *)tile, LANES, NULL, to);
-                SPECIALISED(tile_in, next_inside, y, next, c, WORDS, v, stride, tile, to);
-            } else SPECIALISED(tile_in, inside, y, at, c, WORDS, v, stride, NULL, to);
+            if (FACTORS == TILE_PAIRS) {
+                SPECIALISED(tile_in, inside, y, at, c, FLOATS, (float *)even, LANES, NULL, to);
+                SPECIALISED(tile_in, next_inside, y, next, c, FACTORS, v, stride, even, to);
+            } else SPECIALISED(tile_in, inside, y, at, c, FACTORS, v, stride, NULL, to);
         }
     }
 }
@@ -45,7 +45,7 @@ STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t ch
         const struct spot at = tile_at(t, i);
         const bool inside = is_inside(y, TILE, at);
         for (int64_t c = from; c < from + channels; c += LANES, m += LANES)
-            SPECIALISED(tile_out, inside, y, at, c, DOTS, m, stride, bias ? bias + c : NULL, add);
+            SPECIALISED(tile_out, inside, y, at, c, FACTORS != FLOATS, m, stride, bias ? bias + c : NULL, add);
     }
 }
 
@@ -63,15 +63,15 @@ STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channel
 
 /* w (K,3,3,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
 STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
-    const int64_t rows = channels_in(WORDS, filters);
-    const int of_word = WORDS == FLOATS ? 1 : 2;
+    const int64_t rows = channel_words(FACTORS, filters);
+    const int of_word = FACTORS == FLOATS ? 1 : 2;
     for (int64_t row = 0; row < rows; row++)
         for (int64_t c = 0; c < count; c += LANES) {
             vec g[2][FILTER];
             for (int k = 0; k < of_word; k++)
                 for (int i = 0; i < FILTER; i++)
                     g[k][i] = *(const packed *)(w + ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c);
-            put_filters(WORDS, g, rows, count, row, c, u);
+            put_filters(FACTORS, g, rows, count, row, c, u);
         }
 }
 
@@ -99,14 +99,14 @@ STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t ch
 /* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
 STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k, const float *v, const float *u, float *m,
                            const struct soon soon[2]) {
-    const int64_t width = panel_width(k), c = channels_in(WORDS, channels);
+    const int64_t width = panel_width(k), c = channel_words(FACTORS, channels);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < k; column += width)
             for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
                 const float *rows = v + point * point_stride(t.block, c) + i * c, *panel = u + point * point_stride(c, k) + column * c;
                 float *to = m + point * point_stride(t.block, k) + i * k + column;
-                if (width == LANES) outer_sums(WORDS, TILES_AT_ONCE, 1, c, rows, c, 1, panel, LANES, to, k, false);
-                else outer_sums(WORDS, TILES_AT_ONCE, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
+                if (width == LANES) outer_sums(FACTORS, TILES_AT_ONCE, 1, c, rows, c, 1, panel, LANES, to, k, false);
+                else outer_sums(FACTORS, TILES_AT_ONCE, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
             }
         prefetch(t, soon[0], point);
         prefetch(t, soon[1], point);
@@ -116,14 +116,14 @@ STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k
 /* U (36, K, C) = Mᵀ (36, K, tiles) V (36, tiles, C), or added to it. */
 STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64_t k, const float *m, const float *v,
                                       float *u, bool add, const struct soon soon[2]) {
-    const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tiles_in(WORDS, count), block = tiles_in(WORDS, t.block);
+    const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tile_words(FACTORS, count), block = tile_words(FACTORS, t.block);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < c; column += width)
             for (int64_t row = 0; row < k; row += rows) {
                 const float *left = m + point * point_stride(block, k) + row, *right = v + point * point_stride(block, c) + column;
                 float *to = u + point * point_stride(k, c) + row * c + column;
-                if (width == LANES) outer_sums(WORDS, LANES, 1, tiles, left, 1, k, right, c, to, c, add);
-                else outer_sums(WORDS, LANES / 2, 2, tiles, left, 1, k, right, c, to, c, add);
+                if (width == LANES) outer_sums(FACTORS, LANES, 1, tiles, left, 1, k, right, c, to, c, add);
+                else outer_sums(FACTORS, LANES / 2, 2, tiles, left, 1, k, right, c, to, c, add);
             }
         prefetch(t, soon[0], point);
         prefetch(t, soon[1], point);
@@ -131,9 +131,10 @@ STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64
 }
 
 STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
-    const struct tiling t = tiling_of(l, WORDS);
-    const struct rooms at = rooms_of(l, WORDS, &t);
-    const bool forward = WORDS == FLOATS && l->pass == SGRAD__FORWARD, weight = WORDS != OF_CHANNELS && l->pass == SGRAD__BACKWARD_WEIGHT;
+    const struct tiling t = tiling_of(l, FACTORS);
+    const struct rooms at = rooms_of(l, FACTORS, &t);
+    const bool forward = FACTORS == FLOATS && l->pass == SGRAD__FORWARD;
+    const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && l->pass == SGRAD__BACKWARD_WEIGHT);
     const int32_t *i = in_of(l), *o = out_of(l);
     const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
     const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
@@ -149,7 +150,7 @@ STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
         for (int64_t from = 0, c; from < out.channels; from += c) {
             c = out.channels - from < t.chunk ? out.channels - from : t.chunk;
             if (weight) {
-                NAME(tile_words)(t, out, from, c, first, count, m, dbias);
+                NAME(tiles_in)(t, out, from, c, first, count, m, dbias);
                 NAME(transposed_products)(t, count, in.channels, c, m, v, u, !chunks && first > 0, (struct soon[]){ next_in, { out, from, c, next, more } });
                 if (chunks || next == t.count) NAME(filters_back)(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
             } else {
@@ -164,6 +165,5 @@ STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
 }
 
 #undef NAME
-#undef WORDS
-#undef DOTS
+#undef FACTORS
 #undef STAGE

@@ -68,9 +68,9 @@ void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_vi
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
 
-/* Sums it over all ranks by METHOD (NULL: the cheapest). */
+/* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority, const char *name);
-/* The whole bucket as one buffer, and one such buffer, with sums, as parts again. */
+/* The whole bucket as one buffer; and one such buffer, with sums, as parts again, by which its parameters are updated. */
 int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const char *name);
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, int buffer);
 /* Its parameters' values as one buffer, and one such buffer as their values. */

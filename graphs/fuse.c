@@ -147,21 +147,28 @@ static bool leaves_sums(const struct sgrad_call *call) {
     return false;
 }
 
-/* An update, or a sum of gradients, or a copy out of a bucket, that leads to the update that comes next. */
-static bool updates(const struct sgrad__program *p, int j) {
+/* Does the next instruction take something that J, a sum or a copy, has made? */
+static bool feeds_next(const struct sgrad__program *p, int j) {
     const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
-    if (in->call->kernel->kind == SGRAD_UPDATE) return true;
-    if (in->call->kernel->kind != SGRAD_REDUCTION || !in->call->kernel->cpu || j + 1 == p->instruction_count || !updates(p, j + 1)) return false;
+    if (in->call->kernel->kind != SGRAD_REDUCTION || !in->call->kernel->cpu || j + 1 == p->instruction_count) return false;
     for (int i = 0; i < in->call->operands; i++)
         for (int k = 0; k < next->call->operands; k++)
             if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
     return false;
 }
 
+/* Instructions of an update, beginning with J: a sum of gradients or a copy out of a bucket, and so on, to the update itself. 0: it is none. */
+static int update_length(const struct sgrad__program *p, int j) {
+    int length = 1;
+    for (; p->instruction[j].call->kernel->kind != SGRAD_UPDATE; j++, length++)
+        if (!feeds_next(p, j)) return 0;
+    return length;
+}
+
 static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_call *call = f->p->instruction[j].call;
     const struct sgrad_kernel *k = call->kernel;
-    const bool passes = k->kind == SGRAD_FORWARD || k->kind == SGRAD_BACKWARD, update = updates(f->p, j);
+    const bool passes = k->kind == SGRAD_FORWARD || k->kind == SGRAD_BACKWARD, update = update_length(f->p, j) > 0;
     if (!k->cpu || (!passes && !update)) return false;
     if (f->b->o->cudas) return k->cuda != NULL;
     return update || (call->per_sample && (k->adds || !leaves_sums(call)));
@@ -182,12 +189,24 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 /* A pass over memory: no more work than what it moves. */
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
-/* Would the task be too long? What leads to an update, and it, are one piece. */
+/* Would the task be too long, with the update that begins here? One that has begun is not torn. */
+static bool too_much_to_update(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
+    const int length = update_length(f->p, (int)(in - f->p->instruction));
+    int operands = c->touched;
+    double flops = c->flops;
+    if (f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION) return false;
+    for (int i = 0; i < length; i++) {
+        flops += in[i].call->flops;
+        operands += in[i].call->operands;
+    }
+    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > LINKS || operands > SGRAD_MAX_OPERANDS;
+}
+
+/* Would the task be too long? */
 static bool too_much(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
-    const bool sum = in->call->kernel->kind == SGRAD_REDUCTION, summed = f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION;
     const double flops = c->flops + in->call->flops;
+    if (c->kind == SGRAD_UPDATE) return too_much_to_update(f, c, in);
     if (f->b->o->cudas) return flops > WHOLE;
-    if (c->kind == SGRAD_UPDATE) return !summed && flops + (sum ? in[1].call->flops : 0) > SMALL_UPDATE;
     return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
 }
 
@@ -232,7 +251,7 @@ static void find_chains(struct fuser *f) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int place = j;
         if (can_fuse(f, j)) {
-            const enum sgrad_kind kind = updates(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
+            const enum sgrad_kind kind = update_length(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
             struct chain **open = &f->open[kind == SGRAD_UPDATE ? f->b->micros : in->first / f->p->micro];
             if (!joins(f, *open, in, kind)) {
                 const bool sliced = !f->b->o->cudas && kind != SGRAD_UPDATE, turn = sliced && *open && !(*open)->backwards;

@@ -241,7 +241,7 @@ static void gather_part(struct sgrad__builder *b, const struct sgrad__bucket *k,
     free(piece);
 }
 
-/* A parameter's update follows at once, so that both, and the next parameter's, become one task. */
+/* And updates the parameters; each follows its part at once, so that these, and the next parameter's, become one task. */
 static void spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
     for (const struct part *p = k->part; p < k->part + k->count; p++) {
         *p->done = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), p->view);

@@ -1,12 +1,12 @@
 /* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and in chunks of
- * channels; and results are added to what is there. tests/codelets/operations.c checks what they are. */
+ * channels; results are added to what is there; and a weight's gradient is the sum of those of single samples. tests/codelets/operations.c checks what they are. */
 #include "tests/codelets/check.h"
 
 #include "codelets/onednn.h"
 
 static const struct layer {
     int height, width, channels, filters, padding;
-} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 112, 144, 1 }, { 3, 3, 32, 32, 2 } };
+} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 176, 176, 1 }, { 3, 3, 32, 32, 2 } };
 enum { SAMPLES = 5 };
 
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
@@ -16,12 +16,12 @@ static void *numbers(enum sgrad_dtype dtype, size_t count) {
     return all;
 }
 
-static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in, const float *weight, void *out) {
+static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in, const void *second, void *out) {
     const int32_t h = is->height + 2 * is->padding - 2, w = is->width + 2 * is->padding - 2;
     struct sgrad__layer l = { .pass = pass, .rank = 4, .dtype = dtype, .accumulate = add, .stride = 1, .dilation = 1, .padding = is->padding, .groups = 1,
                               .x = { samples, is->height, is->width, is->channels }, .w = { is->filters, 3, 3, is->channels },
                               .y = { samples, h, w, is->filters } };
-    void *data[4] = { (void *)in, (void *)weight, NULL, NULL };
+    void *data[4] = { (void *)in, (void *)second, NULL, NULL };
     void *room = sgrad_alloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
     data[pass == SGRAD__FORWARD ? 3 : 2] = out;
     assert_true(sgrad__winograd_open(&l));
@@ -62,7 +62,33 @@ static void samples_are_alone(void **state) {
         }
 }
 
+/* Rounding to bf16, where it happens, comes before anything is added. */
+static void check_weight(const struct layer *is, enum sgrad_dtype dtype) {
+    const size_t x = (size_t)(is->height * is->width * is->channels), weight = (size_t)(9 * is->filters * is->channels);
+    const size_t y = (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
+    char *in = numbers(dtype, SAMPLES * x), *dy = numbers(dtype, SAMPLES * y);
+    float *all = numbers(SGRAD_F32, weight), *sum = numbers(SGRAD_F32, weight), largest = 0;
+    run(is, dtype, SGRAD__BACKWARD_WEIGHT, SAMPLES, false, in, dy, all);
+    for (size_t n = 0; n < SAMPLES; n++)
+        run(is, dtype, SGRAD__BACKWARD_WEIGHT, 1, n > 0, in + n * x * sgrad_dtype_size(dtype), dy + n * y * sgrad_dtype_size(dtype), sum);
+    for (size_t i = 0; i < weight; i++) largest = fmaxf(largest, fabsf(all[i]));
+    for (size_t i = 0; i < weight; i++)
+        if (fabsf(sum[i] - all[i]) > 1e-5f * largest) fail_msg("element %zu: %g of all samples, %g in turns; largest %g", i, (double)all[i], (double)sum[i], (double)largest);
+    free(in);
+    free(dy);
+    free(all);
+    free(sum);
+}
+
+static void weights_are_sums(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        check_weight(&layers[i], SGRAD_F32);
+        check_weight(&layers[i], SGRAD_BF16);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(samples_are_alone) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(samples_are_alone), cmocka_unit_test(weights_are_sums) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
