@@ -174,9 +174,10 @@ static bool can_fuse(const struct fuser *f, int j) {
     return update || (call->per_sample && (k->adds || !leaves_sums(call)));
 }
 
-static struct touched *find(struct chain *c, int buffer) {
+/* What the chain knows of BUFFER; NULL: nothing. */
+static struct touched *find(const struct chain *c, int buffer) {
     for (int i = 0; i < c->touched; i++)
-        if (c->buffer[i].buffer == buffer) return &c->buffer[i];
+        if (c->buffer[i].buffer == buffer) return (struct touched *)&c->buffer[i];
     return NULL;
 }
 
@@ -189,17 +190,18 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 /* A pass over memory: no more work than what it moves. */
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
-/* Would the task be too long, with the update that begins here? One that has begun is not torn. */
+/* Would the task be too long, or have too many operands, with the update that begins here? One that has begun is not torn. */
 static bool too_much_to_update(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
     const int length = update_length(f->p, (int)(in - f->p->instruction));
-    int operands = c->touched;
     double flops = c->flops;
+    int more = 0;
     if (f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION) return false;
     for (int i = 0; i < length; i++) {
         flops += in[i].call->flops;
-        operands += in[i].call->operands;
+        for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
+        more -= i > 0;      /* what the one before has made */
     }
-    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > LINKS || operands > SGRAD_MAX_OPERANDS;
+    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > LINKS || c->touched + more > SGRAD_MAX_OPERANDS;
 }
 
 /* Would the task be too long? */
