@@ -137,7 +137,7 @@ const struct sgrad_op sgrad_conv2d_op = {
         { "3x3 of 16 to 48 channels, no padding", { { 4, { 2, 7, 9, 16 } } }, &(struct sgrad_conv2d){ .channels = 48, .kernel = 3, .bias = true } },
         { "3x3 of 32 to 16 channels, padding 2", { { 4, { 1, 5, 6, 32 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 2 } },
         { "3x3, blocks of tiles", { { 4, { 5, 26, 25, 16 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
-        { "3x3, chunks of channels", { { 4, { 3, 5, 6, 176 } } }, &(struct sgrad_conv2d){ .channels = 176, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3, chunks of channels", { { 4, { 3, 5, 6, 176 } } }, &(struct sgrad_conv2d){ .channels = 192, .kernel = 3, .padding = 1, .bias = true } },
         { "3x3 stride 2, odd image and channels", { { 4, { 3, 7, 5, 5 } } },
           &(struct sgrad_conv2d){ .channels = 17, .kernel = 3, .stride = 2, .padding = 1 } },
         { "1x1, odd channels, bias", { { 4, { 2, 3, 5, 17 } } },

@@ -118,8 +118,7 @@ struct tiling {
 struct spot {
     int64_t image, row, column;
 };
-static const struct spot nowhere =      /* outside every image: zeros */
-    { 0, -WINDOW, 0 };
+static const struct spot nowhere = { 0, -WINDOW, 0 };       /* outside every image, where there are zeros */
 SGRAD_ALWAYS_INLINE struct spot tile_at(struct tiling t, int64_t i) {
     return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * TILE, i % t.columns * TILE };
 }

@@ -21,7 +21,7 @@ STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t cou
 
 /* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added to it. */
 STAGE NAME(tiles_in)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
-                             float *v, float *sum) {
+                      float *v, float *sum) {
     const int64_t stride = point_stride(tile_words(FACTORS, t.block), channels), end = first + count;
     for (int64_t i = first; i < end; i += FACTORS == TILE_PAIRS ? 2 : 1) {
         vec even[POINTS];
@@ -39,7 +39,7 @@ STAGE NAME(tiles_in)(struct tiling t, struct images y, int64_t from, int64_t cha
 
 /* Y of COUNT tiles from M; CHANNELS channels from FROM on. BIAS may be NULL. */
 STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
-                            const float *m, const float *bias, bool add) {
+                       const float *m, const float *bias, bool add) {
     const int64_t stride = point_stride(t.block, channels);
     for (int64_t i = first; i < first + count; i++) {
         const struct spot at = tile_at(t, i);
@@ -98,7 +98,7 @@ STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t ch
 
 /* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
 STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k, const float *v, const float *u, float *m,
-                           const struct soon soon[2]) {
+                      const struct soon soon[2]) {
     const int64_t width = panel_width(k), c = channel_words(FACTORS, channels);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < k; column += width)
@@ -115,7 +115,7 @@ STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k
 
 /* U (36, K, C) = Mᵀ (36, K, tiles) V (36, tiles, C), or added to it. */
 STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64_t k, const float *m, const float *v,
-                                      float *u, bool add, const struct soon soon[2]) {
+                                 float *u, bool add, const struct soon soon[2]) {
     const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tile_words(FACTORS, count), block = tile_words(FACTORS, t.block);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < c; column += width)

@@ -175,9 +175,9 @@ static bool can_fuse(const struct fuser *f, int j) {
 }
 
 /* What the chain knows of BUFFER; NULL: nothing. */
-static struct touched *find(const struct chain *c, int buffer) {
+static struct touched *find(struct chain *c, int buffer) {
     for (int i = 0; i < c->touched; i++)
-        if (c->buffer[i].buffer == buffer) return (struct touched *)&c->buffer[i];
+        if (c->buffer[i].buffer == buffer) return &c->buffer[i];
     return NULL;
 }
 
@@ -191,7 +191,7 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
 /* Would the task be too long, or have too many operands, with the update that begins here? One that has begun is not torn. */
-static bool too_much_to_update(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
+static bool too_much_to_update(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const int length = update_length(f->p, (int)(in - f->p->instruction));
     double flops = c->flops;
     int more = 0;
@@ -205,7 +205,7 @@ static bool too_much_to_update(const struct fuser *f, const struct chain *c, con
 }
 
 /* Would the task be too long? */
-static bool too_much(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
+static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const double flops = c->flops + in->call->flops;
     if (c->kind == SGRAD_UPDATE) return too_much_to_update(f, c, in);
     if (f->b->o->cudas) return flops > WHOLE;

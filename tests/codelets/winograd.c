@@ -6,8 +6,12 @@
 
 static const struct layer {
     int height, width, channels, filters, padding;
-} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 176, 176, 1 }, { 3, 3, 32, 32, 2 } };
+} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 176, 192, 1 }, { 3, 3, 32, 32, 2 } };
 enum { SAMPLES = 5 };
+
+/* Elements of a sample's x and y. */
+static size_t x_of(const struct layer *is) { return (size_t)(is->height * is->width * is->channels); }
+static size_t y_of(const struct layer *is) { return (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters); }
 
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
@@ -30,9 +34,7 @@ static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass
 }
 
 static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass) {
-    const size_t x = (size_t)(is->height * is->width * is->channels);
-    const size_t y = (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
-    const size_t inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = sgrad_dtype_size(dtype);
+    const size_t x = x_of(is), y = y_of(is), inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = sgrad_dtype_size(dtype);
     char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs), *sum = numbers(dtype, outputs);
     float *weight = numbers(SGRAD_F32, (size_t)(9 * is->filters * is->channels));
     run(is, dtype, pass, SAMPLES, false, in, weight, all);
@@ -64,13 +66,12 @@ static void samples_are_alone(void **state) {
 
 /* Rounding to bf16, where it happens, comes before anything is added. */
 static void check_weight(const struct layer *is, enum sgrad_dtype dtype) {
-    const size_t x = (size_t)(is->height * is->width * is->channels), weight = (size_t)(9 * is->filters * is->channels);
-    const size_t y = (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
+    const size_t x = x_of(is), y = y_of(is), weight = (size_t)(9 * is->filters * is->channels), bytes = sgrad_dtype_size(dtype);
     char *in = numbers(dtype, SAMPLES * x), *dy = numbers(dtype, SAMPLES * y);
     float *all = numbers(SGRAD_F32, weight), *sum = numbers(SGRAD_F32, weight), largest = 0;
     run(is, dtype, SGRAD__BACKWARD_WEIGHT, SAMPLES, false, in, dy, all);
     for (size_t n = 0; n < SAMPLES; n++)
-        run(is, dtype, SGRAD__BACKWARD_WEIGHT, 1, n > 0, in + n * x * sgrad_dtype_size(dtype), dy + n * y * sgrad_dtype_size(dtype), sum);
+        run(is, dtype, SGRAD__BACKWARD_WEIGHT, 1, n > 0, in + n * x * bytes, dy + n * y * bytes, sum);
     for (size_t i = 0; i < weight; i++) largest = fmaxf(largest, fabsf(all[i]));
     for (size_t i = 0; i < weight; i++)
         if (fabsf(sum[i] - all[i]) > 1e-5f * largest) fail_msg("element %zu: %g of all samples, %g in turns; largest %g", i, (double)all[i], (double)sum[i], (double)largest);
