@@ -1,7 +1,7 @@
 /* list.c: stargrad list: what this build knows. */
 #include "cli/cli.h"
 #include "datasets/datasets.h"
-#include "runtime/allreduce.h"
+#include "runtime/collectives.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* report.c: stargrad report: what happened in a run, from the files in its folder. */
-#include "cli/timeline.h"
+#include "report/timeline.h"
 
 static const struct sgrad__option options[] = {
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },

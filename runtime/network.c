@@ -1,6 +1,6 @@
 /* network.c: how long a message takes, measured the way messages will travel: from tensor to tensor, by StarPU-MPI; or read. */
 #include "config.h"
-#include "runtime/allreduce.h"
+#include "runtime/collectives.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 

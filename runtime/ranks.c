@@ -7,7 +7,7 @@
  *
  * Limits: MPI starts once in the life of a process, so a context of several ranks is opened once. */
 #include "config.h"
-#include "runtime/allreduce.h"
+#include "runtime/collectives.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 

@@ -3,19 +3,27 @@
 set -u
 shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
-sources=({runtime,codelets,datasets,graphs,cli,examples}/**/*.{c,h,cu,def})
+sources=({runtime,codelets,datasets,graphs,report,cli,examples}/**/*.{c,h,cu,def})
 
 # An #include names the folder, and leads to a lower floor or stays in its room.
 includes() {
 	awk '
-	BEGIN { floor["runtime"] = 0; floor["codelets"] = floor["datasets"] = 1; floor["graphs"] = 2; floor["cli"] = floor["examples"] = 3 }
+	function room(file,  part) {
+		split(file, part, "/")
+		if (part[1] == "report") return "cli"
+		return part[1] == "graphs" && file !~ /^graphs\/graphs.h$/ ? part[1] "/" part[2] : part[1]
+	}
+	BEGIN {
+		floor["runtime"] = 0; floor["codelets"] = floor["datasets"] = 1
+		floor["graphs/networks"] = 2; floor["graphs/programs"] = 3; floor["graphs/runs"] = 4; floor["graphs"] = 5
+		floor["cli"] = floor["examples"] = 6
+	}
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
 		split($0, quoted, "\""); file = quoted[2]
-		split(FILENAME, here, "/"); split(file, there, "/")
-		if (file == "config.h" || here[1] == there[1]) next
-		if (!(there[1] in floor)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
-		else if (floor[there[1]] >= floor[here[1]])
-			print FILENAME ":" FNR ": " here[1] "/ does not lie above " there[1] "/: no \"" file "\" here"
+		here = room(FILENAME); there = room(file)
+		if (file == "config.h" || here == there) next
+		if (!(there in floor)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
+		else if (floor[there] >= floor[here]) print FILENAME ":" FNR ": " here "/ does not lie above " there "/: no \"" file "\" here"
 	}' "${sources[@]}"
 }
 
@@ -28,7 +36,7 @@ words() {
 
 # Plans are data: they can be checked in one process, because they know neither messages nor tasks.
 plans() {
-	grep -nE '#[ \t]*include.*(mpi|starpu)|(MPI|starpu)_[A-Za-z_]+\(' runtime/allreduce.{c,h} runtime/allreduce/* |
+	grep -nE '#[ \t]*include.*(mpi|starpu)|(MPI|starpu)_[A-Za-z_]+\(' runtime/allreduce.{c,h} runtime/collectives/* |
 		sed 's/$/   <- a plan includes neither mpi.h nor starpu.h/'
 }
 
@@ -69,12 +77,13 @@ findings=$(
 	includes
 	words
 	plans
-	records runtime/allreduce runtime/allreduce.def sgrad_allreduce
+	records runtime/collectives runtime/collectives.def sgrad_allreduce
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
-	records graphs/layers graphs/layers.def sgrad_composite
-	records graphs/models graphs/models.def sgrad_model
-	records graphs/optimizers graphs/optimizers.def sgrad_optimizer
+	records graphs/networks/layers graphs/networks/layers.def sgrad_composite
+	records graphs/networks/models graphs/networks/models.def sgrad_model
+	records graphs/programs/optimizers graphs/programs/optimizers.def sgrad_optimizer
+	records graphs/programs/strategies graphs/programs/strategies.def sgrad_strategy
 	records cli cli/cli.def sgrad__command
 	makefile
 	sizes

@@ -1,6 +1,6 @@
 /* Parameters of every network: how many, how they start, and their way to files and back. */
 #include "config.h"
-#include "graphs/run.h"
+#include "graphs/runs/run.h"
 #include "tests/graphs/asserts.h"
 
 static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {

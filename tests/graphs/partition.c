@@ -1,6 +1,6 @@
 /* Who has which record when the training set is spread over ranks: every rank's plan, carried out in one process. */
 #include "config.h"
-#include "graphs/placement.h"
+#include "graphs/runs/placement.h"
 #include "tests/graphs/asserts.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* program.c: what a training program promises, whatever the network: checked by walking over its instructions with symbols in
  * place of numbers. The network has what can go wrong: a value with two readers, a branch that leads nowhere, batch norm. */
-#include "graphs/internal.h"
+#include "graphs/programs/program.h"
 #include "tests/graphs/asserts.h"
 
 enum { WINDOW = 3 };

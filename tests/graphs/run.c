@@ -1,6 +1,7 @@
 /* What surrounds a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
 #include "config.h"
-#include "graphs/run.h"
+#include "graphs/programs/order.h"
+#include "graphs/runs/run.h"
 #include "tests/graphs/asserts.h"
 
 /* ---- order ---- */

@@ -1,7 +1,7 @@
 /* allreduce: all ranks' plans in one process: every contribution counts once, nothing waits for ever, no message is left unread,
  * and the choice among methods is what their costs say. */
 #include "config.h"
-#include "runtime/allreduce.h"
+#include "runtime/collectives.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,112 @@
+/* graph.c: describing a network. Shapes are inferred, and errors found, as layers are added. */
+#include "graphs/networks/graph.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
+    struct sgrad_graph *g = sgrad_alloc(1, sizeof *g);
+    g->dtype = dtype;
+    g->images = g->labels = g->loss = -1;
+    return g;
+}
+
+void sgrad_graph_destroy(struct sgrad_graph *g) {
+    if (!g) return;
+    sgrad__parameters_free(g);
+    for (int i = 0; i < g->value_count; i++) free(g->value[i].name);
+    for (int i = 0; i < g->node_count; i++) {
+        free(g->node[i].name);
+        free(g->node[i].attrs);
+    }
+    for (int i = 0; i < g->parameter_count; i++) free(g->parameter[i].name);
+    free(g->value);
+    free(g->node);
+    free(g->parameter);
+    free(g);
+}
+
+int sgrad_graph_error(const struct sgrad_graph *g) { return g->error; }
+
+struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *g, int value) {
+    return value >= 0 && value < g->value_count ? g->value[value].view.shape : (struct sgrad_shape){ 0 };
+}
+
+static int add_value(struct sgrad_graph *g, const char *name, struct sgrad_view view, bool needs_gradient) {
+    g->value = sgrad_grow(g->value, g->value_count, sizeof *g->value);
+    int v = g->value_count++;
+    g->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, needs_gradient };
+    return v;
+}
+
+int sgrad_graph_input(struct sgrad_graph *g, int height, int width, int channels) {
+    struct sgrad_shape shape = height ? sgrad_shape(4, 1, height, width, channels) : sgrad_shape(2, 1, channels);
+    assert(g->images < 0);
+    return g->images = add_value(g, "images", (struct sgrad_view){ g->dtype, shape }, false);
+}
+
+static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
+    g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
+    g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = sgrad_format("%s.%s", layer, is->name), .is = *is, .state = state };
+    return g->parameter_count++;
+}
+
+static int check_inputs(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
+    if (count < op->inputs || count > op->inputs + op->optional_inputs)
+        return sgrad_fail(SGRAD_EINVAL, "%s: %s takes %d to %d inputs, not %d", name, op->name, op->inputs,
+                          op->inputs + op->optional_inputs, count);
+    for (int i = 0; i < count; i++) {
+        if (inputs[i] < 0 || inputs[i] >= g->value_count)
+            return sgrad_fail(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
+        for (int j = 0; j < i; j++)
+            if (g->value[inputs[i]].root == g->value[inputs[j]].root)
+                return sgrad_fail(SGRAD_EINVAL, "%s: inputs %d and %d of %s are the same value", name, j, i, op->name);
+    }
+    for (int i = 0; i < g->node_count; i++)
+        if (strcmp(g->node[i].name, name) == 0) return sgrad_fail(SGRAD_EINVAL, "%s: two layers have this name", name);
+    return 0;
+}
+
+int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count, const void *attrs) {
+    if (g->error) return -1;
+    if ((g->error = check_inputs(g, op, name, inputs, count))) return -1;
+
+    struct sgrad__node n = { .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_alloc(1, op->attrs_size), .output = -1 };
+    if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
+    n.is.layer = n.name;
+    n.is.inputs = count;
+    bool needs_gradient = false;
+    for (int i = 0; i < count; i++) {
+        n.input[i] = inputs[i];
+        n.is.x[i] = g->value[inputs[i]].view;
+        needs_gradient |= g->value[inputs[i]].needs_gradient && !(op->no_gradient >> i & 1);
+    }
+    n.is.y.dtype = g->dtype;
+    if ((g->error = op->infer(&n.is, n.attrs))) {
+        free(n.name);
+        free(n.attrs);
+        return -1;
+    }
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+        n.p[i] = n.is.p[i].name ? add_parameter(g, name, &n.is.p[i], false) : -1;
+        n.s[i] = n.is.s[i].name ? add_parameter(g, name, &n.is.s[i], true) : -1;
+        needs_gradient |= n.p[i] >= 0;
+    }
+    if (n.is.y.shape.rank) {
+        n.output = add_value(g, name, n.is.y, needs_gradient);
+        if (n.is.view_of_input) g->value[n.output].root = g->value[inputs[0]].root;
+    }
+    g->node = sgrad_grow(g->node, g->node_count, sizeof *g->node);
+    g->node[g->node_count++] = n;
+    return n.output;
+}
+
+int sgrad_graph_loss(struct sgrad_graph *g, int logits, float label_smoothing) {
+    if (g->error) return g->error;
+    g->labels = add_value(g, "labels", (struct sgrad_view){ SGRAD_I32, sgrad_shape(1, 1) }, false);
+    sgrad_graph_apply(g, &sgrad_softmax_cross_entropy_op, "loss", (int[]){ logits, g->labels }, 2,
+                      &(struct sgrad_softmax_cross_entropy){ .label_smoothing = label_smoothing });
+    g->loss = g->node_count - 1;
+    return g->error;
+}

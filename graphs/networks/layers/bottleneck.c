@@ -1,0 +1,23 @@
+/* bottleneck.c: ResNet's block of three layers, the middle one narrow (He et al., "Deep residual learning for image
+ * recognition", 2015):
+ *
+ *     x ── conv1 1×1 ── bn1 ── ReLU ── conv2 3×3 ── bn2 ── ReLU ── conv3 1×1 ── bn3 ── + ── ReLU
+ *     └──────────────────────────────────── shortcut ──────────────────────────────────┘
+ *
+ * The stride is conv2's, as in torchvision ("v1.5"), where the paper has conv1's: no pixel of x goes unseen. The shortcut is x
+ * itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn3's own. */
+#include "graphs/networks/layers/layers.h"
+
+int sgrad__bottleneck(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {
+    x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv1", name), SGRAD__NAME("%s.bn1", name), x,
+                            (struct sgrad_conv2d){ .channels = channels / 4, .kernel = 1 });
+    x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv2", name), SGRAD__NAME("%s.bn2", name), x,
+                            (struct sgrad_conv2d){ .channels = channels / 4, .kernel = 3, .stride = stride, .padding = 1 });
+    x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv3", name), (x), .channels = channels, .kernel = 1);
+    return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn3", name), (x, shortcut), .relu = true);
+}
+
+const struct sgrad_composite sgrad_bottleneck_composite = {
+    .name = "bottleneck",
+    .summary = "ResNet's residual block of 1x1, 3x3 and 1x1 convolutions, stride in the middle",
+};

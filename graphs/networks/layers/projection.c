@@ -1,0 +1,14 @@
+/* projection.c: ResNet's shortcut B: x itself, or, where the shape changes, a 1×1 convolution of it and batch norm. They are
+ * called NAME.0 and NAME.1, as torchvision calls them. */
+#include "graphs/networks/layers/layers.h"
+
+int sgrad__projection(struct sgrad_graph *g, const char *name, int x, int channels, int stride) {
+    if (stride == 1 && sgrad_graph_shape(g, x).dim[3] == channels) return x;
+    x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.0", name), (x), .channels = channels, .kernel = 1, .stride = stride);
+    return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.1", name), (x));
+}
+
+const struct sgrad_composite sgrad_projection_composite = {
+    .name = "projection",
+    .summary = "ResNet's shortcut B: a 1x1 convolution and batch norm where the shape changes",
+};

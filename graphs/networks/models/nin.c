@@ -1,0 +1,33 @@
+/* nin.c: network in network. Each of three parts is a spatial convolution and two 1×1 ones; the last one's maps, one a
+ * class, are averaged to the logits. */
+#include "graphs/networks/layers/layers.h"
+
+static int conv_relu(struct sgrad_graph *g, int number, int x, int channels, int kernel) {
+    x = sgrad_layer(g, conv2d, SGRAD__NAME("conv%d", number), (x), .channels = channels, .kernel = kernel, .padding = kernel / 2,
+                    .bias = true);
+    return sgrad_layer(g, relu, SGRAD__NAME("relu%d", number), (x));
+}
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = conv_relu(g, 1, x, 192, 5);
+    x = conv_relu(g, 2, x, 160, 1);
+    x = conv_relu(g, 3, x, 96, 1);
+    x = sgrad_layer(g, max_pool, "pool1", (x), .kernel = 3, .stride = 2, .padding = 1);
+    x = sgrad_layer(g, dropout, "drop1", (x), .p = 0.5f);
+    x = conv_relu(g, 4, x, 192, 5);
+    x = conv_relu(g, 5, x, 192, 1);
+    x = conv_relu(g, 6, x, 192, 1);
+    x = sgrad_layer(g, average_pool, "pool2", (x), .kernel = 3, .stride = 2, .padding = 1);
+    x = sgrad_layer(g, dropout, "drop2", (x), .p = 0.5f);
+    x = conv_relu(g, 7, x, 192, 3);
+    x = conv_relu(g, 8, x, 192, 1);
+    x = conv_relu(g, 9, x, classes, 1);
+    return sgrad_layer(g, global_average_pool, "pool3", (x));
+}
+
+const struct sgrad_model sgrad_nin_model = {
+    .name = "nin",
+    .summary = "network in network, for small images",
+    .source = "M. Lin et al., Network in network, 2013",
+    .build = build,
+};

@@ -1,0 +1,78 @@
+/* resnet.c: residual networks (He et al. 2015), the linear layer at the end counted with the convolutions.
+ *
+ * Of 6n+2 layers for small images (section 4.2): a convolution, three stages of n basic blocks with 16, 32 and 64 channels.
+ * Of 18 to 152 for large images (table 1): a convolution and a pool that quarter the image, four stages of basic blocks with
+ * 64, 128, 256 and 512 channels, from 50 layers on of bottlenecks with four times as many, torchvision's "v1.5". Later stages
+ * begin by halving the image; 224x224 is usual and ends as 7x7, but any size is taken. */
+#include "graphs/networks/layers/layers.h"
+
+static int classifier(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, global_average_pool, "pool", (x));
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+
+static int small(struct sgrad_graph *g, int x, int classes, int layers) {
+    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, (struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 });
+    for (int stage = 0; stage < 3; stage++)
+        for (int block = 0; block < (layers - 2) / 6; block++) {
+            const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
+            const int channels = 16 << stage, stride = stage && !block ? 2 : 1;
+            int shortcut = x;
+            if (stride > 1)
+                shortcut =
+                    sgrad_layer(g, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
+            x = sgrad__basic_block(g, name, x, shortcut, channels, stride);
+        }
+    return classifier(g, x, classes);
+}
+
+static int large(struct sgrad_graph *g, int x, int classes, const int blocks[4], bool bottleneck) {
+    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x,
+                            (struct sgrad_conv2d){ .channels = 64, .kernel = 7, .stride = 2, .padding = 3 });
+    x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
+    for (int stage = 0; stage < 4; stage++)
+        for (int block = 0; block < blocks[stage]; block++) {
+            const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
+            const int channels = (bottleneck ? 256 : 64) << stage, stride = stage && !block ? 2 : 1;
+            const int shortcut = sgrad__projection(g, SGRAD__NAME("%s.downsample", name), x, channels, stride);
+            x = (bottleneck ? sgrad__bottleneck : sgrad__basic_block)(g, name, x, shortcut, channels, stride);
+        }
+    return classifier(g, x, classes);
+}
+
+static int build18(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 2, 2, 2, 2 }, false); }
+static int build20(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 20); }
+static int build32(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 32); }
+static int build34(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 6, 3 }, false); }
+static int build44(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 44); }
+static int build50(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 6, 3 }, true); }
+static int build56(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 56); }
+static int build101(struct sgrad_graph *g, int x, int classes) {
+    return large(g, x, classes, (const int[]){ 3, 4, 23, 3 }, true);
+}
+static int build110(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 110); }
+static int build152(struct sgrad_graph *g, int x, int classes) {
+    return large(g, x, classes, (const int[]){ 3, 8, 36, 3 }, true);
+}
+static int build1202(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 1202); }
+
+#define RESNET(layers, purpose)                                                                                                  \
+    const struct sgrad_model sgrad_resnet##layers##_model = {                                                                    \
+        .name = "resnet" #layers,                                                                                                \
+        .summary = "residual network of " #layers " layers for " purpose,                                                        \
+        .source = "K. He et al., Deep residual learning for image recognition, 2015",                                            \
+        .build = build##layers,                                                                                                  \
+    }
+#define SMALL "small images, shortcut A"
+#define LARGE "large images, shortcut B"
+RESNET(18, LARGE);
+RESNET(20, SMALL);
+RESNET(32, SMALL);
+RESNET(34, LARGE);
+RESNET(44, SMALL);
+RESNET(50, LARGE);
+RESNET(56, SMALL);
+RESNET(101, LARGE);
+RESNET(110, SMALL);
+RESNET(152, LARGE);
+RESNET(1202, SMALL);

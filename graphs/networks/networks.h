@@ -1,0 +1,71 @@
+/* networks.h: what is computed: a network as a graph of operations on values, and its parameters. Knows no batch, no rank, no step.
+ *
+ * A *graph* is values and layers: a layer applies an operation (codelets.h) to values and makes a value. Shapes are inferred, and
+ * errors found, as layers are added. A small network:
+ *
+ *     static int build(struct sgrad_graph *g, int x, int classes) {
+ *         x = sgrad_layer(g, conv2d,    "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
+ *         x = sgrad_layer(g, batchnorm, "bn1",   (x), .relu = true);
+ *         x = sgrad_layer(g, global_average_pool, "pool", (x));
+ *         return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+ *     }
+ *     static const struct sgrad_model model = { .name = "mine", .summary = "one convolution", .build = build };
+ *
+ *     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+ *     int x = sgrad_graph_input(g, 32, 32, 3);
+ *     int error = sgrad_graph_loss(g, model.build(g, x, 10), 0);
+ *
+ * What is made of it, a training step, is for graphs/programs/programs.h. */
+#ifndef SGRAD_NETWORKS_H
+#define SGRAD_NETWORKS_H
+
+#include "codelets/codelets.h"
+#include "runtime/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgrad_graph;
+
+/* An empty network whose activations are of type DTYPE (F32 or BF16). */
+struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype);
+void sgrad_graph_destroy(struct sgrad_graph *graph);
+
+/* The network's input: images (N,H,W,C), or (N,C) when height and width are 0. Returns a value. */
+int sgrad_graph_input(struct sgrad_graph *graph, int height, int width, int channels);
+
+/* Applies OP to COUNT values; returns the output value. The shape rule runs here: on an error it is logged, with the layer's
+ * name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size bytes) is copied. */
+int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count,
+                      const void *attrs);
+int sgrad_graph_error(const struct sgrad_graph *graph);
+
+/* sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3): apply, with the attributes by name. */
+#define SGRAD__LIST(...) { __VA_ARGS__ }
+#define sgrad_layer(graph, op, name, inputs, ...)                                             \
+    sgrad_graph_apply(graph, &sgrad_##op##_op, name, (const int[])SGRAD__LIST inputs,         \
+                      (int)(sizeof(int[])SGRAD__LIST inputs / sizeof(int)), &(const struct sgrad_##op){ __VA_ARGS__ })
+
+/* The shape of a value for one sample (dim[0] is 1). */
+struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);
+
+/* Ends the network with its loss: LOGITS (N,classes) against the labels. */
+int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothing);
+
+struct sgrad_model {
+    const char *name, *summary, *source;
+    int (*build)(struct sgrad_graph *graph, int x, int classes);   /* returns the logits (N,classes) */
+};
+extern const struct sgrad_model *const sgrad_models[];              /* all of models.def; ends with NULL */
+
+/* A layer composed of operations, for use by models. */
+struct sgrad_composite {
+    const char *name, *summary;
+};
+extern const struct sgrad_composite *const sgrad_composites[];      /* all of layers.def; ends with NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,422 @@
+/* fuse.c: operations on the same samples, one after another, become one task, which does a few samples at a time: what one
+ * operation leaves is in the core's own cache when the next one takes it, and what nobody else takes never leaves it.
+ *
+ *     batchnorm apply #3    x ──> y          |     conv1 fused forward #3:   for each slice of the samples
+ *     conv2d forward #3     y, w ──> z       |         apply    x ──> y
+ *     batchnorm stats #3    z ──> part       |         conv2d   y, w ──> z
+ *                                            |         stats    z ──> part, or added to it
+ *
+ * Tasks of one micro-batch go through its samples by turns forwards and backwards: what the last one left last is in the
+ * third-level cache still.
+ *
+ * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
+ * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
+ * tiny layers share a task. Small updates share tasks too, with the sums and copies that lead to them.
+ *
+ * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much as
+ * some kernels of a GPU:
+ *
+ *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
+ *
+ * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
+ * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINKS = 12 };
+
+/* What the links of a task hand on to each other of one slice: a core's second-level cache, 1 MiB in today's servers, and its part of
+ * the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). It does not depend on the machine, since sums depend on it. */
+static const int64_t CACHE = 1536 << 10;
+enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
+static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e9;     /* flops of a task of updates on a CPU, and of a GPU's task: each takes some 100 us */
+
+/* ---- the task --------------------------------------------------------------------------------------------------- */
+
+struct sgrad__fusion {
+    int links, slices;
+    int64_t samples;                                /* of a slice */
+    bool backwards;                                 /* the last slice comes first */
+    double flops;
+    size_t workspace;
+    int inner;                                      /* buffers in the workspace, each for one slice */
+    size_t room[SGRAD_MAX_OPERANDS + 1];            /* where they begin; then the links' own workspace */
+    size_t stride[SGRAD_MAX_OPERANDS];              /* of the task's operands: bytes from slice to slice */
+    struct link {
+        const struct sgrad_call *whole;             /* on all samples */
+        const struct sgrad_call *slice[2];          /* on the first slice; on the others, where sums are added to */
+        int operand[SGRAD_MAX_OPERANDS];            /* of the task; from SGRAD_MAX_OPERANDS on: inner ones; -1: absent */
+    } link[LINKS];
+};
+
+static void run(const struct sgrad_args *a, bool cuda) {
+    const struct sgrad__fusion *f = a->attrs;
+    char *room = (char *)sgrad_aligned((size_t)a->workspace);
+    for (int i = 0; i < f->slices; i++)
+        for (const struct link *l = f->link; l < f->link + f->links; l++) {
+            const struct sgrad_call *call = l->slice[i > 0];
+            const int s = f->backwards ? f->slices - 1 - i : i;
+            void *data[SGRAD_MAX_OPERANDS];
+            for (int j = 0; j < call->operands; j++) {
+                const int at = l->operand[j];
+                data[j] = at < 0 ? NULL : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS] : (char *)a->data[at] + (size_t)s * f->stride[at];
+            }
+            struct sgrad_args args = sgrad_call_args(call);
+            args.data = data;
+            args.step = a->step;
+            args.first = a->first + s * f->samples;
+            args.workspace = room + f->room[f->inner];
+            args.workspace_size = call->workspace;
+            (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
+        }
+}
+static void run_cpu(const struct sgrad_args *a) { run(a, false); }
+static void run_cuda(const struct sgrad_args *a) { run(a, true); }
+
+static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
+static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
+
+/* For CPUs alone, and for both. */
+static const struct sgrad_kernel kernels[2][SGRAD_KINDS] = {
+#define KERNEL(KIND, NAME, CUDA) [KIND] = { .name = "fused " NAME, .kind = KIND, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
+#define KERNELS(CUDA) { KERNEL(SGRAD_FORWARD, "forward", CUDA), KERNEL(SGRAD_BACKWARD, "backward", CUDA), KERNEL(SGRAD_UPDATE, "update", CUDA) }
+    KERNELS(NULL), KERNELS(run_cuda),
+};
+
+static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
+
+int sgrad__call_parts(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
+
+const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part) {
+    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[part].whole : call;
+}
+
+int64_t sgrad__call_slice(const struct sgrad_call *call) {
+    const struct sgrad__fusion *f = call->attrs;
+    return is_fused(call) && f->slices > 1 ? f->samples : 0;
+}
+
+/* ---- which operations join -------------------------------------------------------------------------------------- */
+
+/* Instructions that become one, in the place of the first of them. */
+struct chain {
+    int start, links, link[LINKS];
+    enum sgrad_kind kind;
+    bool backwards, sliced;
+    double flops;
+    const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
+    int touched;
+    struct touched {
+        int buffer, times, links, last;     /* uses; links that use it, and the last one */
+        bool rows, written, first_written;
+    } buffer[SGRAD_MAX_OPERANDS];
+};
+
+/* The last place in the new program where a buffer is written, and where it is read. */
+struct history {
+    int write, read;
+};
+
+struct fuser {
+    struct sgrad__builder *b;
+    struct sgrad__program *p;
+    struct chain **chain;           /* of each instruction; NULL: it stays alone */
+    struct history *history;        /* of each buffer */
+    struct chain **open;            /* of each micro-batch, then of updates: the one that may grow; NULL: none */
+    int *uses;                      /* of each buffer, in the whole program */
+    struct made *made[256];         /* by their first link */
+};
+
+/* A fused task's call, which all chains that do the same share. */
+struct made {
+    struct sgrad__fusion *fusion;
+    const struct sgrad_call *call;
+    struct made *next;
+};
+
+static bool writes(const struct sgrad_call *call, int i) { return call->access[i] != SGRAD_R; }
+static bool rows(const struct sgrad_call *call, int i) { return call->per_sample >> i & 1; }
+
+/* Does it write something that is no samples'? */
+static bool leaves_sums(const struct sgrad_call *call) {
+    for (int i = 0; i < call->operands; i++)
+        if (call->view[i].shape.rank >= 0 && writes(call, i) && !rows(call, i)) return true;
+    return false;
+}
+
+/* Does the next instruction take something that J, a sum or a copy, has made? */
+static bool feeds_next(const struct sgrad__program *p, int j) {
+    const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
+    if (in->call->kernel->kind != SGRAD_REDUCTION || !in->call->kernel->cpu || j + 1 == p->instruction_count) return false;
+    for (int i = 0; i < in->call->operands; i++)
+        for (int k = 0; k < next->call->operands; k++)
+            if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
+    return false;
+}
+
+/* Instructions of an update, beginning with J: a sum of gradients or a copy out of a bucket, and so on, to the update itself. 0: it is none. */
+static int update_length(const struct sgrad__program *p, int j) {
+    int length = 1;
+    for (; p->instruction[j].call->kernel->kind != SGRAD_UPDATE; j++, length++)
+        if (!feeds_next(p, j)) return 0;
+    return length;
+}
+
+static bool can_fuse(const struct fuser *f, int j) {
+    const struct sgrad_call *call = f->p->instruction[j].call;
+    const struct sgrad_kernel *k = call->kernel;
+    const bool passes = k->kind == SGRAD_FORWARD || k->kind == SGRAD_BACKWARD, update = update_length(f->p, j) > 0;
+    if (!k->cpu || (!passes && !update)) return false;
+    if (f->b->o->cudas) return k->cuda != NULL;
+    return update || (call->per_sample && (k->adds || !leaves_sums(call)));
+}
+
+/* What the chain knows of BUFFER; NULL: nothing. */
+static struct touched *find(struct chain *c, int buffer) {
+    for (int i = 0; i < c->touched; i++)
+        if (c->buffer[i].buffer == buffer) return &c->buffer[i];
+    return NULL;
+}
+
+/* Does somebody outside the chain use BUFFER after the chain's place, in a way that a use of it there would overtake? */
+static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, bool write) {
+    const struct history *h = &f->history[buffer];
+    return h->write > c->start || (write && h->read > c->start);
+}
+
+/* A pass over memory: no more work than what it moves. */
+static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
+
+/* Would the task be too long, or have too many operands, with the update that begins here? One that has begun is not torn. */
+static bool too_much_to_update(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
+    const int length = update_length(f->p, (int)(in - f->p->instruction));
+    double flops = c->flops;
+    int more = 0;
+    if (f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION) return false;
+    for (int i = 0; i < length; i++) {
+        flops += in[i].call->flops;
+        for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
+        more -= i > 0;      /* what the one before has made */
+    }
+    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > LINKS || c->touched + more > SGRAD_MAX_OPERANDS;
+}
+
+/* Would the task be too long? */
+static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
+    const double flops = c->flops + in->call->flops;
+    if (c->kind == SGRAD_UPDATE) return too_much_to_update(f, c, in);
+    if (f->b->o->cudas) return flops > WHOLE;
+    return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
+}
+
+static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in, enum sgrad_kind kind) {
+    const struct sgrad_call *call = in->call;
+    bool meets = c && !c->sliced;
+    int more = 0;
+    if (!c || c->links == LINKS || c->kind != kind || too_much(f, c, in)) return false;
+    for (int i = 0; i < call->operands; i++) {
+        if (in->operand[i] < 0) continue;
+        const struct touched *t = find(c, in->operand[i]);
+        if (overtakes(f, c, in->operand[i], writes(call, i))) return false;
+        if (c->sliced && t && (t->rows != rows(call, i) || (!t->rows && (t->written || writes(call, i))))) return false;
+        meets |= t && t->rows;
+        more += !t;
+    }
+    return meets && c->touched + more <= SGRAD_MAX_OPERANDS;
+}
+
+static void join(struct fuser *f, struct chain *c, int j) {
+    const struct sgrad__instruction *in = &f->p->instruction[j];
+    f->chain[j] = c;
+    if (!light(in->call)) c->heavy = in->call->attrs;
+    c->flops += in->call->flops;
+    for (int i = 0; i < in->call->operands; i++) {
+        if (in->operand[i] < 0) continue;
+        struct touched *t = find(c, in->operand[i]);
+        if (!t) {
+            t = &c->buffer[c->touched++];
+            *t = (struct touched){ .buffer = in->operand[i], .rows = rows(in->call, i), .first_written = in->call->access[i] == SGRAD_W, .last = -1 };
+        }
+        t->times++;
+        t->links += t->last != c->links;
+        t->last = c->links;
+        t->written |= writes(in->call, i);
+    }
+    c->link[c->links++] = j;
+}
+
+static void find_chains(struct fuser *f) {
+    for (int j = 0; j < f->p->instruction_count; j++) {
+        const struct sgrad__instruction *in = &f->p->instruction[j];
+        int place = j;
+        if (can_fuse(f, j)) {
+            const enum sgrad_kind kind = update_length(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
+            struct chain **open = &f->open[kind == SGRAD_UPDATE ? f->b->micros : in->first / f->p->micro];
+            if (!joins(f, *open, in, kind)) {
+                const bool sliced = !f->b->o->cudas && kind != SGRAD_UPDATE, turn = sliced && *open && !(*open)->backwards;
+                *open = sgrad_alloc(1, sizeof **open);
+                **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced };
+            }
+            join(f, *open, j);
+            place = (*open)->start;
+        }
+        for (int i = 0; i < in->call->operands; i++) {
+            if (in->operand[i] < 0) continue;
+            int *last = writes(in->call, i) ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
+            if (*last < place) *last = place;
+            f->uses[in->operand[i]]++;
+        }
+    }
+}
+
+/* ---- a chain as a task ------------------------------------------------------------------------------------------ */
+
+static int64_t row_bytes(const struct fuser *f, int buffer) { return (int64_t)sgrad_view_bytes(&f->p->buffer[buffer].view) / f->p->micro; }
+
+/* Samples of a slice: as many as the cache holds of what is handed on. All, where it would be full of weights, or holds too few. */
+static int64_t slice_of(const struct fuser *f, const struct chain *c) {
+    int64_t handed = 0, other = 0, samples = f->p->micro;
+    if (!c->sliced) return samples;
+    for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
+        if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
+        else if (t->links > 1) handed += row_bytes(f, t->buffer);
+    }
+    if (other > CACHE / 2) return samples;
+    while (samples >= LEAST && (f->p->micro % samples || samples * handed > CACHE)) samples--;
+    return samples < LEAST ? f->p->micro : samples;
+}
+
+static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t) {
+    const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
+    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == t->times;
+}
+
+static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
+    if (samples == f->p->micro) return whole;
+    struct sgrad_call *call = sgrad__own(f->p, sgrad_alloc(1, sizeof *call));
+    *call = *whole;
+    for (int i = 0; i < call->operands; i++) {
+        if (call->view[i].shape.rank < 0) continue;
+        if (rows(call, i)) call->view[i].shape.dim[0] = samples;
+        else if (writes(call, i) && later) call->accumulate |= 1u << i;
+    }
+    sgrad_call_prepare(call);
+    return call;
+}
+
+static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
+    if (a->links != b->links || a->samples != b->samples || a->backwards != b->backwards || a->inner != b->inner) return false;
+    for (int l = 0; l < a->links; l++)
+        if (a->link[l].whole != b->link[l].whole || memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0) return false;
+    return true;
+}
+
+static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted, struct sgrad_call call) {
+    struct made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
+    for (struct made *m = *list; m; m = m->next)
+        if (same(m->fusion, wanted)) return m->call;
+    struct sgrad__fusion *made = sgrad__own(f->p, sgrad_alloc(1, sizeof *made));
+    struct made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
+    *made = *wanted;
+    size_t most = 0;
+    for (struct link *l = made->link; l < made->link + made->links; l++)
+        for (int later = 0; later < 2; later++) {
+            l->slice[later] = later && !leaves_sums(l->whole) ? l->slice[0] : slice_call(f, l->whole, made->samples, later);
+            if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
+        }
+    made->workspace = made->room[made->inner] + most + SGRAD_LINE;
+    call.kernel = &kernels[f->b->o->cudas > 0][c->kind];
+    call.attrs = made;
+    *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
+    *list = entry;
+    return entry->call;
+}
+
+/* The layer that has most of the work gives the task its name. */
+static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro) {
+    const struct sgrad__instruction *most = &f->p->instruction[c->start];
+    for (int l = 1; l < c->links; l++)
+        if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
+    const int layer = (int)strcspn(most->name, " ");
+    const char *what = kernels[0][c->kind].name;
+    return c->kind == SGRAD_UPDATE ? sgrad_format("%.*s %s", layer, most->name, what) : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
+}
+
+static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
+    struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c), .backwards = c->backwards };
+    struct sgrad_call call = { .operands = 0 };
+    int place[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
+    wanted.slices = (int)(f->p->micro / wanted.samples);
+    for (int i = 0; i < c->touched; i++) {
+        const struct touched *t = &c->buffer[i];
+        if (is_inner(f, c, t)) {
+            place[i] = SGRAD_MAX_OPERANDS + wanted.inner;
+            wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
+            wanted.inner++;
+            f->p->buffer[t->buffer].copies = 0;
+            continue;
+        }
+        place[i] = call.operands;
+        operand[call.operands] = t->buffer;
+        wanted.stride[call.operands] = t->rows ? (size_t)(row_bytes(f, t->buffer) * wanted.samples) : 0;
+        call.view[call.operands] = f->p->buffer[t->buffer].view;
+        call.access[call.operands++] = !t->written ? SGRAD_R : t->first_written ? SGRAD_W : SGRAD_RW;
+    }
+    *fused = f->p->instruction[c->start];
+    for (int l = 0; l < c->links; l++) {
+        const struct sgrad__instruction *in = &f->p->instruction[c->link[l]];
+        struct link *link = &wanted.link[l];
+        link->whole = in->call;
+        wanted.flops += in->call->flops;
+        if (in->priority > fused->priority) fused->priority = in->priority;
+        memset(link->operand, 0xff, sizeof link->operand);
+        for (int i = 0; i < in->call->operands; i++)
+            for (int t = 0; t < c->touched; t++)
+                if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = place[t];
+    }
+    fused->call = call_of(f, c, &wanted, call);
+    fused->name = name_of(f, c, fused->first / f->p->micro);
+    memset(fused->operand, 0xff, sizeof fused->operand);
+    memcpy(fused->operand, operand, (size_t)call.operands * sizeof *operand);
+}
+
+static void replace_chains(struct fuser *f) {
+    struct sgrad__program *p = f->p;
+    struct sgrad__instruction *list = NULL;
+    int count = 0;
+    for (int j = 0; j < p->instruction_count; j++) {
+        const struct chain *c = f->chain[j];
+        const bool fused = c && c->links > 1;
+        if (fused && c->start != j) continue;
+        list = sgrad_grow(list, count, sizeof *list);
+        if (fused) fuse(f, c, &list[count++]);
+        else list[count++] = p->instruction[j];
+    }
+    for (int j = p->instruction_count - 1; j >= 0; j--) {
+        if (!f->chain[j]) continue;
+        if (f->chain[j]->links > 1) free(p->instruction[j].name);
+        if (f->chain[j]->start == j) free(f->chain[j]);
+    }
+    free(p->instruction);
+    p->instruction = list;
+    p->instruction_count = count;
+}
+
+void sgrad__fuse(struct sgrad__builder *b) {
+    struct sgrad__program *p = b->p;
+    struct fuser f = { .b = b, .p = p };
+    f.chain = sgrad_alloc((size_t)p->instruction_count, sizeof *f.chain);
+    f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
+    f.open = sgrad_alloc((size_t)b->micros + 1, sizeof *f.open);
+    f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
+    for (int i = 0; i < p->buffer_count; i++) f.history[i] = (struct history){ -1, -1 };
+    find_chains(&f);
+    replace_chains(&f);
+    free(f.chain);
+    free(f.history);
+    free(f.open);
+    free(f.uses);
+}

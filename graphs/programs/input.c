@@ -1,0 +1,20 @@
+/* input.c: the tasks that bring in what is no tensor yet: samples, the wish to end the run, and how busy workers are. */
+#include "graphs/programs/program.h"
+
+/* A data set knows no tasks, so it is handed to this one: pixels U8 (N,H,W,C), labels I32 (N) */
+static void read_samples(const struct sgrad_args *a) {
+    int64_t from = a->first - a->step->first;
+    int error = sgrad_dataset_read(a->attrs, a->step->sample + from, (int)a->view[0].shape.dim[0], a->data[0], a->data[1]);
+    if (error) sgrad_task_fail(error);
+}
+
+const struct sgrad_kernel sgrad__read_kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
+
+/* out (1 + workers of all ranks): attributes say which these are; without, there are none */
+static void vote(const struct sgrad_args *a) {
+    double *out = a->data[0];
+    *out = a->step->stop;
+    if (a->attrs) sgrad__workers_busy(a->attrs, out + 1);
+}
+
+const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = SGRAD_INPUT, .cpu = vote };

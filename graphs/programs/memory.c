@@ -1,0 +1,106 @@
+/* memory.c: where a program's buffers lie.
+ *
+ * A transient buffer's memory ends with its last use, and StarPU finds it new memory the next time, on whatever device writes it
+ * first. Where all workers compute in main memory that can be known before: activations of one size, of one micro-batch, of which
+ * one's last use comes before the other's first, lie in the same place, step after step:
+ *
+ *     layer1.conv1#0   ──────────────────────── last use
+ *     gradient#0                                     first use ─────
+ *     place            ─────────────────────────────────────────────
+ *
+ * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches'
+ * places are others', since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory ends with its last user: activations are given back as backward goes. */
+void sgrad__mark_last_uses(struct sgrad__program *p) {
+    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    for (int i = p->instruction_count - 1; i >= 0; i--)
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            int buffer = p->instruction[i].operand[j];
+            if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
+            seen[buffer] = true;
+            p->instruction[i].last |= 1u << j;
+        }
+    free(seen);
+}
+
+/* ---- sharing ---- */
+
+enum { SMALL = 64 << 10 };      /* bytes that are not worth giving back */
+
+/* Buffers whose contents have ended, of one size and one lane of micro-batches. */
+struct shelf {
+    size_t bytes;
+    int64_t lane;
+    int count, *buffer;
+};
+
+struct shelves {
+    int count;
+    struct shelf *shelf;
+};
+
+static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t lane) {
+    for (int i = 0; i < s->count; i++)
+        if (s->shelf[i].bytes == bytes && s->shelf[i].lane == lane) return &s->shelf[i];
+    s->shelf = sgrad_grow(s->shelf, s->count, sizeof *s->shelf);
+    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .lane = lane };
+    return &s->shelf[s->count++];
+}
+
+void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
+    struct shelves shelves = { 0 };
+    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    for (int i = 0; i < p->instruction_count; i++) {
+        struct sgrad__instruction *in = &p->instruction[i];
+        const int64_t lane = in->first / p->micro % lanes;
+        for (int j = 0; j < in->call->operands; j++) {
+            struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
+            if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1) continue;
+            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
+            seen[in->operand[j]] = true;
+            if (!shelf->count) continue;
+            buffer->place = shelf->buffer[--shelf->count];
+            buffer->copies = 0;
+        }
+        for (int j = 0; j < in->call->operands; j++) {
+            if (!(in->last >> j & 1)) continue;
+            const struct sgrad__buffer *buffer = &p->buffer[in->operand[j]];
+            const size_t bytes = sgrad_view_bytes(&buffer->view);
+            if (!buffer->rows && bytes > SMALL) continue;
+            in->last &= ~(1u << j);
+            if (!buffer->rows || buffer->copies > 1) continue;
+            struct shelf *shelf = shelf_of(&shelves, bytes, lane);
+            shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
+            shelf->buffer[shelf->count++] = buffer->place < 0 ? in->operand[j] : buffer->place;
+        }
+    }
+    for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
+    free(shelves.shelf);
+    free(seen);
+}
+
+/* ---- allocation ---- */
+
+int sgrad__program_allocate(struct sgrad__program *p) {
+    size_t workspace = 0;
+    for (int i = 0; i < p->instruction_count; i++)
+        if (p->instruction[i].call->workspace > workspace) workspace = p->instruction[i].call->workspace;
+    if (workspace) {
+        struct sgrad_shape shape = { 1, { (int64_t)workspace } };
+        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, shape, SGRAD_SCRATCH, &p->workspace));
+    }
+    for (int i = 0; i < p->buffer_count; i++) {
+        struct sgrad__buffer *buffer = &p->buffer[i];
+        for (int c = 0; c < buffer->copies && !buffer->lent; c++)
+            SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
+    }
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffer[i].place >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].place].tensor[0];
+    return 0;
+}
+

@@ -1,0 +1,10 @@
+/* adam.c: Adam; its kernel is in codelets/adam.c. */
+#include "graphs/programs/programs.h"
+
+const struct sgrad_optimizer sgrad_adam_optimizer = {
+    .name = "adam",
+    .summary = "adaptive moments, decay added to the gradient, as torch.optim.Adam",
+    .source = "D. Kingma, J. Ba, Adam: a method for stochastic optimization, 2014",
+    .update = &sgrad_adam_kernel,
+    .states = { "exp_avg", "exp_avg_sq" },
+};

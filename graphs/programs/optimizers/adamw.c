@@ -1,0 +1,10 @@
+/* adamw.c: Adam with decoupled weight decay; its kernel is in codelets/adam.c. */
+#include "graphs/programs/programs.h"
+
+const struct sgrad_optimizer sgrad_adamw_optimizer = {
+    .name = "adamw",
+    .summary = "adaptive moments, decay apart from the gradient, as torch.optim.AdamW",
+    .source = "I. Loshchilov, F. Hutter, Decoupled weight decay regularization, 2019",
+    .update = &sgrad_adamw_kernel,
+    .states = { "exp_avg", "exp_avg_sq" },
+};

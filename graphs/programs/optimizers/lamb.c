@@ -1,0 +1,10 @@
+/* lamb.c: layer-wise adaptive moments; its kernel is codelets/lamb.c. */
+#include "graphs/programs/programs.h"
+
+const struct sgrad_optimizer sgrad_lamb_optimizer = {
+    .name = "lamb",
+    .summary = "adamw whose steps follow the norm of each parameter, for large batches",
+    .source = "Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, 2019",
+    .update = &sgrad_lamb_kernel,
+    .states = { "exp_avg", "exp_avg_sq" },
+};

@@ -1,0 +1,10 @@
+/* lars.c: layer-wise adaptive rate scaling; its kernel is codelets/lars.c. */
+#include "graphs/programs/programs.h"
+
+const struct sgrad_optimizer sgrad_lars_optimizer = {
+    .name = "lars",
+    .summary = "sgd whose steps follow the norm of each parameter, for large batches",
+    .source = "Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, 2017",
+    .update = &sgrad_lars_kernel,
+    .states = { "momentum" },
+};

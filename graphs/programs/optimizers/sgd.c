@@ -1,0 +1,10 @@
+/* sgd.c: stochastic gradient descent with momentum; its kernel is codelets/sgd.c. */
+#include "graphs/programs/programs.h"
+
+const struct sgrad_optimizer sgrad_sgd_optimizer = {
+    .name = "sgd",
+    .summary = "stochastic gradient descent with momentum, as torch.optim.SGD",
+    .source = "I. Sutskever et al., On the importance of initialization and momentum in deep learning, 2013",
+    .update = &sgrad_sgd_kernel,
+    .states = { "momentum" },
+};

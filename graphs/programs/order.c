@@ -1,0 +1,38 @@
+/* order.c: which sample comes when: every epoch a permutation of the training set that seed and epoch alone decide. */
+#include "graphs/programs/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A number below N out of 64 random bits (Lemire, 2019, without his rejection: the bias is below n/2^64). */
+static int64_t below(int64_t n, uint64_t bits) {
+    return (int64_t)((unsigned __int128)bits * (uint64_t)n >> 64);
+}
+
+/* Fisher and Yates, Durstenfeld's form. One draw of Philox serves two exchanges. */
+static void shuffle(struct sgrad__order *o, uint32_t epoch) {
+    if (!o->sample) o->sample = sgrad_alloc((size_t)o->count, sizeof *o->sample);
+    for (int64_t i = 0; i < o->count; i++) o->sample[i] = i;
+    struct sgrad_random r = { { 0 } };
+    for (int64_t i = o->count - 1; i > 0; i--) {
+        int half = 2 * (int)(i & 1);
+        if (half || i == o->count - 1) r = sgrad_philox(o->seed, SGRAD_STREAM_SHUFFLE, epoch, (uint64_t)i / 2, 0);
+        int64_t j = below(i + 1, (uint64_t)r.word[half] << 32 | r.word[half + 1]);
+        int64_t sample = o->sample[i];
+        o->sample[i] = o->sample[j];
+        o->sample[j] = sample;
+    }
+    o->epoch = epoch;
+}
+
+int64_t sgrad__order_sample(struct sgrad__order *o, uint32_t epoch, int64_t position) {
+    assert(position >= 0 && position < o->count);
+    if (!o->shuffle) return position;
+    if (!o->sample || o->epoch != epoch) shuffle(o, epoch);
+    return o->sample[position];
+}
+
+void sgrad__order_close(struct sgrad__order *o) {
+    free(o->sample);
+    o->sample = NULL;
+}

@@ -1,0 +1,80 @@
+/* print.c: a program as text, before anything runs. The tests keep golden copies. */
+#include "graphs/programs/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *human(double x, char text[16]) {
+    static const char *const units[] = { "", "k", "M", "G", "T" };
+    int unit = 0;
+    while (x >= 999.95 && unit < 4) {
+        x /= 1000;
+        unit++;
+    }
+    snprintf(text, 16, unit ? "%.1f%s" : "%.0f%s", x, units[unit]);
+    return text;
+}
+
+/* Memory of the program, by lifetime, in bytes: what is alive at once is less, since activations are given back. */
+static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
+    double bytes = 0;
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffer[i].lifetime == lifetime && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+    return bytes;
+}
+
+int sgrad__by_address(const void *a, const void *b) {
+    const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* How often each call is made: counts, in the order of the sorted calls. */
+static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sorted) {
+    int *times = sgrad_alloc((size_t)p->call_count, sizeof *times);
+    memcpy(sorted, p->call, (size_t)p->call_count * sizeof *sorted);
+    qsort(sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+    for (int i = 0; i < p->instruction_count; i++) {
+        struct sgrad_call **at = bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+        times[at - sorted]++;
+    }
+    return times;
+}
+
+/* What a fused task does, with each slice of its samples. */
+static void print_parts(const struct sgrad_call *call, FILE *to) {
+    const int64_t samples = sgrad__call_slice(call);
+    if (sgrad__call_parts(call) == 1) return;
+    fprintf(to, "%-10s   ", "");
+    if (samples) fprintf(to, "%lld samples at a time: ", (long long)samples);
+    else fprintf(to, "together: ");
+    for (int i = 0; i < sgrad__call_parts(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_part(call, i)->kernel->name);
+    fputc('\n', to);
+}
+
+/* One line for each call, where it is first made, with how often: tasks that differ in the micro-batch only are one line.
+ * Sums share their calls, so each is a line of its own. */
+void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
+    char flops[16], bytes[16], text[SGRAD_SHAPE_TEXT];
+    struct sgrad_call **sorted = sgrad_alloc((size_t)p->call_count, sizeof *sorted);
+    int *times = count_calls(p, sorted);
+    double total = 0;
+    fprintf(to, "%s of %lld samples: %lld micro-batches of %lld, groups of %lld\n", p->training ? "training step" : "evaluation",
+            (long long)p->share, (long long)(p->share / p->micro), (long long)p->micro, (long long)p->group);
+    fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+        int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
+        total += in->call->flops;
+        if (*left == 0) continue;
+        if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
+        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"), in->name,
+                count, human(in->call->flops, flops), human(in->call->bytes, bytes), sgrad_shape_text(&in->call->view[0].shape, text));
+        print_parts(in->call, to);
+    }
+    free(times);
+    free(sorted);
+    fprintf(to, "%d tasks, %s flops; ", p->instruction_count, human(total, flops));
+    fprintf(to, "%s bytes of parameters and states, ", human(bytes_of(p, SGRAD_PERSISTENT), bytes));
+    fprintf(to, "%s of activations and gradients\n", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
+}

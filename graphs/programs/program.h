@@ -1,0 +1,120 @@
+/* program.h: a program, open: buffers, calls, instructions, in the order of submission; for graphs/ alone. */
+#ifndef SGRAD_GRAPHS_PROGRAM_H
+#define SGRAD_GRAPHS_PROGRAM_H
+
+#include "config.h"
+#include "datasets/datasets.h"
+#include "graphs/networks/graph.h"
+#include "graphs/programs/programs.h"
+#include "runtime/collectives.h"
+
+#define SGRAD__MAX_WINDOW 8
+
+/* Memory of a program, before it is memory. Parameters are lent by the graph. */
+struct sgrad__buffer {
+    char *name;
+    struct sgrad_view view;
+    enum sgrad_lifetime lifetime;
+    int copies;                                         /* of the window: the step's inputs, so that the next ones can be read; 0: no memory of its own */
+    bool lent;
+    bool rows;                                          /* one for each sample of a micro-batch */
+    int place;                                          /* the buffer whose memory it uses after it; -1: its own */
+    struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
+};
+
+struct sgrad__instruction {
+    const struct sgrad_call *call;
+    int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
+    int64_t first;                                      /* sample, within this rank's part of the batch */
+    int priority;
+    int peer;                                           /* of a message: the other rank, and its tag */
+    int64_t tag;
+    char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
+    uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
+};
+
+/* Parameters whose updates are one server's business. */
+struct sgrad__shard {
+    int server;
+    int64_t tag;
+    int count, *parameter;
+};
+
+struct sgrad__program {
+    struct sgrad_graph *graph;
+    int64_t batch, share, micro, group;                 /* samples: of all ranks, of this one, of a task, of batch norm */
+    int64_t averaged;                                   /* samples over which gradients are averaged */
+    bool training;
+    int window;
+    int buffer_count, call_count, instruction_count;
+    struct sgrad__buffer *buffer;
+    struct sgrad_call **call;
+    struct sgrad__instruction *instruction;
+    int *pixels, *labels;                               /* buffers of each micro-batch */
+    int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
+    int votes;                                          /* buffer: how many ranks were asked to end the run, then how busy each
+                                                           worker of all was, where that is watched; -1: one rank */
+    int histograms, *histogram;                         /* buffers of counts, in the steps that ask for them; named kind/parameter */
+    int buckets;                                        /* of gradients, over ranks */
+    int64_t bucket_bytes;
+    int shards;
+    struct sgrad__shard *shard;
+    int owned_count;
+    void **owned;
+    struct sgrad_tensor *workspace;
+    struct sgrad_image image;                           /* attributes of the augmentation task */
+    struct sgrad_dataset *dataset;                      /* attributes of the read task */
+    int records;                                        /* buffer that it reads, lent for each step; -1: it reads DATASET */
+    const struct sgrad_call *input_call[2];
+};
+
+struct sgrad__program_options {
+    int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
+    int rank, ranks;
+    const struct sgrad_network *network;        /* these, like the next, for more than one rank */
+    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    int64_t bucket;                     /* bytes; 0: chosen by cost */
+    const struct sgrad_strategy *strategy;
+    int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
+    bool training, deterministic, tf32, histograms;
+    bool fuse;                          /* neighbouring operations become one task; without GPUs, activations have places for good */
+    int cpus, cudas;                    /* workers */
+    const struct sgrad_optimizer *optimizer;
+    float clip_norm;
+    int window;
+    struct sgrad_image image;
+    struct sgrad_dataset *dataset;      /* what its first tasks read */
+    struct sgrad__placement *placement; /* which they take from memory, as its steps say; NULL: they read it */
+    const struct sgrad__workers *workers;       /* watched; NULL: none */
+};
+int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
+int sgrad__program_allocate(struct sgrad__program *program);
+void sgrad__program_destroy(struct sgrad__program *program);
+/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: it does all at once. */
+int sgrad__call_parts(const struct sgrad_call *call);
+const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part);
+int64_t sgrad__call_slice(const struct sgrad_call *call);
+bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
+/* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
+int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
+int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
+void sgrad__program_print(const struct sgrad__program *program, FILE *to);
+/* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run, then the shares of
+ * its workers (F64, 1 + workers), when the second operand is there */
+extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;
+/* reduce.c: what is handed to StarPU-MPI, and no task */
+extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
+
+/* ---- workers.c: how busy the workers of all ranks are ---- */
+
+struct sgrad__workers {
+    int count, first, own;      /* of all ranks; the first of this one's, and how many it has */
+    char **name;                /* "cpu0"; with several ranks "rank1/cpu0" */
+};
+/* Every rank calls it. From here on they are watched, if rank 0 ASKED for it; else NULL. */
+struct sgrad__workers *sgrad__workers_watch(const struct sgrad_context *context, bool asked);
+/* The share of its time since the last call that each of this rank's spent in tasks; 0 for other ranks'. */
+void sgrad__workers_busy(const struct sgrad__workers *workers, double *share);
+void sgrad__workers_free(struct sgrad__workers *workers);
+
+#endif

@@ -1,0 +1,48 @@
+/* programs.h: in which order, on which memory, on which rank: a graph as the tasks of one step. Describes tasks; submits none.
+ *
+ * A *program* is a list of instructions, each a kernel on buffers: every task of every micro-batch, forward, backward, sums over
+ * micro-batches and over ranks, updates, in the order of submission. It is data, and can be printed before anything runs
+ * (stargrad train … --print). What it is made by is public: optimizers, which say how a parameter is updated, and strategies,
+ * which say how several ranks train one network. An optimizer whose kernel is there is a record:
+ *
+ *     const struct sgrad_optimizer sgrad_sgd_optimizer = {
+ *         .name = "sgd", .summary = "stochastic gradient descent with momentum",
+ *         .update = &sgrad_sgd_kernel, .states = { "momentum" },
+ *     };
+ *
+ * Turning a program, step after step, is for graphs/runs/runs.h. */
+#ifndef SGRAD_PROGRAMS_H
+#define SGRAD_PROGRAMS_H
+
+#include "codelets/codelets.h"
+#include "runtime/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgrad_optimizer {
+    const char *name, *summary, *source;
+    const struct sgrad_kernel *update;
+    const char *states[3];              /* names in checkpoints; NULL ends */
+};
+extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
+
+/* How several ranks train one network. The functions are the library's own. */
+struct sgrad__builder;
+struct sgrad__bucket;
+struct sgrad__program_options;
+struct sgrad_strategy {
+    const char *name, *summary, *source;
+    bool sharded;                       /* each parameter has a server: --servers */
+    bool served;                        /* servers answer whoever comes first */
+    bool fresh;                         /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
+    int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */
+    void (*exchange)(struct sgrad__builder *builder, struct sgrad__bucket *bucket, int number, const char *name);
+};
+extern const struct sgrad_strategy *const sgrad_strategies[];      /* all of strategies.def; ends with NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

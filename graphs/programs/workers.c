@@ -1,0 +1,51 @@
+/* workers.c: how busy the workers of all ranks are. Every rank writes the shares of its own behind its vote (input.c), and they are
+ * summed with the votes, so that telling them costs no message:
+ *
+ *     rank 0   vote │ cpu0 cpu1 │  0    0             votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1
+ *     rank 1   vote │  0    0   │ cpu0 cpu1     sum   votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1          */
+#include "graphs/programs/program.h"
+
+#include <stdlib.h>
+
+/* Of one rank. */
+struct list {
+    int count;
+    char name[SGRAD_MAX_WORKERS][16];
+};
+
+static struct list own_workers(void) {
+    struct list list = { 0 };
+    double share;
+    while (list.count < SGRAD_MAX_WORKERS && sgrad_worker_busy(list.count, list.name[list.count], sizeof *list.name, &share)) list.count++;
+    return list;
+}
+
+struct sgrad__workers *sgrad__workers_watch(const struct sgrad_context *context, bool asked) {
+    sgrad_ranks_broadcast(&asked, sizeof asked, 0);
+    if (!asked) return NULL;
+    sgrad_workers_watch();
+    struct sgrad__workers *w = sgrad_alloc(1, sizeof *w);
+    for (int r = 0; r < context->ranks; r++) {
+        struct list list = own_workers();
+        sgrad_ranks_broadcast(&list, sizeof list, r);
+        if (r == context->rank) w->first = w->count, w->own = list.count;
+        for (int i = 0; i < list.count; i++) {
+            w->name = sgrad_grow(w->name, w->count, sizeof *w->name);
+            w->name[w->count++] = context->ranks > 1 ? sgrad_format("rank%d/%s", r, list.name[i]) : sgrad_format("%s", list.name[i]);
+        }
+    }
+    return w;
+}
+
+void sgrad__workers_busy(const struct sgrad__workers *w, double *share) {
+    char name[16];
+    for (int i = 0; i < w->count; i++) share[i] = 0;
+    for (int i = 0; i < w->own; i++) sgrad_worker_busy(i, name, sizeof name, &share[w->first + i]);
+}
+
+void sgrad__workers_free(struct sgrad__workers *w) {
+    if (!w) return;
+    for (int i = 0; i < w->count; i++) free(w->name[i]);
+    free(w->name);
+    free(w);
+}

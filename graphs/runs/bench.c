@@ -1,0 +1,124 @@
+/* bench.c: the limit of a step, which is that of its kernels, and how near to it steps come.
+ *
+ *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
+ *     some steps, as in training ──> the median: what is reached */
+#include "graphs/runs/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM = 6, STEPS = 20 };
+
+/* ---- what could be ---- */
+
+static struct sgrad_bench_kernel *kernel_of(struct sgrad_bench_result *result, const char *name) {
+    for (int i = 0; i < result->kernels; i++)
+        if (strcmp(result->kernel[i].name, name) == 0) return &result->kernel[i];
+    result->kernel = sgrad_grow(result->kernel, result->kernels, sizeof *result->kernel);
+    result->kernel[result->kernels] = (struct sgrad_bench_kernel){ .name = name };
+    return &result->kernel[result->kernels++];
+}
+
+/* A worker that has no kernel for a call leaves it to the others. Seconds on one worker, and tasks a second of all together. */
+static void combine(const double *seconds, int workers, double *mean, double *together) {
+    double sum = 0, rate = 0;
+    int can = 0;
+    for (int w = 0; w < workers; w++) {
+        if (!isfinite(seconds[w])) continue;
+        sum += seconds[w];
+        rate += 1 / fmax(seconds[w], 1e-9);
+        can++;
+    }
+    *mean = can ? sum / can : 0;
+    *together = rate > 0 ? 1 / rate : 0;
+}
+
+/* Every operation of a step, as often as it has it, those with one call side by side. */
+static const struct sgrad_call **operations(const struct sgrad__program *p, int *count) {
+    const struct sgrad_call **call = NULL;
+    *count = 0;
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int part = 0; part < sgrad__call_parts(p->instruction[i].call); part++) {
+            if (sgrad__is_message(p->instruction[i].call)) continue;
+            call = sgrad_grow(call, *count, sizeof *call);
+            call[(*count)++] = sgrad__call_part(p->instruction[i].call, part);
+        }
+    qsort(call, (size_t)*count, sizeof *call, sgrad__by_address);
+    return call;
+}
+
+static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
+    double *seconds = sgrad_alloc((size_t)result->workers, sizeof *seconds);
+    int all, error = 0;
+    const struct sgrad_call **operation = operations(r->program, &all);
+    for (int i = 0, count; i < all && !error; i += count) {
+        const struct sgrad_call *call = operation[i];
+        double mean, together;
+        for (count = 1; i + count < all && operation[i + count] == call;) count++;
+        error = sgrad_call_time(call, step, seconds);
+        combine(seconds, result->workers, &mean, &together);
+        struct sgrad_bench_kernel *k = kernel_of(result, call->kernel->name);
+        k->calls += count;
+        k->ms += 1e3 * (double)count * mean;
+        k->gflop += 1e-9 * (double)count * call->flops;
+        k->gbyte += 1e-9 * (double)count * call->bytes;
+        result->limit_ms += 1e3 * (double)count * together;
+    }
+    free(operation);
+    free(seconds);
+    return error;
+}
+
+/* ---- what is ---- */
+
+static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+
+static int time_steps(struct sgrad__run *r, double *ms) {
+    double took[STEPS], before = 0;
+    const struct sgrad__slot *slot;
+    const long window = r->options.window;
+    for (long done = 0, next = 0; done < WARM + STEPS; done++) {
+        while (next < WARM + STEPS && next - done < window) SGRAD_TRY(sgrad__run_submit(r, next++));
+        SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+        if (done >= WARM) took[done - WARM] = 1e3 * (slot->time - before);
+        before = slot->time;
+    }
+    qsort(took, STEPS, sizeof *took, by_size);
+    *ms = took[STEPS / 2];
+    return sgrad_wait_all();
+}
+
+/* ---- both ---- */
+
+static int longest_first(const void *one, const void *other) {
+    const struct sgrad_bench_kernel *a = one, *b = other;
+    return (a->ms < b->ms) - (a->ms > b->ms);
+}
+
+static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
+    SGRAD_TRY(sgrad__run_open_training(r));
+    if (r->strategy->served) return sgrad_fail(SGRAD_EINVAL, "bench: --strategy %s has no steps that all ranks take together", r->strategy->name);
+    if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
+    SGRAD_TRY(sgrad__run_open_runner(r, 0));
+    result->batch = r->options.batch;
+    result->workers = sgrad_workers();
+    SGRAD_TRY(time_steps(r, &result->step_ms));
+    struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still */
+    SGRAD_TRY(time_kernels(r, &step, result));
+    qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
+    return sgrad__run_agree(r, 0);
+}
+
+int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result) {
+    struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    r->options = *options;
+    r->options.print = true;        /* no folder */
+    r->options.steps = WARM + STEPS;
+    *result = (struct sgrad_bench_result){ 0 };
+    int error = bench(r, result);
+    if (error && !r->together) sgrad_ranks_abort(1);
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}

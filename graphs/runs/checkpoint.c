@@ -1,0 +1,200 @@
+/* checkpoint.c: a run's state in one file, so that the run can go on as if it had never stopped.
+ *
+ *     checkpoint-STEP.safetensors     parameters and states by PyTorch's names, optimizer.STATE.PARAMETER
+ *         metadata                    step, epoch, step_in_epoch, seed; identity: what must agree when resuming;
+ *                                     checksum of all tensors; stargrad: the version that wrote it
+ *
+ * A checkpoint appears whole or not at all; a disk that loses or turns bits is caught by lengths and checksum. */
+#include "graphs/runs/run.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define PREFIX "checkpoint-"
+#define SUFFIX ".safetensors"
+
+static char *checkpoint_path(const char *folder, long step) {
+    return sgrad_format("%s/" PREFIX "%ld" SUFFIX, folder, step);
+}
+
+void sgrad__checksum(const struct sgrad_entry *entry, int count, char text[SGRAD__CHECKSUM]) {
+    uint32_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        uLong crc = crc32_z(0, (const Bytef *)entry[i].name, strlen(entry[i].name));
+        sum += (uint32_t)crc32_z(crc, entry[i].data, sgrad_view_bytes(&entry[i].view));
+    }
+    snprintf(text, SGRAD__CHECKSUM, "%08x", sum);
+}
+
+/* ---- which there are ------------------------------------------------------------------------------------------ */
+
+/* A number without sign, blanks or leading zeros at TEXT, followed by END; -1 if it is none. */
+static long parse_number(const char *text, const char *end) {
+    char *rest;
+    errno = 0;
+    long number = strtol(text, &rest, 10);
+    bool plain = isdigit((unsigned char)*text) && (*text != '0' || rest == text + 1);
+    return plain && !errno && strcmp(rest, end) == 0 ? number : -1;
+}
+
+static long step_of(const char *name) {
+    return strncmp(name, PREFIX, strlen(PREFIX)) ? -1 : parse_number(name + strlen(PREFIX), SUFFIX);
+}
+
+static int is_checkpoint(const struct dirent *file) { return step_of(file->d_name) >= 0; }
+
+/* sgrad_file_begin calls them so. */
+static int is_part(const struct dirent *file) {
+    const char *part = strstr(file->d_name, ".part.");
+    return part && parse_number(part + strlen(".part."), "") >= 0;
+}
+
+static int newest_first(const struct dirent **a, const struct dirent **b) {
+    long x = step_of((*a)->d_name), y = step_of((*b)->d_name);
+    return (x < y) - (x > y);
+}
+
+static int list_files(const char *folder, int (*filter)(const struct dirent *), struct dirent ***file, int *count) {
+    *count = scandir(folder, file, filter, newest_first);
+    return *count < 0 ? sgrad_fail(SGRAD_EIO, "%s: %s", folder, strerror(errno)) : 0;
+}
+
+static void remove_file(const char *folder, const char *name) {
+    char *path = sgrad_format("%s/%s", folder, name);
+    if (unlink(path)) sgrad_warn("%s: cannot be removed: %s", path, strerror(errno));
+    free(path);
+}
+
+static void free_files(struct dirent **file, int count) {
+    for (int i = 0; i < count; i++) free(file[i]);
+    free(file);
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------------- */
+
+/* Checkpoints after STEP are no part of this run's past, and stay: they are the ones that could not be read. */
+static int remove_old(const char *folder, long step, int keep) {
+    struct dirent **file;
+    int count, kept = 0;
+    SGRAD_TRY(list_files(folder, is_checkpoint, &file, &count));
+    for (int i = 0; i < count; i++)
+        if (step_of(file[i]->d_name) <= step && kept++ >= keep) remove_file(folder, file[i]->d_name);
+    free_files(file, count);
+    return 0;
+}
+
+int sgrad__checkpoint_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *folder,
+                           const struct sgrad__position *position, const char *identity, int keep) {
+    char *path = checkpoint_path(folder, position->step), step[24], epoch[24], step_in_epoch[24], seed[24];
+    snprintf(step, sizeof step, "%ld", position->step);
+    snprintf(epoch, sizeof epoch, "%d", position->epoch);
+    snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", position->step_in_epoch);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)position->seed);
+    const char *const metadata[][2] = {
+        { "step", step }, { "epoch", epoch },         { "step_in_epoch", step_in_epoch },
+        { "seed", seed }, { "identity", identity },   { "stargrad", PACKAGE_VERSION },
+    };
+    int error = sgrad__parameters_save(graph, optimizer, path, true, metadata[0], sizeof metadata / sizeof *metadata);
+    free(path);
+    return error ? error : remove_old(folder, position->step, keep);
+}
+
+/* ---- loading -------------------------------------------------------------------------------------------------- */
+
+static int get_number(const struct sgrad_safetensors *file, const char *key, long limit, long *number) {
+    const char *text = sgrad_safetensors_metadata(file, key);
+    if (!text) return sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no %s", file->path, key);
+    long value = parse_number(text, "");
+    if (value < 0 || value > limit) return sgrad_fail(SGRAD_EFORMAT, "%s: its metadata's %s is '%s'", file->path, key, text);
+    *number = value;
+    return 0;
+}
+
+static int get_position(const struct sgrad_safetensors *file, struct sgrad__position *position) {
+    struct sgrad__position p = { 0 };
+    long epoch = 0;
+    SGRAD_TRY(get_number(file, "step", LONG_MAX, &p.step));
+    SGRAD_TRY(get_number(file, "epoch", INT_MAX, &epoch));
+    SGRAD_TRY(get_number(file, "step_in_epoch", LONG_MAX, &p.step_in_epoch));
+    const char *seed = sgrad_safetensors_metadata(file, "seed");
+    p.seed = seed ? strtoull(seed, NULL, 10) : 0;
+    p.epoch = (int)epoch;
+    *position = p;
+    return 0;
+}
+
+static int check_whole(const struct sgrad_safetensors *file) {
+    struct sgrad__position position;
+    SGRAD_TRY(get_position(file, &position));
+    char sum[SGRAD__CHECKSUM];
+    const char *said = sgrad_safetensors_metadata(file, "checksum");
+    sgrad__checksum(file->entry, file->count, sum);
+    if (!said || strcmp(said, sum))
+        return sgrad_fail(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum, said ? said : "none");
+    return 0;
+}
+
+static int open_whole(const char *path, struct sgrad_safetensors *file) {
+    struct sgrad_safetensors f;
+    SGRAD_TRY(sgrad_safetensors_open(path, &f));
+    int error = check_whole(&f);
+    if (error) sgrad_safetensors_close(&f);
+    else *file = f;
+    return error;
+}
+
+static bool is_whole(const char *path) {
+    struct sgrad_safetensors file;
+    if (open_whole(path, &file)) return false;
+    sgrad_safetensors_close(&file);
+    return true;
+}
+
+int sgrad__checkpoint_newest(const char *folder, char **path) {
+    struct dirent **file;
+    int count;
+    SGRAD_TRY(list_files(folder, is_part, &file, &count));
+    for (int i = 0; i < count; i++) remove_file(folder, file[i]->d_name);
+    free_files(file, count);
+
+    SGRAD_TRY(list_files(folder, is_checkpoint, &file, &count));
+    char *newest = NULL;
+    for (int i = 0; i < count && !newest; i++) {
+        newest = sgrad_format("%s/%s", folder, file[i]->d_name);
+        if (is_whole(newest)) break;
+        sgrad_warn("%s is not whole: passed over", newest);
+        free(newest);
+        newest = NULL;
+    }
+    free_files(file, count);
+    if (count && !newest) return sgrad_fail(SGRAD_EFORMAT, "%s: holds no whole checkpoint", folder);
+    *path = newest;
+    return 0;
+}
+
+static int load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const struct sgrad_safetensors *file,
+                const char *identity, struct sgrad__position *position) {
+    struct sgrad__position p;
+    const char *before = sgrad_safetensors_metadata(file, "identity");
+    if (!before) return sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);
+    SGRAD_TRY(sgrad__config_same(file->path, before, identity));
+    SGRAD_TRY(get_position(file, &p));
+    SGRAD_TRY(sgrad__parameters_load(graph, optimizer, file, true));
+    *position = p;
+    return 0;
+}
+
+int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, const char *identity,
+                           struct sgrad__position *position) {
+    struct sgrad_safetensors file;
+    SGRAD_TRY(open_whole(path, &file));
+    int error = load(graph, optimizer, &file, identity, position);
+    sgrad_safetensors_close(&file);
+    return error;
+}

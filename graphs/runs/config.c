@@ -1,0 +1,247 @@
+/* config.c: config.json, what a run was: its options, versions, devices, data, environment; enough to repeat it. */
+#include "graphs/runs/run.h"
+
+#include <errno.h>
+#include <float.h>
+#include <jansson.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+#include <starpu.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef SGRAD_HAVE_CUDA
+#include <cudnn.h>
+#endif
+
+#define FILE_LIMIT (16 << 20)
+#define DIGITS 15       /* a decimal number of so many digits comes back as it was typed */
+
+static char *config_path(const char *folder) { return sgrad_format("%s/config.json", folder); }
+
+/* ---- what is written ------------------------------------------------------------------------------------------ */
+
+static json_t *text(const char *t) { return t ? json_string(t) : json_null(); }
+
+static json_t *hexadecimal(uint64_t x) { return json_sprintf("%016llx", (unsigned long long)x); }
+
+/* A float with the digits that it has. */
+static json_t *real(double x) {
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.9g", x);
+    return json_real(strtod(digits, NULL));
+}
+
+static json_t *reals(const double *x, int count) {
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++) json_array_append_new(array, real(x[i]));
+    return array;
+}
+
+static json_t *options_object(const struct sgrad_train_options *o) {
+    json_t *object = json_object();
+#define PUT(field, value) json_object_set_new(object, #field, value)
+#define TEXT(field) PUT(field, text(o->field))
+#define REAL(field) PUT(field, json_real(o->field))
+#define INTEGER(field) PUT(field, json_integer((json_int_t)o->field))
+#define FLAG(field) PUT(field, json_boolean(o->field))
+    TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
+    TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d), REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
+    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse), INTEGER(image_size);
+    PUT(data_placement, text(o->partition ? "partition" : "replicate"));
+    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), PUT(precision, text(sgrad_precision_name(o->precision)));
+    TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
+    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
+#undef PUT
+#undef TEXT
+#undef REAL
+#undef INTEGER
+#undef FLAG
+    return object;
+}
+
+/* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. */
+static const char *const environment[] = { "STARPU_", "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi", "OMPI_MCA_mtl", "OMPI_MCA_opal",
+                                           "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMP_NUM_THREADS=", "ONEDNN_" };
+/* Where things lie is nobody's business. */
+static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };
+
+static bool is_told(const char *variable, size_t name) {
+    bool told = false;
+    for (size_t i = 0; i < sizeof environment / sizeof *environment; i++) told |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *place = strstr(variable, places[i]);
+        told &= !place || place > variable + name;
+    }
+    return told && !strchr(variable, '/');
+}
+
+/* What the libraries below are told by the environment, by the user or by Stargrad itself (runtime/context.c, ranks.c, trace.c). */
+static json_t *environment_object(void) {
+    json_t *object = json_object();
+    for (char **variable = environ; *variable; variable++) {
+        const size_t name = strcspn(*variable, "=");
+        if (!(*variable)[name] || !is_told(*variable, name)) continue;
+        char *key = sgrad_format("%.*s", (int)name, *variable);
+        json_object_set_new(object, key, json_string(*variable + name + 1));
+        free(key);
+    }
+    return object;
+}
+
+static json_t *versions_object(void) {
+    int major, minor, release;
+    starpu_get_version(&major, &minor, &release);
+    const dnnl_version_t *dnnl = dnnl_version();
+    json_t *object = json_object();
+    json_object_set_new(object, "stargrad", json_string(PACKAGE_VERSION));
+    json_object_set_new(object, "starpu", json_sprintf("%d.%d.%d", major, minor, release));
+    json_object_set_new(object, "onednn", json_sprintf("%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch));
+#ifdef SGRAD_HAVE_CUDA
+    json_object_set_new(object, "cuda", json_sprintf("%d.%d", CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100));
+    json_object_set_new(object, "cudnn", json_sprintf("%d.%d.%d", CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL));
+#endif
+    return object;
+}
+
+static json_t *group_text(long group) {
+    switch (group) {
+    case SGRAD_GROUP_RANK: return json_string("rank");
+    case SGRAD_GROUP_MICRO: return json_string("micro");
+    case SGRAD_GROUP_GLOBAL: return json_string("global");
+    }
+    return json_sprintf("%ld", group);
+}
+
+static json_t *identity_object(const struct sgrad__config *c) {
+    const struct sgrad_train_options *o = c->options;
+    json_t *object = json_object();
+    json_object_set_new(object, "model", text(c->model));
+    json_object_set_new(object, "batch", json_sprintf("%ld", o->batch));
+    json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
+    json_object_set_new(object, "bn-group", group_text(o->bn_group));
+    json_object_set_new(object, "precision", text(sgrad_precision_name(o->precision)));
+    json_object_set_new(object, "optimizer", text(o->optimizer));
+    json_object_set_new(object, "data", hexadecimal(c->fingerprint));
+    return object;
+}
+
+int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
+    json_t *object = json_object();
+    json_object_set_new(object, "identity", identity_object(c));
+    json_object_set_new(object, "parameters", json_integer(c->parameters));
+    json_object_set_new(object, "mean", reals(c->mean, c->channels));
+    json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
+    json_object_set_new(object, "ranks", json_integer(c->ranks));
+    json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
+    json_object_set_new(object, "devices", text(c->devices));
+    json_object_set_new(object, "options", options_object(c->options));
+    json_object_set_new(object, "environment", environment_object());
+    json_object_set_new(object, "versions", versions_object());
+    char *path = config_path(folder), *content = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+    struct sgrad_file file;
+    int error = content ? sgrad_file_begin(path, &file) : sgrad_fail(SGRAD_EINVAL, "%s: an option is not UTF-8", path);
+    if (!error) {
+        fprintf(file.stream, "%s\n", content);
+        error = sgrad_file_commit(&file);
+    }
+    free(content);
+    free(path);
+    json_decref(object);
+    return error;
+}
+
+/* ---- what must agree ------------------------------------------------------------------------------------------ */
+
+char *sgrad__config_identity(const struct sgrad__config *config) {
+    json_t *object = identity_object(config);
+    char *content = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    return content ? content : sgrad_format("{}");
+}
+
+/* What may differ from node to node: where things lie, what a node has. */
+static const char *const own[] = { "cpus", "gpus", "scheduler", "data", "init", "out", "trace", "tensorboard", "histograms", "prometheus" };
+
+char *sgrad__config_shared(const struct sgrad__config *config) {
+    json_t *object = versions_object(), *options = options_object(config->options);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(options, own[i]);
+    json_object_set_new(object, "identity", identity_object(config));
+    json_object_set_new(object, "options", options);
+    char *content = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    json_decref(object);
+    return content ? content : sgrad_format("{}");
+}
+
+static int same(const char *where, json_t *before, json_t *now) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(now, key, value) {
+        const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
+        if (!was) return sgrad_fail(SGRAD_EFORMAT, "%s: does not say of which %s its run is", where, key);
+        if (strcmp(was, is ? is : ""))
+            return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s", where, key, was, is ? is : "none");
+    }
+    return 0;
+}
+
+int sgrad__config_same(const char *where, const char *before, const char *now) {
+    json_t *a = json_loads(before, 0, NULL), *b = json_loads(now, 0, NULL);
+    int error = same(where, a, b);
+    json_decref(a);
+    json_decref(b);
+    return error;
+}
+
+/* ---- what is read --------------------------------------------------------------------------------------------- */
+
+/* FOLDER/config.json as an object; NULL when there is none. PATH is its name, to free in any case. */
+static int read_config(const char *folder, char **path, json_t **object) {
+    *path = config_path(folder);
+    *object = NULL;
+    if (access(*path, F_OK) && errno == ENOENT) return 0;
+    struct sgrad_map map;
+    SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT, &map));
+    json_error_t problem;
+    *object = json_loadb((const char *)map.data, map.size, JSON_REJECT_DUPLICATES, &problem);
+    sgrad_map_close(&map);
+    return *object ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", *path, problem.line, problem.text);
+}
+
+int sgrad__config_check(const char *folder, const struct sgrad__config *config) {
+    char *path;
+    json_t *object, *now = identity_object(config);
+    int error = read_config(folder, &path, &object);
+    if (object) error = same(path, json_object_get(object, "identity"), now);
+    json_decref(object);
+    json_decref(now);
+    free(path);
+    return error;
+}
+
+/* COUNT numbers from LOWEST on, which a float holds. */
+static bool get_reals(const json_t *array, int count, double lowest, double *x) {
+    if (!json_is_array(array) || json_array_size(array) != (size_t)count) return false;
+    for (int i = 0; i < count; i++) {
+        x[i] = json_number_value(json_array_get(array, (size_t)i));
+        if (!json_is_number(json_array_get(array, (size_t)i)) || !(x[i] >= lowest && x[i] <= FLT_MAX)) return false;
+    }
+    return true;
+}
+
+int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found) {
+    char *path;
+    json_t *object;
+    double m[SGRAD_MAX_CHANNELS], d[SGRAD_MAX_CHANNELS];
+    int error = read_config(folder, &path, &object);
+    if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
+                    get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: mean and deviation are not %d numbers each that floats hold, the deviations above 0", path,
+                           channels);
+    if (!error) {
+        *found = object;
+        for (int i = 0; object && i < channels; i++) mean[i] = m[i], deviation[i] = d[i];
+    }
+    json_decref(object);
+    free(path);
+    return error;
+}

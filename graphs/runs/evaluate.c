@@ -1,0 +1,74 @@
+/* evaluate.c: loss and accuracy on the test part of a data set. */
+#include "graphs/runs/train.h"
+
+#include <stdlib.h>
+
+/* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the three
+ * statistics of each. */
+static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double (*value)[3]) {
+    const int64_t size = runner->program->share, batches = count / size, ranks = r->context->ranks, window = runner->program->window;
+    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank;
+    struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
+    const struct sgrad__slot *slot;
+    int error = 0;
+    for (int64_t done = next; done < batches && !error; done += ranks) {
+        for (; next < batches && next - done < window * ranks && !error; next += ranks) {
+            for (int64_t i = 0; i < size; i++) sample[i] = from + next * size + i;
+            error = sgrad__runner_submit(runner, &step, sample);
+        }
+        if (!error) error = sgrad__runner_wait(runner, &slot);
+        for (int i = 0; i < 3 && !error; i++) value[done][i] = slot->statistics[i];
+    }
+    free(sample);
+    return error;
+}
+
+/* Adds the statistics of all batches to TOTAL, in their order, whichever rank had them. */
+static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
+    const int64_t batches = count / runner->program->share;
+    double(*value)[3] = sgrad_alloc((size_t)batches, sizeof *value);
+    int error = run_batches(r, runner, from, count, value);
+    if (!error) sgrad_ranks_sum(value[0], (int)(3 * batches));
+    for (int64_t b = 0; b < batches; b++)
+        for (int i = 0; i < 3; i++) total[i] += value[b][i];
+    free(value);
+    return error;
+}
+
+static int open_evaluation(struct sgrad__run *r, int64_t batch, int64_t micro, struct sgrad__evaluation *e) {
+    if (e->runner || batch == 0) return 0;
+    struct sgrad__program_options p = sgrad__run_program_options(r, false, batch, micro);
+    SGRAD_TRY(sgrad__program_build(r->graph, &p, &e->program));
+    SGRAD_TRY(sgrad__program_allocate(e->program));
+    e->runner = sgrad__runner_create(e->program);
+    return 0;
+}
+
+/* Every sample once: some micro-batches at a time, then one, then what is left. */
+int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
+    enum { AT_ONCE = 8 };
+    int64_t count = r->test->count, micro = r->micro < count ? r->micro : count, from = 0;
+    int64_t batch[3] = { AT_ONCE * micro, micro, count % micro };
+    double total[3] = { 0 };
+    for (int i = 0; i < 3; i++) {
+        int64_t here = batch[i] ? (count - from) / batch[i] * batch[i] : 0;
+        if (!here) continue;
+        SGRAD_TRY(open_evaluation(r, batch[i], i < 2 ? micro : batch[i], &r->evaluation[i]));
+        SGRAD_TRY(evaluate_range(r, r->evaluation[i].runner, from, here, total));
+        from += here;
+    }
+    *loss = total[0] / total[2];
+    *top1 = total[1] / total[2];
+    return 0;
+}
+
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+    struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    r->options = *options;
+    int error = sgrad__run_open_evaluation(r);
+    if (!error) error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
+    if (!error) *result = r->result;
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}

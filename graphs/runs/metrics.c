@@ -1,0 +1,225 @@
+/* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and those who asked to hear it. */
+#include "graphs/runs/run.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sgrad__metrics {
+    struct sgrad__metrics_options is;
+    char *path;
+    FILE *file;
+    double loss, seconds;       /* of this epoch's steps so far: their sums */
+    long epoch_steps;
+    long in_flight;
+    double last;                /* when the last step was done, or the first one of those in flight submitted */
+    double run_seconds;         /* of this process's steps */
+    long run_steps;
+    struct sgrad__tensorboard *tensorboard;
+    struct sgrad__prometheus *prometheus;
+    bool bar;                   /* the terminal is one */
+    double drawn;               /* when the bar was drawn last */
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* JSON knows no NaN and no infinity. Nine digits give a float back exactly. */
+#define NUMBER(x) number((char[32]){ 0 }, x)
+static const char *number(char text[32], double x) {
+    snprintf(text, 32, isfinite(x) ? "%.9g" : "null", x);
+    return text;
+}
+
+/* A float that was typed as a decimal number, as that number. */
+#define TYPED(x) typed((char[32]){ 0 }, x)
+static const char *typed(char text[32], float x) {
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, 32, "%.*g", digits, x);
+        if (strtof(text, NULL) == x) break;
+    }
+    return text;
+}
+
+/* ---- metrics.jsonl -------------------------------------------------------------------------------------------- */
+
+/* Counts a step that is done. Its loss is a float, as a continued run reads it back. */
+static void count_step(struct sgrad__metrics *m, float loss, double seconds) {
+    m->loss += loss;
+    m->seconds += seconds;
+    m->epoch_steps++;
+}
+
+/* Is this line of the run up to the resumed position? Steps of the epoch that it stands in are counted. */
+static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length) {
+    json_t *event = json_loadb(line, length, 0, NULL), *step = json_object_get(event, "step");
+    bool keep = json_is_integer(step) && json_integer_value(step) <= m->is.resumed->step;
+    const char *name = json_string_value(json_object_get(event, "event"));
+    if (keep && name && strcmp(name, "step") == 0 && json_integer_value(json_object_get(event, "epoch")) == m->is.resumed->epoch) {
+        json_t *loss = json_object_get(event, "loss");
+        double rate = json_number_value(json_object_get(event, "samples_per_second"));
+        count_step(m, json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
+    }
+    json_decref(event);
+    return keep;
+}
+
+/* Drops the lines that come after the resumed step, and one that a killed run left half-written. */
+static int drop_lines(struct sgrad__metrics *m) {
+    FILE *old = fopen(m->path, "re");
+    if (!old) return errno == ENOENT ? 0 : sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
+    struct sgrad_file new;
+    int error = sgrad_file_begin(m->path, &new);
+    char *line = NULL;
+    size_t room = 0;
+    for (ssize_t length; !error && (length = getline(&line, &room, old)) > 0;)
+        if (line[length - 1] == '\n' && keep_line(m, line, (size_t)length)) fwrite(line, 1, (size_t)length, new.stream);
+    if (!error && ferror(old)) {
+        error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
+        sgrad_file_abort(&new);
+    }
+    if (!error) error = sgrad_file_commit(&new);
+    free(line);
+    fclose(old);
+    return error;
+}
+
+int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics) {
+    struct sgrad__metrics *m = sgrad_alloc(1, sizeof *m);
+    m->is = *options;
+    m->path = sgrad_format("%s/metrics.jsonl", options->folder);
+    m->bar = options->terminal && isatty(fileno(options->terminal));
+    int error = options->resumed ? drop_lines(m) : 0;
+    m->is.resumed = NULL;
+    if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
+    if (!error && options->tensorboard) error = sgrad__tensorboard_open(options->folder, &m->tensorboard);
+    if (!error && options->prometheus) error = sgrad__prometheus_open(options->prometheus, &m->prometheus);
+    if (error) sgrad__metrics_close(m);
+    else *metrics = m;
+    return error;
+}
+
+void sgrad__metrics_close(struct sgrad__metrics *m) {
+    if (!m) return;
+    if (m->bar && m->drawn > 0) fprintf(m->is.terminal, "\r\033[K"), fflush(m->is.terminal);
+    if (m->file) fclose(m->file);
+    sgrad__tensorboard_close(m->tensorboard);
+    sgrad__prometheus_close(m->prometheus);
+    free(m->path);
+    free(m);
+}
+
+static int flush(struct sgrad__metrics *m) {
+    SGRAD_TRY(sgrad__tensorboard_flush(m->tensorboard));
+    if (fflush(m->file) || ferror(m->file)) return sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
+    return 0;
+}
+
+/* ---- the terminal --------------------------------------------------------------------------------------------- */
+
+/*     [===========             ] step 120/390  loss 0.5321  812 images/s  1:23 left     */
+static void draw_bar(struct sgrad__metrics *m, long step, double loss, double rate) {
+    enum { TEXT = 64, WIDEST = 40 };
+    struct winsize window = { 0 };
+    ioctl(fileno(m->is.terminal), TIOCGWINSZ, &window);
+    int width = (window.ws_col ? window.ws_col : 80) - TEXT;
+    width = width < 0 ? 0 : width > WIDEST ? WIDEST : width;
+    int full = (int)(m->is.steps > 0 ? (double)width * (double)step / (double)m->is.steps : 0);
+    full = full > width ? width : full;
+    long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
+    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %.4f  %.0f images/s  ", full, "========================================",
+            width - full, "", step, m->is.steps, loss, rate);
+    if (left >= 3600) fprintf(m->is.terminal, "%ld:%02ld:%02ld left\033[K", left / 3600, left / 60 % 60, left % 60);
+    else fprintf(m->is.terminal, "%ld:%02ld left\033[K", left / 60, left % 60);
+    fflush(m->is.terminal);
+}
+
+static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+    FILE *to = m->is.terminal;
+    if (m->bar) fprintf(to, "\r\033[K");
+    fprintf(to, "epoch %g/%g  loss %.4f", e->epoch, m->is.epochs, e->train_loss);
+    if (!isnan(e->test_top1)) fprintf(to, "  test loss %.4f  top-1 %.2f %%", e->test_loss, 100 * e->test_top1);
+    fprintf(to, "  %.1f s  %.0f images/s\n", e->seconds, e->samples_per_second);
+    fflush(to);
+}
+
+/* ---- those who listen ---------------------------------------------------------------------------------------- */
+
+static void tell(struct sgrad__metrics *m, const char *name, long step, double value) {
+    sgrad__tensorboard_tell(m->tensorboard, name, step, value);
+    sgrad__prometheus_tell(m->prometheus, name, value);
+}
+
+/* The share of the step's time that each worker spent in tasks. */
+static void tell_workers(struct sgrad__metrics *m, long step, const double *busy) {
+    const struct sgrad__workers *workers = m->is.workers;
+    double own[SGRAD_MAX_WORKERS];
+    char name[64];
+    if (!workers) return;
+    if (!busy) sgrad__workers_busy(workers, own), busy = own;
+    for (int i = 0; i < workers->count; i++) {
+        snprintf(name, sizeof name, "busy/%s", workers->name[i]);
+        tell(m, name, step, busy[i]);
+    }
+}
+
+/* ---- events --------------------------------------------------------------------------------------------------- */
+
+void sgrad__metrics_submitted(struct sgrad__metrics *m) {
+    if (m && m->in_flight++ == 0) m->last = now();
+}
+
+void sgrad__metrics_histogram(struct sgrad__metrics *m, const char *name, long step, const struct sgrad_histogram *histogram) {
+    if (m) sgrad__tensorboard_histogram(m->tensorboard, name, step, histogram);
+}
+
+int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event *e) {
+    if (!m) return 0;
+    const double time = e->time, seconds = time - m->last, rate = (double)m->is.batch / seconds;
+    m->in_flight--;
+    m->last = time;
+    m->run_seconds += seconds;
+    m->run_steps++;
+    const float loss = (float)e->loss;
+    count_step(m, loss, seconds);
+    fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
+            e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
+    if (m->tensorboard || m->prometheus) {
+        tell(m, "train/loss", e->step, loss);
+        tell(m, "train/learning_rate", e->step, e->rate);
+        tell(m, "train/samples_per_second", e->step, rate);
+        tell(m, "train/epoch", e->step, e->epoch);
+        tell_workers(m, e->step, e->busy);
+    }
+    if (m->bar && time - m->drawn > 0.1) {
+        m->drawn = time;
+        draw_bar(m, e->step, loss, (double)m->is.batch * (double)m->run_steps / m->run_seconds);
+    }
+    return flush(m);
+}
+
+int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
+    if (!m) return 0;
+    e->train_loss = m->loss / (double)m->epoch_steps;
+    e->seconds = m->seconds;
+    e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
+    m->loss = m->seconds = 0;
+    m->epoch_steps = 0;
+    fprintf(m->file,
+            "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,\"seconds\":%s}\n",
+            NUMBER(e->epoch), e->step, NUMBER(e->train_loss), NUMBER(e->test_loss), NUMBER(e->test_top1), NUMBER(e->seconds));
+    if (!isnan(e->test_top1)) {
+        tell(m, "test/loss", e->step, e->test_loss);
+        tell(m, "test/top1", e->step, e->test_top1);
+    }
+    if (m->is.terminal) print_epoch(m, e);
+    return flush(m);
+}

@@ -1,0 +1,286 @@
+/* placement.c: --data-placement partition: the training set lies in the memory of all ranks together, a share in each.
+ *
+ *                         rank 0                  rank 1
+ *     epoch e     ┌───── a b e f i ─────┐ ┌───── c d g h j ─────┐      read by the steps of epoch e
+ *     gather      a b │ e i f           │ │           c g h │ d j      in packets of at most a MiB
+ *     message      │  └──────── e i f ──────── c g h ──┘   │           meanwhile, a few for each step
+ *     scatter      └──── c a b g h      │ │      j e i d f ─┘
+ *     epoch e+1   └───── c a b g h ─────┘ └───── j e i d f ─────┘      read once it is whole, by data dependency
+ *
+ * What stays is copied without a packet. Packets go in turns: of packet 0 to the rank after this one, from the rank before it;
+ * to the next but one, from the last but one; …; of packet 1 likewise. All ranks have this order, and each has a ring of packets
+ * for either direction, so nobody waits in a circle. The first epoch of a process is an exchange with the files.
+ *
+ * The records go where the order of samples will want them, so that this is the order of --data-placement replicate, to the
+ * sample. In memory: two shares (one with --no-shuffle) and the two rings.
+ *
+ * From: data in memory and its shuffle by all-to-all (DIMD) of Sreedhar, Saxena, Sabharwal, Verma, Kumar: Efficient Training of
+ * Convolutional Neural Nets on Large Distributed Systems, arXiv:1711.00705. There it stops training every few epochs, and
+ * a rank draws from what it happens to hold; here it runs beside training.
+ *
+ * Limits: an epoch's first step waits for the last of its records; a rank has eight bytes a sample of the whole set for the
+ * order, as without placement, and twice as many more while an exchange is planned. */
+#include "graphs/runs/placement.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1, MESSAGE_PRIORITY = INT_MIN };      /* training goes first */
+#define TAG ((int64_t)1 << 48)      /* reduce.c's lie below */
+
+enum { LOAD, GATHER, SCATTER, KEEP, CALLS };
+struct sgrad__placement {
+    struct sgrad__placement_options is;
+    struct sgrad__partition partition;
+    int64_t share, slots;               /* records: of a step, of all */
+    long steps_per_epoch;
+    size_t pixels, record;              /* bytes */
+    struct sgrad_tensor *records[2];    /* of even and of odd epochs; where nothing moves, one for all */
+
+    int64_t packet;                     /* records of one; the same on all ranks */
+    struct sgrad_tensor *out[RING], *in[RING];
+    int64_t outs, ins;                  /* packets so far */
+    struct sgrad_call call[CALLS];
+
+    uint32_t epoch;
+    struct sgrad__exchange exchange;    /* to the next one; ranks is 0 where there is none */
+    int64_t turns, turn;                /* in all, submitted */
+    long first, last;                   /* steps over which they are spread */
+};
+
+/* ---- kernels: argument `first` is the turn ----------------------------------------------------------------------- */
+
+/* The slots of LIST that packet K holds. */
+static struct sgrad__slots packet_of(const struct sgrad__placement *p, const struct sgrad__slots *list, int64_t k) {
+    const int64_t left = list->count - k * p->packet;
+    if (left <= 0) return (struct sgrad__slots){ 0 };
+    return (struct sgrad__slots){ left < p->packet ? left : p->packet, list->slot + k * p->packet };
+}
+
+static int receiver(const struct sgrad__placement *p, int64_t turn) { return (int)((p->is.rank + turn) % p->is.ranks); }
+static int sender(const struct sgrad__placement *p, int64_t turn) {
+    return (int)((p->is.rank + p->is.ranks - turn % p->is.ranks) % p->is.ranks);
+}
+
+static struct sgrad__slots outgoing(const struct sgrad__placement *p, int64_t turn) {
+    return packet_of(p, &p->exchange.out[receiver(p, turn)], turn / p->is.ranks);
+}
+static struct sgrad__slots incoming(const struct sgrad__placement *p, int64_t turn) {
+    return packet_of(p, &p->exchange.in[sender(p, turn)], turn / p->is.ranks);
+}
+
+/* packet U8 (packet,bytes) (W): incoming records, out of the files */
+static void load(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots to = incoming(p, a->first);
+    uint8_t *record = a->data[0];
+    for (int64_t i = 0; i < to.count; i++, record += p->record) {
+        const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
+        const int64_t sample = sgrad__order_sample(p->is.order, p->epoch, position);
+        int32_t label;
+        int error = sgrad_dataset_read(p->is.dataset, &sample, 1, record, &label);
+        if (error) return sgrad_task_fail(error);
+        memcpy(record + p->pixels, &label, sizeof label);
+    }
+}
+
+/* records U8 (slots,bytes) (R), packet (W); what a short packet leaves is not sent as it happens to be */
+static void gather(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots from = outgoing(p, a->first);
+    const uint8_t *records = a->data[0];
+    uint8_t *packet = a->data[1];
+    for (int64_t i = 0; i < from.count; i++)
+        memcpy(packet + (size_t)i * p->record, records + (size_t)from.slot[i] * p->record, p->record);
+    memset(packet + (size_t)from.count * p->record, 0, (size_t)(p->packet - from.count) * p->record);
+}
+
+/* packet (R), records (RW) */
+static void scatter(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots to = incoming(p, a->first);
+    const uint8_t *packet = a->data[0];
+    uint8_t *records = a->data[1];
+    for (int64_t i = 0; i < to.count; i++)
+        memcpy(records + (size_t)to.slot[i] * p->record, packet + (size_t)i * p->record, p->record);
+}
+
+/* records of this epoch (R), of the next (RW) */
+static void keep(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots from = outgoing(p, a->first), to = incoming(p, a->first);
+    const uint8_t *before = a->data[0];
+    uint8_t *after = a->data[1];
+    for (int64_t i = 0; i < to.count; i++)
+        memcpy(after + (size_t)to.slot[i] * p->record, before + (size_t)from.slot[i] * p->record, p->record);
+}
+
+static void take(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
+    const uint8_t *record = (const uint8_t *)a->data[2] + (size_t)(step * p->share + a->first - a->step->first) * p->record;
+    uint8_t *pixels = a->data[0];
+    int32_t *label = a->data[1];
+    for (int64_t i = 0; i < count; i++, record += p->record) {
+        memcpy(pixels + (size_t)i * p->pixels, record, p->pixels);
+        memcpy(&label[i], record + p->pixels, sizeof *label);
+    }
+}
+
+static double packet_bytes(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    return 2 * (double)p->packet * (double)p->record;
+}
+static double taken_bytes(const struct sgrad_args *a) {
+    return 2 * (double)(sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]));
+}
+
+static const struct sgrad_kernel kernel[CALLS] = {
+    [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [GATHER] = { .name = "gather records", .kind = SGRAD_INPUT, .cpu = gather, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [SCATTER] = { .name = "scatter records", .kind = SGRAD_INPUT, .cpu = scatter, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
+};
+const struct sgrad_kernel sgrad__take_kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = sgrad_no_flops, .bytes = taken_bytes };
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------- */
+
+/* Records of a packet: what goes from one rank to another in an epoch, six deviations more than on average, in equal parts. */
+static int64_t packet_size(const struct sgrad__placement *p) {
+    const double mean = (double)p->partition.count / p->is.ranks / p->is.ranks;
+    const int64_t limit = PACKET_BYTES / (int64_t)p->record, most = (int64_t)(mean + 6 * sqrt(mean)) + 1;
+    if (limit <= 1) return 1;
+    const int64_t parts = (most + limit - 1) / limit;
+    return (most + parts - 1) / parts;
+}
+
+static struct sgrad_view bytes_of(int64_t records, size_t record) {
+    return (struct sgrad_view){ SGRAD_U8, { 2, { records, (int64_t)record } } };
+}
+
+struct sgrad_view sgrad__placement_view(const struct sgrad__placement *p) { return bytes_of(p->slots, p->record); }
+
+static void prepare(struct sgrad__placement *p, int call, struct sgrad_view first, struct sgrad_view second, int operands) {
+    p->call[call] = (struct sgrad_call){ .kernel = &kernel[call], .attrs = p, .operands = operands, .view = { first, second },
+                                         .access = { operands == 1 ? SGRAD_W : SGRAD_R, call == GATHER ? SGRAD_W : SGRAD_RW } };
+    sgrad_call_prepare(&p->call[call]);
+}
+
+struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_options *options) {
+    const struct sgrad_dataset *d = options->dataset;
+    struct sgrad__placement *p = sgrad_alloc(1, sizeof *p);
+    p->is = *options;
+    p->partition = (struct sgrad__partition){ d->count, options->batch, options->ranks };
+    p->share = options->batch / options->ranks;
+    p->slots = sgrad__partition_slots(&p->partition, options->rank);
+    p->steps_per_epoch = d->count / options->batch;
+    p->pixels = (size_t)d->height * (size_t)d->width * (size_t)d->channels;
+    p->record = p->pixels + sizeof *d->label;
+    p->packet = packet_size(p);
+    const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
+    prepare(p, LOAD, packet, all, 1);
+    prepare(p, GATHER, all, packet, 2);
+    prepare(p, SCATTER, packet, all, 2);
+    prepare(p, KEEP, all, all, 2);
+    return p;
+}
+
+void sgrad__placement_destroy(struct sgrad__placement *p) {
+    if (!p) return;
+    for (int i = 0; i < RING; i++) {
+        sgrad_tensor_destroy(p->out[i]);
+        sgrad_tensor_destroy(p->in[i]);
+    }
+    for (int i = 0; i < 2; i++) sgrad_tensor_destroy(p->records[i]);
+    sgrad__exchange_free(&p->exchange);
+    free(p);
+}
+
+static int allocate(struct sgrad__placement *p) {
+    const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
+    for (int i = 0; i < RING; i++) {
+        SGRAD_TRY(sgrad_tensor_create("records out", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->out[i]));
+        SGRAD_TRY(sgrad_tensor_create("records in", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->in[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        if (i == 0 || p->is.shuffle)
+            SGRAD_TRY(sgrad_tensor_create("records", SGRAD_U8, all.shape, SGRAD_PERSISTENT, &p->records[i]));
+    return 0;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t epoch) { return p->records[p->is.shuffle ? epoch % 2 : 0]; }
+
+static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *first, struct sgrad_tensor *second, int64_t turn) {
+    return sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call], .operand = (struct sgrad_tensor *[]){ first, second },
+                                                         .first = turn, .priority = PRIORITY, .name = kernel[call].name });
+}
+
+static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
+    const int64_t tag = TAG + ((int64_t)(p->epoch % (1 << 16)) << 32) + turn / p->is.ranks;
+    return (struct sgrad_message){ .tensor = packet, .peer = peer, .tag = tag, .priority = MESSAGE_PRIORITY };
+}
+
+static int submit_turn(struct sgrad__placement *p, int64_t turn) {
+    struct sgrad_tensor *before = records(p, p->epoch), *after = records(p, p->epoch + 1);
+    const bool sends = outgoing(p, turn).count, receives = incoming(p, turn).count;
+    if (receiver(p, turn) == p->is.rank) return sends ? submit(p, KEEP, before, after, turn) : 0;
+    if (sends) {
+        struct sgrad_tensor *packet = p->out[p->outs++ % RING];
+        struct sgrad_message m = message(p, packet, receiver(p, turn), turn);
+        SGRAD_TRY(submit(p, GATHER, before, packet, turn));
+        SGRAD_TRY(sgrad_send(&m));
+    }
+    if (receives) {
+        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
+        struct sgrad_message m = message(p, packet, sender(p, turn), turn);
+        SGRAD_TRY(sgrad_receive(&m));
+        SGRAD_TRY(submit(p, SCATTER, packet, after, turn));
+    }
+    return 0;
+}
+
+static void set_exchange(struct sgrad__placement *p, struct sgrad__exchange exchange) {
+    sgrad__exchange_free(&p->exchange);
+    p->exchange = exchange;
+    p->turn = 0;
+    p->turns = (exchange.longest + p->packet - 1) / p->packet * p->is.ranks;
+}
+
+/* ---- what the training loop calls -------------------------------------------------------------------------------- */
+
+int sgrad__placement_load(struct sgrad__placement *p, uint32_t epoch) {
+    p->epoch = epoch;
+    p->last = -1;
+    SGRAD_TRY(allocate(p));
+    sgrad__order_sample(p->is.order, epoch, 0);     /* made here, read by the tasks */
+    set_exchange(p, sgrad__exchange_of_files(&p->partition, p->is.rank));
+    for (; p->turn < p->turns; p->turn += p->is.ranks) {
+        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
+        SGRAD_TRY(submit(p, LOAD, packet, NULL, p->turn));
+        SGRAD_TRY(submit(p, SCATTER, packet, records(p, epoch), p->turn));
+    }
+    SGRAD_TRY(sgrad_wait_all());
+    sgrad_dataset_release(p->is.dataset);
+    return 0;
+}
+
+/* The way to the next epoch, where there is one, begins with STEP. */
+static void begin(struct sgrad__placement *p, long step) {
+    p->epoch = (uint32_t)(step / p->steps_per_epoch);
+    p->first = step;
+    p->last = ((long)p->epoch + 1) * p->steps_per_epoch - 1;
+    const bool moves = p->is.shuffle && p->last + 1 < p->is.steps;
+    set_exchange(p, moves ? sgrad__exchange_plan(&p->partition, p->is.order, p->epoch, p->is.rank) : (struct sgrad__exchange){ 0 });
+}
+
+int sgrad__placement_step(struct sgrad__placement *p, long step, struct sgrad_tensor **tensor) {
+    if (step > p->last) begin(p, step);
+    const int64_t due = p->turns * (step - p->first + 1) / (p->last - p->first + 1);
+    for (; p->turn < due; p->turn++) SGRAD_TRY(submit_turn(p, p->turn));
+    *tensor = records(p, p->epoch);
+    return 0;
+}

@@ -1,0 +1,98 @@
+/* prometheus.c: the run's current values over HTTP, for a cluster's monitoring: Prometheus' text format, version 0.0.4, on the
+ * loopback interface, by GNU libmicrohttpd.
+ *
+ *     $ curl 127.0.0.1:9100/metrics
+ *     # TYPE stargrad_train_loss gauge
+ *     stargrad_train_loss 0.5321                                                                   */
+#include "graphs/runs/run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gauge {
+    char *name;
+    double value;
+};
+struct sgrad__prometheus {
+    struct MHD_Daemon *daemon;
+    pthread_mutex_t lock;       /* of what is below: told by the training, read by the daemon's thread */
+    int count;
+    struct gauge *gauge;
+};
+
+static void write_gauge(FILE *to, const struct gauge *g) {
+    fprintf(to, "# TYPE %s gauge\n%s ", g->name, g->name);
+    if (isnan(g->value)) fputs("NaN\n", to);
+    else if (isinf(g->value)) fputs(g->value > 0 ? "+Inf\n" : "-Inf\n", to);
+    else fprintf(to, "%.9g\n", g->value);
+}
+
+static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method, const char *version,
+                              const char *data, size_t *data_size, void **state) {
+    struct sgrad__prometheus *p = arg;
+    char *text = NULL;
+    size_t size = 0;
+    (void)version, (void)data, (void)data_size, (void)state;
+    const bool known = strcmp(url, "/metrics") == 0 && (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
+    FILE *to = open_memstream(&text, &size);
+    if (!to) return MHD_NO;
+    if (!known) fputs("GET /metrics\n", to);
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; known && i < p->count; i++) write_gauge(to, &p->gauge[i]);
+    pthread_mutex_unlock(&p->lock);
+    fclose(to);
+    struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
+    MHD_add_response_header(response, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+    enum MHD_Result result = MHD_queue_response(connection, known ? MHD_HTTP_OK : MHD_HTTP_NOT_FOUND, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus) {
+    const struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    struct sgrad__prometheus *p = sgrad_alloc(1, sizeof *p);
+    pthread_mutex_init(&p->lock, NULL);
+    errno = 0;
+    p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, p, MHD_OPTION_SOCK_ADDR, &loopback, MHD_OPTION_END);
+    if (!p->daemon) {
+        int error = sgrad_fail(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s", port, port, strerror(errno ? errno : EADDRINUSE));
+        sgrad__prometheus_close(p);
+        return error;
+    }
+    *prometheus = p;
+    return 0;
+}
+
+/* "train/loss" is stargrad_train_loss there. */
+static struct gauge *find(struct sgrad__prometheus *p, const char *name) {
+    char *full = sgrad_format("stargrad_%s", name);
+    for (char *c = full; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    for (int i = 0; i < p->count; i++)
+        if (strcmp(p->gauge[i].name, full) == 0) return free(full), &p->gauge[i];
+    p->gauge = sgrad_grow(p->gauge, p->count, sizeof *p->gauge);
+    p->gauge[p->count] = (struct gauge){ .name = full };
+    return &p->gauge[p->count++];
+}
+
+void sgrad__prometheus_tell(struct sgrad__prometheus *p, const char *name, double value) {
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    find(p, name)->value = value;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void sgrad__prometheus_close(struct sgrad__prometheus *p) {
+    if (!p) return;
+    if (p->daemon) MHD_stop_daemon(p->daemon);
+    for (int i = 0; i < p->count; i++) free(p->gauge[i].name);
+    free(p->gauge);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}

@@ -1,0 +1,94 @@
+/* schedule.c: the learning rate over a run. t goes from 0, where the warm-up ends, to 1, where the run ends:
+ *
+ *     warm-up    from start to where the schedule begins, linearly, before t = 0; start is 0, or, where the peak is scaled
+ *                to a large batch, the rate of the small one (Goyal et al., 2017, gradual warm-up)
+ *     constant   peak
+ *     step       peak · factor^(milestones passed); milestones are epochs of the run, warm-up included
+ *     cosine     peak · (1 + cos πt)/2 (Loshchilov, Hutter, 2017)
+ *     poly       peak · (1 - t)^power
+ *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 in the rest, each half a cosine wave
+ *                (Smith, Topin, 2019; the shape and the defaults of torch.optim.lr_scheduler.OneCycleLR) */
+#include "graphs/runs/runs.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MILESTONES ((int)(sizeof ((struct sgrad_schedule *)0)->milestone / sizeof(double)))
+
+/* A positive number at *TEXT, which must be followed by END; moves *TEXT past both. */
+static bool parse_number(const char **text, char end, double *number) {
+    if (!isdigit((unsigned char)**text) && **text != '.') return false;     /* strtod takes blanks, signs, inf and nan */
+    char *rest;
+    *number = strtod(*text, &rest);
+    if (rest == *text || *rest != end || !isfinite(*number) || *number <= 0) return false;
+    *text = rest + (end != 0);
+    return true;
+}
+
+/* E1,E2:F */
+static bool parse_steps(const char *text, struct sgrad_schedule *s) {
+    const char *colon = strchr(text, ':');
+    if (!colon) return false;
+    do {
+        char end = memchr(text, ',', (size_t)(colon - text)) ? ',' : ':';
+        if (s->milestones == MILESTONES || !parse_number(&text, end, &s->milestone[s->milestones])) return false;
+        if (s->milestones && s->milestone[s->milestones] <= s->milestone[s->milestones - 1]) return false;
+        s->milestones++;
+    } while (text <= colon);
+    return parse_number(&text, 0, &s->factor);
+}
+
+static bool parse(const char *text, struct sgrad_schedule *s) {
+    static const struct {
+        const char *name;
+        enum sgrad_schedule_kind kind;
+    } plain[] = { { "constant", SGRAD_CONSTANT }, { "cosine", SGRAD_COSINE }, { "onecycle", SGRAD_ONECYCLE } };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        s->kind = plain[i].kind;
+        if (strcmp(text, plain[i].name) == 0) return true;
+    }
+    s->kind = SGRAD_STEPS;
+    if (strncmp(text, "step:", 5) == 0) return parse_steps(text + 5, s);
+    s->kind = SGRAD_POLY;
+    return strncmp(text, "poly:", 5) == 0 && (text += 5, parse_number(&text, 0, &s->power));
+}
+
+int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
+    struct sgrad_schedule s = { 0 };
+    if (!parse(text, &s))
+        return sgrad_fail(SGRAD_EINVAL, "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
+                          "factor), cosine, poly:P (a power), onecycle; every number is above 0", text, MILESTONES);
+    *schedule = s;
+    return 0;
+}
+
+/* Half a cosine wave from A at t = 0 to B at t = 1. */
+static double wave(double a, double b, double t) {
+    return b + (a - b) * (1 + cos(M_PI * t)) / 2;
+}
+
+static double shape(const struct sgrad_schedule *s, double epoch, double t) {
+    const double up = 0.3, start = 1 / 25.0, end = start / 1e4;
+    int passed = 0;
+    switch (s->kind) {
+    case SGRAD_CONSTANT: return 1;
+    case SGRAD_STEPS:
+        while (passed < s->milestones && s->milestone[passed] <= epoch) passed++;
+        return pow(s->factor, passed);
+    case SGRAD_COSINE: return wave(1, 0, t);
+    case SGRAD_POLY: return pow(1 - t, s->power);
+    case SGRAD_ONECYCLE: return t < up ? wave(start, 1, t / up) : wave(1, end, (t - up) / (1 - up));
+    }
+    return 1;
+}
+
+double sgrad_schedule_rate(const struct sgrad_schedule *s, double peak, double epoch, double epochs) {
+    const double rest = epochs - s->warmup;
+    if (epoch < s->warmup) {
+        const double goal = peak * shape(s, epoch, 0), start = fmin(s->start, goal);
+        return start + (goal - start) * epoch / s->warmup;
+    }
+    return peak * shape(s, epoch, rest > 0 ? fmin((epoch - s->warmup) / rest, 1) : 1);
+}

@@ -1,0 +1,294 @@
+/* server.c: parameter servers that answer whoever asks, in the order of arrival: the other half of the strategies async, backup
+ * and mixed.
+ *
+ * Bucket i is a *shard* of server i mod --servers, where the shard's master weights and optimizer states are. For every worker
+ * that pushes to it there is a *session*: a small program (push.c), of which the first instruction is submitted ahead, the rest
+ * when that has happened. An update is by one push (async, mixed), or by several (backup), which are held until all are there:
+ *
+ *     session 0   receive │ held                             │ gather weights   send
+ *     session 1   receive   │ held                           │ gather weights   send
+ *     session 2   receive        │ sum 0 1 2   spread   update │ gather weights   send
+ *     session 3   receive                                        │ dropped: gather weights   send
+ *
+ * (on the masters; StarPU keeps updates and gathers in the order of submission). With the strategy backup a push is *fresh* when it
+ * was computed with the newest weights; only such are held, others are dropped.
+ *
+ * Every rank turns the same steps, of which the servers are told early enough: they expect the push before it can come.
+ *
+ * No push is held forever. A shard's newest weights were made by pushes of as many ranks as the next update needs, all of which got
+ * them: while the update waits, one of these has not pushed here again. If it cannot, another shard holds its push, which is of weights
+ * that it had before it pushed here: older ones. From there the same leads to still older ones, and so on; but some are the
+ * oldest. At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is the
+ * shard's last: what comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not meant for.)
+ *
+ * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
+ * to itself. */
+#include "graphs/programs/builder.h"
+#include "graphs/runs/train.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct session {
+    struct sgrad__server *server;
+    struct sgrad__service is;
+    struct sgrad_step step;     /* of the update that it has completed */
+    struct shard *shard;
+    int worker;
+    long pushed, version;       /* steps whose pushes have come; of the shard, when its weights were sent */
+    bool open, held;            /* a push is expected or not answered yet; it waits for others */
+    struct session *next;       /* of those whose push has come */
+};
+struct shard {
+    struct session *session;    /* one for each worker, in their order; NULL: another rank's shard */
+    long version;               /* updates */
+    long ended;                 /* the last step of the newest stretch that has had its last update */
+    int held;
+};
+struct sgrad__server {
+    struct sgrad__run *run;
+    pthread_t thread;
+    pthread_mutex_t lock;               /* of what is below it, and held for no call */
+    pthread_cond_t changed;
+    struct session *came, **end;        /* in the order of arrival */
+    long expected, seen, outstanding;   /* steps whose pushes will come; known to the thread; instructions submitted that have not run */
+    long stop;                          /* the stretch's last step */
+    bool running, closing;
+
+    struct sgrad_tensor **master;       /* by parameter; NULL: another rank's */
+    int members, workers, sessions;     /* pushes that make an update; sessions of a shard; of all */
+    struct session *session;
+    struct shard *shard;                /* those of the training program */
+    long last;                          /* stop, as known to the thread */
+    double histogram[SGRAD__STALENESS], *dropped;   /* by rank */
+};
+
+static void count(struct sgrad__server *s, long more) {
+    pthread_mutex_lock(&s->lock);
+    s->outstanding += more;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void has_run(void *arg) { count(arg, -1); }
+
+static void push_came(void *arg) {
+    struct session *e = arg;
+    struct sgrad__server *s = e->server;
+    pthread_mutex_lock(&s->lock);
+    e->next = NULL;
+    *s->end = e;
+    s->end = &e->next;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The instructions FROM to TO, counted before they can have run. */
+static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
+    count(e->server, to - from);
+    int error = 0;
+    for (int i = from; i < to && !error; i++) error = sgrad__instruction_submit(e->is.program, i, &e->step, 0, done, arg);
+    if (error) sgrad_task_fail(error);
+}
+
+static void expect(struct session *e) {
+    if (e->open || e->pushed >= e->server->seen) return;
+    e->open = true;
+    submit(e, 0, 1, push_came, e);
+}
+
+/* The newest weights, for a push that is here. The session's last ones have come, else the worker would not have pushed again. */
+static void reply(struct session *e) {
+    e->version = e->shard->version;
+    e->open = e->held = false;
+    submit(e, e->is.reply, e->is.program->instruction_count, has_run, e->server);
+    expect(e);
+    count(e->server, -1);
+}
+
+/* By the pushes that are held, of which E's has come last. They are summed in the order of ranks. */
+static void update(struct session *e) {
+    struct sgrad__server *s = e->server;
+    const struct sgrad__run *r = s->run;
+    struct shard *shard = e->shard;
+    int members = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
+        if (!m->held) continue;
+        e->is.program->buffer[e->is.member[members++]].tensor[0] = m->is.program->buffer[m->is.push].tensor[0];
+        if (m->pushed == s->last) shard->ended = s->last;
+    }
+    e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++shard->version, .training = true,
+                                   .rate = (float)sgrad__run_rate(r, e->pushed - 1) };
+    submit(e, 1, e->is.reply, has_run, s);
+    shard->held = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++)
+        if (m->held) reply(m);
+}
+
+/* The gradients are here. */
+static void answer(struct session *e) {
+    struct sgrad__server *s = e->server;
+    const long stale = e->shard->version - e->version;
+    s->histogram[stale < SGRAD__STALENESS - 1 ? stale : SGRAD__STALENESS - 1]++;
+    e->pushed++;
+    if (s->run->strategy->fresh && (stale > 0 || e->shard->ended == s->last)) {
+        s->dropped[e->worker]++;
+        reply(e);
+        return;
+    }
+    e->held = true;
+    if (++e->shard->held == s->members) update(e);
+}
+
+static void *serve(void *arg) {
+    struct sgrad__server *s = arg;
+    pthread_mutex_lock(&s->lock);
+    while (!s->closing) {
+        struct session *came = s->came, *next;
+        const bool steps = s->seen < s->expected;
+        s->last = s->stop;
+        if (!came && !steps) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            continue;
+        }
+        s->came = NULL;
+        s->end = &s->came;
+        s->seen = s->expected;
+        s->outstanding++;       /* not at rest before the sessions expect the steps */
+        pthread_mutex_unlock(&s->lock);
+        for (; came; came = next) {
+            next = came->next;
+            answer(came);
+        }
+        for (int i = 0; i < s->sessions && steps; i++) expect(&s->session[i]);
+        count(s, -1);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static int open_masters(struct sgrad__server *s) {
+    const struct sgrad__run *r = s->run;
+    for (int i = 0; i < r->program->shards; i++) {
+        const struct sgrad__shard *shard = &r->program->shard[i];
+        for (int j = 0; j < shard->count && shard->server == r->context->rank; j++) {
+            const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
+            void *value = sgrad_alloc(1, sgrad_view_bytes(&w->tensor->view));
+            int error = sgrad_tensor_create(w->name, w->is.dtype, w->is.shape, SGRAD_PERSISTENT, &s->master[shard->parameter[j]]);
+            if (!error) error = sgrad_tensor_read(w->tensor, value);
+            if (!error) error = sgrad_tensor_write(s->master[shard->parameter[j]], value);
+            free(value);
+            if (error) return error;
+        }
+    }
+    return 0;
+}
+
+/* FIRST steps lie behind: of each the shard has had one update, or one of every push. */
+static int open_sessions(struct sgrad__server *s, int number, long first) {
+    struct sgrad__run *r = s->run;
+    const struct sgrad__shard *is = &r->program->shard[number];
+    struct shard *shard = &s->shard[number];
+    if (is->server != r->context->rank) return 0;
+    *shard = (struct shard){ .session = &s->session[s->sessions], .version = first * (r->strategy->fresh ? 1 : s->workers) };
+    for (int worker = 0; worker < r->context->ranks; worker += r->push_ranks) {
+        struct session *e = &s->session[s->sessions++];
+        *e = (struct session){ .server = s, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
+                               .is = sgrad__service_create(r, is, worker, s->members, s->master) };
+        SGRAD_TRY(sgrad__program_allocate(e->is.program));
+    }
+    return 0;
+}
+
+int sgrad__server_open(struct sgrad__run *r, long first) {
+    const int ranks = r->context->ranks;
+    if (!r->strategy->served || ranks == 1) return 0;
+    struct sgrad__server *s = r->server = sgrad_alloc(1, sizeof *s);
+    s->run = r;
+    s->expected = s->seen = first;
+    s->workers = ranks / r->push_ranks;
+    s->members = (int)(r->program->averaged / r->program->share) / r->push_ranks;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->end = &s->came;
+    s->master = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    s->shard = sgrad_alloc((size_t)r->program->shards, sizeof *s->shard);
+    s->session = sgrad_alloc((size_t)(r->program->shards * s->workers), sizeof *s->session);
+    s->dropped = sgrad_alloc((size_t)ranks, sizeof *s->dropped);
+    SGRAD_TRY(open_masters(s));
+    for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
+    if (pthread_create(&s->thread, NULL, serve, s)) return sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
+    s->running = true;
+    return 0;
+}
+
+void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->expected = steps;
+    s->stop = stop;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* MASTER's values become TENSOR's on every rank. */
+static int publish(int server, struct sgrad_tensor *master, struct sgrad_tensor *tensor) {
+    const size_t bytes = sgrad_view_bytes(&tensor->view);
+    void *value = sgrad_alloc(1, bytes);
+    int error = master ? sgrad_tensor_read(master, value) : 0;
+    sgrad_ranks_broadcast(value, bytes, server);
+    if (!error) error = sgrad_tensor_write(tensor, value);
+    free(value);
+    return error;
+}
+
+int sgrad__server_settle(struct sgrad__run *r) {
+    struct sgrad__server *s = r->server;
+    if (s) {
+        struct sgrad__idle idle = { .before = -1 };
+        pthread_mutex_lock(&s->lock);
+        while (s->seen < s->expected || s->outstanding > 0)
+            if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle)) sgrad_stall_tell(false, "for the last pushes of other ranks");
+        for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
+        pthread_mutex_unlock(&s->lock);
+    }
+    for (int i = 0; i < r->program->shards; i++) {
+        const struct sgrad__shard *shard = &r->program->shard[i];
+        bool mine = shard->server == r->context->rank;
+        for (int j = 0; j < shard->count; j++) {
+            struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
+            if (s) SGRAD_TRY(publish(shard->server, s->master[shard->parameter[j]], w->tensor));
+            for (int k = 0; k < 2 && w->moment[k]; k++) SGRAD_TRY(publish(shard->server, mine ? w->moment[k] : NULL, w->moment[k]));
+        }
+    }
+    return 0;
+}
+
+void sgrad__server_staleness(struct sgrad__server *s, double histogram[SGRAD__STALENESS]) {
+    for (int i = 0; i < SGRAD__STALENESS; i++) histogram[i] = s ? s->histogram[i] : 0;
+    sgrad_ranks_sum(histogram, SGRAD__STALENESS);
+}
+
+void sgrad__server_dropped(struct sgrad__server *s, double *by_rank, int ranks) {
+    for (int i = 0; i < ranks; i++) by_rank[i] = s ? s->dropped[i] : 0;
+    sgrad_ranks_sum(by_rank, ranks);
+}
+
+void sgrad__server_close(struct sgrad__run *r) {
+    struct sgrad__server *s = r->server;
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->running) pthread_join(s->thread, NULL);
+    for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].is.program);
+    for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
+    free(s->master);
+    free(s->session);
+    free(s->shard);
+    free(s->dropped);
+    free(s);
+    r->server = NULL;
+}

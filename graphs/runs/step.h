@@ -1,0 +1,50 @@
+/* step.h: a program, turned: the window of steps in flight. Private to graphs/runs/. */
+#ifndef SGRAD_GRAPHS_STEP_H
+#define SGRAD_GRAPHS_STEP_H
+
+#include "graphs/programs/program.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A wait that may be in vain. Begins as { .before = -1 }. */
+struct sgrad__idle {
+    long before;                /* what was left to happen */
+    double seconds;             /* for which nothing has happened */
+};
+/* Waits for CHANGED, some time at most. True: of what has to happen, of which so much is LEFT, nothing has for too long. Naps are
+ * counted, not time: a process that was stopped for an hour has not waited for one. */
+bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle);
+
+/* What an instruction leaves when it has ended. */
+struct sgrad__mark {
+    struct sgrad__slot *slot;
+    atomic_bool done;
+};
+/* One step in flight. */
+struct sgrad__slot {
+    struct sgrad_step step;
+    int64_t *sample;
+    double statistics[3], *votes;
+    struct sgrad_histogram *histogram;      /* as many as the program has, if the step asks for them */
+    atomic_int pending;         /* tasks, messages, and the fetches of statistics, votes and histograms */
+    struct sgrad__mark *mark;   /* of each of these */
+    bool finished;
+    double time;                /* when it finished: seconds of the monotonic clock */
+    struct sgrad__runner *runner;
+};
+/* The window of steps in flight, in order: submit fills the next slot, wait empties the oldest. */
+struct sgrad__runner {
+    struct sgrad__program *program;
+    struct sgrad__slot slot[SGRAD__MAX_WINDOW];
+    long submitted, finished;
+    struct sgrad__sync *sync;
+};
+struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
+void sgrad__runner_destroy(struct sgrad__runner *runner);
+/* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */
+int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
+/* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
+int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);
+
+#endif

@@ -1,0 +1,86 @@
+/* train.h: a run: everything the training loop turns. Private to graphs/. */
+#ifndef SGRAD_GRAPHS_TRAIN_H
+#define SGRAD_GRAPHS_TRAIN_H
+
+#include "graphs/runs/placement.h"
+
+struct sgrad__evaluation {
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+};
+
+struct sgrad__run {
+    struct sgrad_train_options options;
+    struct sgrad_context *context;
+    struct sgrad_dataset *train, *test;
+    struct sgrad_image image;                   /* normalisation and augmentation of training images */
+    const struct sgrad_model *model;
+    const struct sgrad_optimizer *optimizer;
+    struct sgrad_schedule schedule;
+    double peak;                                /* of the learning rate */
+    struct sgrad_graph *graph;
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+    struct sgrad__evaluation evaluation[3];
+    int64_t micro, group;                       /* samples */
+    long steps, steps_per_epoch;
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    struct sgrad__order order;
+    struct sgrad__placement *placement;         /* NULL: every rank has the whole training set */
+    struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
+    struct sgrad__metrics *metrics;
+    char *folder, *identity;
+    int lock;                                   /* descriptor of the folder; 0: not ours yet */
+    long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
+    bool together;                              /* all ranks know of the error that ends the run */
+    bool stopping;                              /* asked to end: no step begins any more */
+    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    const struct sgrad_strategy *strategy;
+    int servers, group_ranks;
+    int push_ranks;                             /* that push to a server together */
+    struct sgrad__server *server;               /* of asynchronous training; NULL: none */
+    long trace_first, trace_last;               /* steps; 0: none */
+    struct sgrad_train_result result;
+};
+
+/* setup.c */
+int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
+int sgrad__run_open_evaluation(struct sgrad__run *run);
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
+int sgrad__run_open_folder(struct sgrad__run *run, long *done);
+struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *run, bool training, int64_t batch, int64_t micro);
+void sgrad__run_close(struct sgrad__run *run);
+
+/* evaluate.c: mean loss and accuracy over the whole test part. */
+int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+
+/* roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most. */
+int sgrad__roof_write(const struct sgrad__run *run);
+
+/* print.c: what the run really is, before it begins. */
+void sgrad__run_print(const struct sgrad__run *run, FILE *to);
+
+/* train.c: 0 when ERROR is 0 on every rank; else an error, of which all know. */
+int sgrad__run_agree(struct sgrad__run *run, int error);
+/* Everything is there for the step after DONE others. */
+int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* Submits the step that follows STEP others; the caller waits for it (internal.h: runner_wait). */
+int sgrad__run_submit(struct sgrad__run *run, long step);
+/* The learning rate of the step that follows STEP others. */
+double sgrad__run_rate(const struct sgrad__run *run, long step);
+
+/* server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing. */
+int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
+void sgrad__server_close(struct sgrad__run *run);
+/* Every rank pushes the gradients of STEPS steps, of STOP before the next settle; STOP may still come down to STEPS, which the
+ * servers of all ranks are told before anybody can push the gradients of step STEPS. */
+void sgrad__server_expect(struct sgrad__server *server, long steps, long stop);
+/* All steps have ended: every rank gets the servers' weights and states. */
+int sgrad__server_settle(struct sgrad__run *run);
+/* How many gradients were that stale (the last: or more), over all ranks. */
+enum { SGRAD__STALENESS = 32 };
+void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]);
+/* How many gradients of each rank were dropped, over all servers. */
+void sgrad__server_dropped(struct sgrad__server *server, double *by_rank, int ranks);
+
+#endif

@@ -1,0 +1,225 @@
+/* compare.c: stargrad report A B …: runs side by side: what was set otherwise, how fast, how good, where the time went. */
+#include "report/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    const char *folder;
+    struct sgrad__history history;
+    struct sgrad__timeline timeline;
+    struct sgrad__overlap overlap;
+    bool traced;
+};
+struct runs {
+    int count;
+    struct run *run;
+};
+
+/* ---- settings ---- */
+
+/* Options and variables of the environment have no name in common. */
+static const char *const parts[] = { "options", "environment" };
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* NULL: this run has none. */
+static const json_t *setting(const struct run *r, const char *key) {
+    const json_t *value = NULL;
+    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(json_object_get(r->history.config, parts[p]), key);
+    return value;
+}
+
+/* Free it. */
+static char *value_of(const struct run *r, const char *key) {
+    const json_t *value = setting(r, key);
+    return value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : strdup("-");
+}
+
+static bool differs(const struct runs *runs, const char *key) {
+    char *first = value_of(&runs->run[0], key);
+    bool same = true;
+    for (int i = 1; i < runs->count && same; i++) {
+        char *other = value_of(&runs->run[i], key);
+        same = strcmp(first, other) == 0;
+        free(other);
+    }
+    free(first);
+    return !same;
+}
+
+/* {key: [value of each run]} of the settings that differ, but for the folder's own name. */
+static json_t *find_differences(const struct runs *runs) {
+    json_t *all = json_object(), *found = json_object(), *value;
+    const char *key;
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; i < runs->count; i++) json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
+    json_object_foreach(all, key, value) {
+        if (strcmp(key, "out") == 0 || !differs(runs, key)) continue;
+        json_t *values = json_array();
+        for (int i = 0; i < runs->count; i++) {
+            const json_t *of = setting(&runs->run[i], key);
+            json_array_append_new(values, of ? json_deep_copy(of) : json_null());
+        }
+        json_object_set_new(found, key, values);
+    }
+    json_decref(all);
+    return found;
+}
+
+static void print_differences(const struct runs *runs) {
+    json_t *found = find_differences(runs), *values;
+    const char *key;
+    if (json_object_size(found)) printf("\nset otherwise\n");
+    json_object_foreach(found, key, values) {
+        printf("%-24s", key);
+        if (strlen(key) > 24) printf("\n%24s", "");
+        for (int i = 0; i < runs->count; i++) {
+            char *text = value_of(&runs->run[i], key);
+            printf(" %20.20s", text);
+            free(text);
+        }
+        putchar('\n');
+    }
+    json_decref(found);
+}
+
+/* ---- figures ---- */
+
+struct figure {
+    const char *name;
+    int digits;
+    double (*of)(const struct run *r);     /* NAN: this run has none */
+};
+
+static double steps(const struct run *r) { return r->history.step[r->history.steps - 1].step; }
+static double speed(const struct run *r) { return sgrad__history_median_rate(&r->history); }
+static double loss(const struct run *r) { return r->history.step[r->history.steps - 1].loss; }
+static double best(const struct run *r) {
+    const struct sgrad__history_epoch *e = sgrad__history_best(&r->history);
+    return e ? 100 * e->top1 : NAN;
+}
+static double traced_step(const struct run *r) { return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN; }
+
+static const struct figure figures[] = {
+    { "steps", 0, steps },
+    { "images/s (median)", 1, speed },
+    { "loss of the last step", 4, loss },
+    { "best test accuracy, %", 2, best },
+    { "ms a traced step", 1, traced_step },
+};
+enum { FIGURES = sizeof figures / sizeof *figures };
+
+/* Mean over the workers, in % of the traced time. */
+static double share(const struct run *r, int which) {
+    double sum = 0;
+    if (!r->traced) return NAN;
+    for (int i = 0; i < r->timeline.rows; i++) sum += sgrad__share(&r->overlap.row[i], which);
+    return 100 * sum / (r->timeline.length * r->timeline.rows);
+}
+
+static void print_number(double x, int digits) {
+    if (isfinite(x)) printf(" %20.*f", digits, x);
+    else printf(" %20s", "-");
+}
+
+static void print(const struct runs *runs) {
+    bool traced = false;
+    printf("%-24s", "");
+    for (int i = 0; i < runs->count; i++) {
+        const size_t length = strlen(runs->run[i].folder);
+        printf(" %20s", runs->run[i].folder + (length > 20 ? length - 20 : 0));
+        traced |= runs->run[i].traced;
+    }
+    putchar('\n');
+    for (int f = 0; f < FIGURES; f++) {
+        if (figures[f].of == traced_step && !traced) continue;
+        printf("%-24s", figures[f].name);
+        for (int i = 0; i < runs->count; i++) print_number(figures[f].of(&runs->run[i]), figures[f].digits);
+        putchar('\n');
+    }
+    if (traced) printf("\n%% of the traced steps\n");
+    for (int k = 0; k < SGRAD__SHARES && traced; k++) {
+        printf("%-24s", sgrad__share_name(k));
+        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], k), 1);
+        putchar('\n');
+    }
+    print_differences(runs);
+}
+
+static json_t *as_json(const struct runs *runs) {
+    json_t *list = json_array();
+    for (int i = 0; i < runs->count; i++) {
+        const struct run *r = &runs->run[i];
+        json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
+        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, sgrad__json_real(figures[f].of(r)));
+        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), sgrad__json_real(share(r, k)));
+        if (r->traced) json_object_set(one, "% of the traced steps", shares);
+        json_decref(shares);
+        json_array_append_new(list, one);
+    }
+    return json_pack("{s:o, s:o}", "runs", list, "set otherwise", find_differences(runs));
+}
+
+/* ---- curves ---- */
+
+static void write_curves(FILE *to, const void *of) {
+    const struct runs *runs = of;
+    bool evaluated = false;
+    for (int i = 0; i < runs->count; i++) {
+        const struct sgrad__history *h = &runs->run[i].history;
+        const int stride = h->steps / 500 + 1;
+        fprintf(to, "$loss%d << END\n", i);
+        for (int j = 0; j + stride <= h->steps; j += stride) {      /* the mean of STRIDE steps */
+            double sum = 0;
+            for (int k = j; k < j + stride; k++) sum += h->step[k].loss;
+            fprintf(to, "%.0f %g\n", h->step[j + stride - 1].step, sum / stride);
+        }
+        fprintf(to, "END\n$accuracy%d << END\n", i);
+        for (int j = 0; j < h->epochs; j++) fprintf(to, "%g %g\n", h->epoch[j].epoch, 100 * h->epoch[j].top1);
+        fputs("END\n", to);
+        evaluated |= sgrad__history_best(h) != NULL;
+    }
+    fprintf(to, "set key top right\nset multiplot layout 1,%d\n", evaluated ? 2 : 1);
+    for (int panel = 0; panel < (evaluated ? 2 : 1); panel++) {
+        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot " : "set title 'training loss'\nset xlabel 'step'\nplot ", to);
+        for (int i = 0; i < runs->count; i++) {
+            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i, panel ? "linespoints" : "lines");
+            sgrad__plot_quoted(to, runs->run[i].folder);
+            fputs(" noenhanced", to);
+        }
+        fputs("\n", to);
+    }
+    fputs("unset multiplot\n", to);
+}
+
+/* ---- all of it ---- */
+
+static int read_run(const char *folder, struct run *r) {
+    r->folder = folder;
+    SGRAD_TRY(sgrad__history_read(folder, &r->history));
+    SGRAD_TRY(sgrad__timeline_read(folder, &r->timeline, &r->traced));
+    if (r->traced) sgrad__overlap_find(&r->timeline, &r->overlap);
+    return 0;
+}
+
+int sgrad__compare(char *const *folder, bool json) {
+    struct runs runs = { 0 };
+    int error = 0;
+    for (; folder[runs.count] && !error; runs.count++) {
+        runs.run = sgrad_grow(runs.run, runs.count, sizeof *runs.run);
+        runs.run[runs.count] = (struct run){ 0 };
+        error = read_run(folder[runs.count], &runs.run[runs.count]);
+    }
+    if (!error && json) sgrad__print_json(as_json(&runs));
+    if (!error && !json) print(&runs);
+    if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) && !json)
+        printf("\nlearning curves: %s/compare.svg, %s/compare.png\n", folder[0], folder[0]);
+    for (int i = 0; i < runs.count; i++) {
+        sgrad__overlap_free(&runs.run[i].overlap);
+        sgrad__timeline_free(&runs.run[i].timeline);
+        sgrad__history_free(&runs.run[i].history);
+    }
+    free(runs.run);
+    return error;
+}

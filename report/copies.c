@@ -1,0 +1,75 @@
+/* copies.c: what went between memory nodes, over PCIe: in all, and of which tensors most. Node 0 is main memory, the others are
+ * devices'. A tensor's copies for several micro-batches ("images#0", "images#1") are told as one. */
+#include "report/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TO_DEVICES, TO_HOST, BETWEEN, WAYS, SHOWN = 10 };
+
+struct sum {
+    const char *name;                   /* LENGTH characters of it */
+    int length, copies;
+    double megabytes[WAYS];
+};
+
+static double all(const struct sum *s) { return s->megabytes[TO_DEVICES] + s->megabytes[TO_HOST] + s->megabytes[BETWEEN]; }
+
+static int by_megabytes(const void *one, const void *other) {
+    const double a = all(one), b = all(other);
+    return (a < b) - (a > b);
+}
+
+static void add(struct sum *s, const struct sgrad__timeline_copy *c) {
+    s->copies++;
+    s->megabytes[!c->from ? TO_DEVICES : !c->to ? TO_HOST : BETWEEN] += 1e-6 * c->bytes;
+}
+
+static struct sum *sum_of(struct sum *sums, int *count, const char *name) {
+    const int length = (int)strcspn(name, "#");
+    for (int i = 0; i < *count; i++)
+        if (sums[i].length == length && strncmp(sums[i].name, name, (size_t)length) == 0) return &sums[i];
+    sums[*count] = (struct sum){ .name = name, .length = length };
+    return &sums[(*count)++];
+}
+
+static json_t *sum_as_json(const struct sum *s) {
+    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb", s->megabytes[TO_HOST],
+                     "between_devices_mb", s->megabytes[BETWEEN]);
+}
+
+json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
+    struct sum total = { 0 }, *sums = sgrad_alloc((size_t)t->copies + 1, sizeof *sums);
+    json_t *tensors = json_array();
+    int count = 0;
+    for (int i = 0; i < t->copies; i++) {
+        if (t->copy[i].to < 0) continue;
+        add(&total, &t->copy[i]);
+        add(sum_of(sums, &count, t->copy[i].name), &t->copy[i]);
+    }
+    qsort(sums, (size_t)count, sizeof *sums, by_megabytes);
+    for (int i = 0; i < count; i++) {
+        json_t *tensor = sum_as_json(&sums[i]);
+        json_object_set_new(tensor, "name", json_stringn(sums[i].name, (size_t)sums[i].length));
+        json_array_append_new(tensors, tensor);
+    }
+    free(sums);
+    json_t *copies = count ? json_pack("{s:o, s:O}", "all", sum_as_json(&total), "tensors", tensors) : NULL;
+    json_decref(tensors);
+    return copies;
+}
+
+static void print_sum(const char *name, const json_t *sum) {
+    printf("%-32s %10d %16.2f %16.2f %16.2f\n", name, (int)json_integer_value(json_object_get(sum, "copies")),
+           json_real_value(json_object_get(sum, "to_devices_mb")), json_real_value(json_object_get(sum, "to_host_mb")),
+           json_real_value(json_object_get(sum, "between_devices_mb")));
+}
+
+void sgrad__copies_print(const json_t *copies) {
+    json_t *tensor;
+    size_t i;
+    printf("\n%-32s %10s %16s %16s %16s\n", "copies between memories", "copies", "MB to devices", "MB to host", "MB between");
+    json_array_foreach(json_object_get(copies, "tensors"), i, tensor)
+        if (i < SHOWN) print_sum(json_string_value(json_object_get(tensor, "name")), tensor);
+    print_sum("all", json_object_get(copies, "all"));
+}

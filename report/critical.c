@@ -1,0 +1,127 @@
+/* critical.c: the longest chain of a traced stretch: what would be left if there were workers without number.
+ *
+ *     read ─ conv1 forward ─ … ─ conv1 backward ─ bucket 9 ══message══ sum ─ update ─ conv1 forward ─ …
+ *
+ * A task counts as long as it ran; a message as long as its bytes take at the best rate that any message reached, since it may
+ * have waited for others. */
+#include "report/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGE = 1 << 14 };       /* bytes: what a smaller message takes says nothing of the rate */
+
+struct node {
+    double ms;                  /* of the longest chain that ends here; below 0: not known yet */
+    int before;                 /* on it; -1: this is its first */
+    bool entered;
+};
+struct search {
+    const struct sgrad__timeline *t;
+    struct node *node;          /* by job */
+    int *message;               /* by job: the one that it receives; -1: none */
+    double rate;                /* bytes a ms */
+};
+
+static int find_job(const struct sgrad__timeline *t, int64_t id) {
+    int low = 0, high = t->jobs;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (t->job[middle].id < id) low = middle + 1;
+        else high = middle;
+    }
+    return low < t->jobs && t->job[low].id == id ? low : -1;
+}
+
+static double wire(const struct search *s, int message) { return message < 0 ? 0 : s->t->message[message].bytes / s->rate; }
+
+/* The N-th job that J waits for: its dependencies, then what the sender of its message waited for; -1: before the trace. */
+static int before(const struct search *s, int j, int n) {
+    const struct sgrad__timeline_job *job = &s->t->job[j];
+    return find_job(s->t, n < job->count ? s->t->before[job->first + n] : s->t->message[s->message[j]].sends);
+}
+
+static int befores(const struct search *s, int j) { return s->t->job[j].count + (s->message[j] >= 0); }
+
+/* All that J waits for is known. */
+static void settle(struct search *s, int j) {
+    struct node *node = &s->node[j];
+    node->ms = 0;
+    node->before = -1;
+    for (int n = 0; n < befores(s, j); n++) {
+        const int b = before(s, j, n);
+        if (b < 0) continue;
+        const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
+        if (ms > node->ms) *node = (struct node){ ms, b, true };
+    }
+    node->ms += s->t->job[j].ms;
+}
+
+/* Depth first, on a stack of its own: a chain may have a million jobs. */
+static void visit(struct search *s, int *stack, int from) {
+    int depth = 0;
+    stack[depth++] = from;
+    while (depth) {
+        const int j = stack[depth - 1];
+        bool waits = false;
+        s->node[j].entered = true;
+        for (int n = 0; n < befores(s, j) && !waits; n++) {
+            const int b = before(s, j, n);
+            if (b < 0 || s->node[b].entered) continue;
+            stack[depth++] = b;
+            waits = true;
+        }
+        if (waits) continue;
+        settle(s, j);
+        depth--;
+    }
+}
+
+static void find_messages(struct search *s) {
+    for (int i = 0; i < s->t->jobs; i++) s->message[i] = -1;
+    s->rate = 1;
+    for (int i = 0; i < s->t->messages; i++) {
+        const struct sgrad__timeline_message *m = &s->t->message[i];
+        const int j = m->receives ? find_job(s->t, m->receives) : -1;
+        if (j >= 0) s->message[j] = i;
+        if (m->bytes >= LARGE && m->end > m->begin) s->rate = fmax(s->rate, m->bytes / (m->end - m->begin));
+    }
+}
+
+static double find_work(const struct sgrad__timeline *t) {
+    double most = 0, *ms = sgrad_alloc((size_t)t->ranks, sizeof *ms);
+    int *workers = sgrad_alloc((size_t)t->ranks, sizeof *workers);
+    for (int i = 0; i < t->rows; i++) workers[t->row[i].rank]++;
+    for (int i = 0; i < t->tasks; i++) ms[t->row[t->task[i].worker].rank] += t->task[i].end - t->task[i].begin;
+    for (int r = 0; r < t->ranks; r++)
+        if (workers[r]) most = fmax(most, ms[r] / workers[r]);
+    free(workers);
+    free(ms);
+    return most;
+}
+
+/* StarPU has a bound of its own (starpu_bound_compute: tasks of each kind shared out among workers of each kind). On workers that
+ * are alike it is the work for each, in times of its performance models instead of those measured: the mean of all runs less a
+ * standard deviation, which says more of the noise than of the order (docs/read-a-trace.md). */
+double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
+
+void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
+    struct search s = { .t = t, .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node), .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
+    int *stack = sgrad_alloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
+    *c = (struct sgrad__critical){ .work = find_work(t) };
+    find_messages(&s);
+    for (int j = 0; j < t->jobs; j++) {
+        if (!s.node[j].entered) visit(&s, stack, j);
+        if (last < 0 || s.node[j].ms > s.node[last].ms) last = j;
+    }
+    for (int j = last; j >= 0; j = s.node[j].before) {
+        const struct sgrad__timeline_job *job = &t->job[j];
+        if (job->kind >= 0) c->kind[job->kind] += job->ms;
+        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends)) c->messages += wire(&s, s.message[j]);
+    }
+    if (last >= 0) c->ms = s.node[last].ms;
+    free(stack);
+    free(s.message);
+    free(s.node);
+}

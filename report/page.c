@@ -1,0 +1,95 @@
+/* page.c: report.html, a page that needs nothing but a browser: page.html with the figures, the learning curve and the library
+ * that zooms (d3 of version 3, Debian's libjs-d3) put in where it says so. */
+#include "report/timeline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char page[] =
+#include "report/page.inc"
+    ;
+
+/* ---- the timeline, for the page's script ---- */
+
+static json_t *box(int row, double begin, double end, const char *color, const char *name) {
+    return json_pack("[i, f, f, s, s]", row, begin, end, color, name);
+}
+
+static json_t *timeline_as_json(const struct sgrad__timeline *t) {
+    json_t *rows = json_array(), *boxes = json_array(), *colors = json_object();
+    for (int i = 0; i < sgrad__timeline_lines(t); i++) {
+        char *name = sgrad__timeline_name(t, i);
+        json_array_append_new(rows, json_string(name));
+        free(name);
+    }
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
+    }
+    char **text = sgrad_alloc((size_t)t->parcels + 1, sizeof *text);
+    for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
+    for (int i = 0; i < t->messages; i++) {
+        const struct sgrad__timeline_message *m = &t->message[i];
+        const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+        char *name = sgrad_format("%s, %.0f bytes from rank %d", text[m->parcel], m->bytes, m->from);
+        if (begin < end) json_array_append_new(boxes, box(sgrad__timeline_receives(t, m->to), begin, end, "message", name));
+        free(name);
+    }
+    for (int i = 0; i < t->parcels; i++) free(text[i]);
+    free(text);
+    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(colors, sgrad_kind_name(k), json_sprintf("#%06x", sgrad_kind_color(k)));
+    if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
+    return json_pack("{s:o, s:o, s:o}", "rows", rows, "boxes", boxes, "colors", colors);
+}
+
+/* ---- the page ---- */
+
+/* Puts a file in, from START on where that occurs in it; false: there is none. */
+static bool put_file(FILE *to, const char *path, const char *start) {
+    struct sgrad_map map;
+    FILE *there = fopen(path, "re");
+    if (!there) return false;
+    fclose(there);
+    if (sgrad_map_open(path, SIZE_MAX, &map)) return false;
+    const char *from = start ? memmem(map.data, map.size, start, strlen(start)) : map.data;
+    if (from) fwrite(from, 1, (size_t)((const char *)map.data + map.size - from), to);
+    sgrad_map_close(&map);
+    return true;
+}
+
+/* Everything up to MARK; returns what comes after it. */
+static const char *put_until(FILE *to, const char *from, const char *mark) {
+    const char *end = strstr(from, mark);
+    fwrite(from, 1, (size_t)(end - from), to);
+    return end + strlen(mark);
+}
+
+static void write_page(FILE *to, const char *folder, json_t *data, bool curve) {
+    char *picture = sgrad_format("%s/curve.svg", folder);
+    const char *rest = put_until(to, page, "<!--CURVE-->");
+    if (curve) put_file(to, picture, "<svg");
+    rest = put_until(to, rest, "<!--D3-->");
+    if (json_object_get(data, "trace") && !put_file(to, SGRAD_D3, NULL))
+        sgrad_warn("%s: not found, so the page has no timeline to zoom (Debian, Ubuntu: apt install libjs-d3)", SGRAD_D3);
+    rest = put_until(to, rest, "<!--DATA-->");
+    json_dumpf(data, to, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9));   /* no </script> can be in it */
+    fputs(rest, to);
+    free(picture);
+}
+
+bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve) {
+    struct sgrad_file file;
+    char *path = sgrad_format("%s/report.html", folder);
+    json_t *data = json_copy((json_t *)report);
+    if (timeline) json_object_set_new(data, "timeline", timeline_as_json(timeline));
+    bool whole = sgrad_file_begin(path, &file) == 0;
+    if (whole) {
+        write_page(file.stream, folder, data, curve);
+        whole = sgrad_file_commit(&file) == 0;
+    }
+    json_decref(data);
+    free(path);
+    return whole;
+}

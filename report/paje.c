@@ -1,0 +1,179 @@
+/* paje.c: reads what paje.trace alone knows. Fields end with a tab; times are in ms, of StarPU's clock:
+ *
+ *     10 time worker WS "state"                      a worker's state from here on: a task's name, or one of StarPU's
+ *     20 time worker WS "name" …                     the same, with more on the task
+ *     11 time worker WS state, 12 time worker WS     a state within it, and back
+ *     13 time node use MiB                           how much of a memory node is in use from here on
+ *     24 time kind rank bytes node com_N handle "name" X Y     a copy leaves its memory node
+ *     19 time kind rank bytes node com_N                       and has come to another
+ */
+#include "report/timeline.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIELDS = 12, DEPTH = 16, MOST = 1 << 12 };   /* of a line; of states within states; workers or memory nodes of a rank */
+
+struct line {
+    int count;
+    char *field[FIELDS];                /* without quotes */
+    double ms;
+};
+
+/* What a worker is in while a trace is read. */
+struct now {
+    enum sgrad__state state;
+    double since;
+    int depth;
+    enum sgrad__state outer[DEPTH];
+};
+struct search {
+    struct sgrad__timeline *t;
+    struct now *now;                    /* by row */
+};
+
+/* ---- lines ---- */
+
+static void split(char *text, struct line *line) {
+    *line = (struct line){ 0 };
+    for (char *field; line->count < FIELDS && (field = strsep(&text, "\t"));) {
+        const size_t length = strcspn(field + (*field == '"'), "\"");
+        if (*field == '"') (++field)[length] = 0;
+        line->field[line->count++] = field;
+    }
+    if (line->count > 1) line->ms = atof(line->field[1]);
+}
+
+/* "3_w1" is KIND "w", number 1, of rank 3; of a rank alone it is "w1". */
+static bool place(const char *text, const char *kind, int *rank, int *number) {
+    char *end;
+    *rank = 0;
+    if (isdigit((unsigned char)*text)) {
+        *rank = (int)strtol(text, &end, 10);
+        if (*end != '_') return false;
+        text = end + 1;
+    }
+    const size_t length = strlen(kind);
+    if (strncmp(text, kind, length) != 0 || !isdigit((unsigned char)text[length])) return false;
+    *number = (int)strtol(text + length, &end, 10);
+    return !*end && *number >= 0 && *number < MOST && *rank >= 0;
+}
+
+/* ---- states ---- */
+
+static enum sgrad__state state_of(const char *name) {
+    static const char *const scheduling[] = { "B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th" }, *const fetching[] = { "Fi", "Po" };
+    for (size_t i = 0; i < sizeof scheduling / sizeof *scheduling; i++)
+        if (strcmp(name, scheduling[i]) == 0) return SGRAD__SCHEDULING;
+    for (size_t i = 0; i < sizeof fetching / sizeof *fetching; i++)
+        if (strcmp(name, fetching[i]) == 0) return SGRAD__FETCHING;
+    return SGRAD__NOTHING;
+}
+
+static void change(struct search *s, int row, double ms, enum sgrad__state state) {
+    struct now *now = &s->now[row];
+    struct sgrad__timeline *t = s->t;
+    if (state == now->state) return;
+    if (now->state != SGRAD__NOTHING && ms > now->since) {
+        t->span = sgrad_grow(t->span, t->spans, sizeof *t->span);
+        t->span[t->spans++] = (struct sgrad__timeline_span){ row, now->state, now->since - t->start, ms - t->start };
+    }
+    now->state = state;
+    now->since = ms;
+}
+
+static void see_state(struct search *s, const struct line *line) {
+    int rank, worker, row = 0;
+    const bool pops = strcmp(line->field[0], "12") == 0;
+    if (line->count < (pops ? 4 : 5) || strcmp(line->field[3], "WS") != 0 || !place(line->field[2], "w", &rank, &worker)) return;
+    while (row < s->t->rows && (s->t->row[row].rank != rank || s->t->row[row].worker != worker)) row++;
+    if (row == s->t->rows) return;
+    struct now *now = &s->now[row];
+    if (pops) {
+        if (now->depth && --now->depth < DEPTH) change(s, row, line->ms, now->outer[now->depth]);
+        return;
+    }
+    if (strcmp(line->field[0], "11") != 0) now->depth = 0;
+    else if (now->depth++ < DEPTH) now->outer[now->depth - 1] = now->state;
+    change(s, row, line->ms, strcmp(line->field[0], "20") == 0 ? SGRAD__NOTHING : state_of(line->field[4]));
+}
+
+/* ---- memory ---- */
+
+static void see_memory(struct search *s, const struct line *line) {
+    struct sgrad__timeline *t = s->t;
+    struct sgrad__timeline_memory memory = { .ms = line->ms - t->start };
+    if (line->count < 5 || strcmp(line->field[3], "use") != 0 || !place(line->field[2], "mm", &memory.rank, &memory.node)) return;
+    memory.megabytes = 1.048576 * atof(line->field[4]);
+    t->memory = sgrad_grow(t->memory, t->memories, sizeof memory);
+    t->memory[t->memories++] = memory;
+}
+
+/* ---- copies ---- */
+
+static bool number_of(const struct line *line, long *number) { return sscanf(line->field[6], "com_%ld", number) == 1; }
+
+static void see_departure(struct search *s, const struct line *line) {
+    struct sgrad__timeline *t = s->t;
+    struct sgrad__timeline_copy copy = { .to = -1 };
+    if (line->count < 9 || !place(line->field[5], "mm", &copy.rank, &copy.from) || !number_of(line, &copy.number)) return;
+    copy.bytes = atof(line->field[4]);
+    copy.name = sgrad_format("%s", line->field[8]);
+    t->copy = sgrad_grow(t->copy, t->copies, sizeof copy);
+    t->copy[t->copies++] = copy;
+}
+
+static void see_arrival(struct search *s, const struct line *line) {
+    int rank, node;
+    long number;
+    if (line->count < 7 || !place(line->field[5], "mm", &rank, &node) || !number_of(line, &number)) return;
+    for (int i = s->t->copies; i-- > 0;) {
+        struct sgrad__timeline_copy *copy = &s->t->copy[i];
+        if (copy->rank != rank || copy->number != number || copy->to >= 0) continue;
+        copy->to = node;
+        return;
+    }
+}
+
+/* ---- the file ---- */
+
+static void see(struct search *s, const struct line *line) {
+    static const struct {
+        const char *event;
+        void (*see)(struct search *s, const struct line *line);
+    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
+    for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
+        if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
+}
+
+static int read_lines(FILE *file, const char *path, struct search *s) {
+    struct line line;
+    char *text = NULL;
+    size_t room = 0;
+    int error = 0;
+    long number = 0;
+    for (ssize_t length; !error && (length = getline(&text, &room, file)) > 0;) {
+        const bool whole = text[length - 1] == '\n';
+        if (!number++ && text[0] != '%') error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+        else if (!whole) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
+        if (whole) text[length - 1] = 0;
+        if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(s, &line);
+    }
+    if (!error && !number) error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+    free(text);
+    return error;
+}
+
+int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *t) {
+    char *path = sgrad_format("%s/trace/paje.trace", folder);
+    struct search s = { .t = t, .now = sgrad_alloc((size_t)t->rows, sizeof *s.now) };
+    FILE *file = fopen(path, "re");
+    int error = file ? read_lines(file, path, &s) : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < t->rows && !error; i++) change(&s, i, t->start + t->length, SGRAD__NOTHING);
+    if (file) fclose(file);
+    free(s.now);
+    free(path);
+    return error;
+}

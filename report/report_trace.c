@@ -1,0 +1,141 @@
+/* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
+#include "report/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static json_t *shares_as_json(const struct sgrad__overlap_row *row) {
+    json_t *shares = json_object();
+    for (int i = 0; i < SGRAD__SHARES; i++) json_object_set_new(shares, sgrad__share_name(i), json_real(sgrad__share(row, i)));
+    return shares;
+}
+
+static json_t *critical_as_json(const struct sgrad__critical *c) {
+    json_t *kinds = json_object();
+    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(kinds, sgrad_kind_name(k), json_real(c->kind[k]));
+    json_object_set_new(kinds, "messages", json_real(c->messages));
+    return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
+}
+
+static json_t *bound_as_json(const struct sgrad__critical *c) {
+    return json_pack("{s:f, s:f, s:f}", "ms", sgrad__critical_bound(c), "work_ms", c->work, "critical_path_ms", c->ms);
+}
+
+static json_t *parts_as_json(const struct sgrad__timeline_parcel *p) {
+    json_t *parts = json_array();
+    for (int i = 0; i < p->parts; i++) json_array_append_new(parts, json_string(p->part[i].name));
+    return parts;
+}
+
+/* How many messages are of a parcel, and their megabytes. */
+static int count_messages(const struct sgrad__timeline *t, int parcel, double *megabytes) {
+    int count = 0;
+    *megabytes = 0;
+    for (int i = 0; i < t->messages; i++)
+        if (t->message[i].parcel == parcel) count++, *megabytes += 1e-6 * t->message[i].bytes;
+    return count;
+}
+
+static json_t *traffic_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    json_t *traffic = json_array();
+    for (int i = 0; i < t->parcels; i++) {
+        json_t *exposed = json_array();
+        double megabytes;
+        const int count = count_messages(t, i, &megabytes);
+        for (int r = 0; r < t->ranks; r++) json_array_append_new(exposed, json_real(o->exposed[i * t->ranks + r]));
+        json_t *parcel = json_pack("{s:s, s:o, s:i, s:f, s:o}", "name", t->parcel[i].name, "of", parts_as_json(&t->parcel[i]), "messages", count,
+                                   "mb", megabytes, "exposed_ms", exposed);
+        if (count) json_array_append(traffic, parcel);
+        json_decref(parcel);
+    }
+    return traffic;
+}
+
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
+    json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
+    for (int i = 0; i < t->rows; i++)
+        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", shares_as_json(&o->row[i])));
+    for (int r = 0; r < t->ranks && t->ranks > 1; r++)
+        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
+                                               "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
+    for (int i = 0; i < o->layers; i++)
+        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", o->layer[i].name, o->layer[i].length, "ms", o->layer[i].ms, "gflop", o->layer[i].gflop,
+                                                "gbyte", o->layer[i].gbyte, "roof_ms", o->layer[i].roof_ms));
+    json_t *copies = sgrad__copies_as_json(t);
+    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
+                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
+}
+
+static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+enum { LAYERS = 10, PARCELS = 5 };
+
+static double exposed(const struct sgrad__timeline *t, const struct sgrad__overlap *o, int parcel) {
+    double most = 0;
+    for (int r = 0; r < t->ranks; r++) most = fmax(most, o->exposed[parcel * t->ranks + r]);
+    return most;
+}
+
+/* The parcels that are exposed most, on any rank. */
+static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    bool *shown = sgrad_alloc((size_t)t->parcels + 1, sizeof *shown);
+    for (int n = 0; n < PARCELS; n++) {
+        int next = -1;
+        for (int i = 0; i < t->parcels; i++)
+            if (!shown[i] && exposed(t, o, i) > (next < 0 ? 0 : exposed(t, o, next))) next = i;
+        if (next < 0) break;
+        char *text = sgrad__timeline_parcel_text(&t->parcel[next]);
+        double megabytes;
+        const int count = count_messages(t, next, &megabytes);
+        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed(t, o, next), text, count, megabytes);
+        shown[next] = true;
+        free(text);
+    }
+    free(shown);
+}
+
+static void print_critical(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
+    printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
+    for (int k = 0; k < SGRAD_KINDS; k++) printf("%s %.1f, ", sgrad_kind_name(k), c->kind[k]);
+    printf("messages %.1f ms\n", c->messages);
+    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work for each worker %.1f ms, critical path %.1f ms\n", sgrad__critical_bound(c),
+           percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
+}
+
+static void print_findings(const json_t *findings) {
+    json_t *finding;
+    size_t i;
+    json_array_foreach(findings, i, finding) printf("%s- %s\n", i ? "" : "\n", json_string_value(finding));
+}
+
+static void print_layers(const struct sgrad__overlap *o) {
+    printf("\n%-24s %10s %10s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s", "Flop/byte", "% of roof");
+    for (int i = 0; i < o->layers && i < LAYERS; i++) {
+        const struct sgrad__overlap_layer *l = &o->layer[i];
+        printf("%-24.*s %10.1f %10.2f %10.1f %10.1f", l->length, l->name, l->ms, l->gflop, l->ms > 0 ? 1000 * l->gflop / l->ms : 0,
+               l->gbyte > 0 ? l->gflop / l->gbyte : 0);
+        if (l->roof_ms > 0) printf(" %10.0f\n", percent(l->roof_ms, l->ms));
+        else printf(" %10s\n", "?");
+    }
+}
+
+void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c, const json_t *found) {
+    printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
+    for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
+    printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
+    for (int i = 0; i < t->rows; i++) {
+        printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
+        for (int j = 0; j < SGRAD__SHARES; j++) printf(" %10.1f", percent(sgrad__share(&o->row[i], j), t->length));
+        putchar('\n');
+    }
+    for (int r = 0; r < t->ranks && t->ranks > 1; r++)
+        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n", r,
+               o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
+    print_traffic(t, o);
+    print_critical(t, c);
+    sgrad__memory_print(json_object_get(found, "memory"));
+    if (json_object_get(found, "copies")) sgrad__copies_print(json_object_get(found, "copies"));
+    print_layers(o);
+    if (o->layers > LAYERS) printf("and %d more (--json has all)\n", o->layers - LAYERS);
+    print_findings(json_object_get(found, "findings"));
+}

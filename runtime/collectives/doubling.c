@@ -1,0 +1,49 @@
+/* doubling.c: recursive doubling (Thakur, Rabenseifner and Gropp 2005).
+ *
+ * In every step the ranks exchange all they have in pairs, at distance 1, 2, 4, …; four ranks:
+ *
+ *                  rank 0       rank 1       rank 2       rank 3
+ *     start        0            1            2            3
+ *     distance 1   01           01           23           23          0 <-> 1   2 <-> 3
+ *     distance 2   0123         0123         0123         0123        0 <-> 2   1 <-> 3
+ *
+ * A pair adds the same two values, each its own first: a + b and b + a have the same bits, so all ranks end with the same.
+ * Cost of p = 2^k ranks: k (latency + bytes / bandwidth): no method takes fewer steps. Other numbers fold (fold.c): two more.
+ *
+ * Limits: k times the bytes; with several ranks a host all of them cross its wire in the last steps. */
+#include "config.h"
+#include "runtime/collectives/internal.h"
+
+static int chunks(double bytes, const struct sgrad_network *net) {
+    (void)bytes, (void)net;
+    return 1;
+}
+
+static double cost(double bytes, const struct sgrad_network *net) {
+    const struct sgrad__fold fold = sgrad__fold(net->ranks);
+    double seconds = sgrad__fold_seconds(&fold, bytes, net);
+    for (int distance = 1; distance < fold.places; distance *= 2) seconds += sgrad__exchange_seconds(&fold, distance, bytes, net);
+    return seconds;
+}
+
+static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    const struct sgrad__fold fold = sgrad__fold(net->ranks);
+    const int place = sgrad__fold_place(&fold, rank);
+    sgrad__fold_in(plan, &fold, rank);
+    for (int distance = 1; distance < fold.places && place >= 0; distance *= 2) {
+        const int peer = sgrad__fold_rank(&fold, place ^ distance);
+        for (int c = 0; c < plan->chunks; c++) sgrad_plan_add(plan, SGRAD_SEND, peer, c);
+        for (int c = 0; c < plan->chunks; c++) sgrad_plan_add(plan, SGRAD_REDUCE, peer, c);
+    }
+    sgrad__fold_out(plan, &fold, rank);
+}
+
+const struct sgrad_allreduce sgrad_doubling_allreduce = {
+    .name = "doubling",
+    .summary = "recursive doubling: pairs exchange everything at distance 1, 2, 4, …: fewest steps, for short buffers",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .halving = true,
+    .cost = cost,
+    .chunks = chunks,
+    .schedule = schedule,
+};
