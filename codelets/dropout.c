@@ -13,8 +13,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     if (d->p == 0) d->p = 0.5f;
     if (!(d->p > 0 && d->p <= 1))
         return sgrad_fail(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", s->layer, d->p);
-    d->stream = 2166136261u; /* FNV-1a, so that layers of other names drop other elements */
-    for (const char *c = s->layer; *c; c++) d->stream = (d->stream ^ (unsigned char)*c) * 16777619u;
+    d->stream = (uint32_t)sgrad_hash(s->layer, strlen(s->layer)); /* so that layers of other names drop other elements */
     s->y.shape = s->x[0].shape;
     return 0;
 }

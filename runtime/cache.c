@@ -35,9 +35,7 @@ static size_t value_offset(const struct sgrad_cache *cache) { return (cache->key
 void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh) {
     int worker = sgrad__worker();
     struct sgrad__cache_table *table = cache->worker[worker] ? cache->worker[worker] : open_table(cache, worker);
-    uint32_t hash = 2166136261u;    /* FNV-1a */
-    for (size_t i = 0; i < cache->key_size; i++) hash = (hash ^ ((const unsigned char *)key)[i]) * 16777619u;
-    struct entry **bucket = &table->bucket[hash % BUCKETS];
+    struct entry **bucket = &table->bucket[sgrad_hash(key, cache->key_size) % BUCKETS];
     struct entry *entry = *bucket;
     while (entry && memcmp(entry->bytes, key, cache->key_size) != 0) entry = entry->next;
     *fresh = !entry;

@@ -76,6 +76,13 @@ char *sgrad_format(const char *format, ...) {
     return text;
 }
 
+uint64_t sgrad_hash(const void *data, size_t size) {
+    const unsigned char *byte = data;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
 /* Levenshtein's distance, two rows at a time; capitals are no difference. */
 static size_t distance(const char *a, const char *b) {
     size_t m = strlen(a), n = strlen(b);

@@ -79,6 +79,9 @@ void *sgrad_alloc(size_t count, size_t size);
 void *sgrad_grow(void *array, int count, size_t size);
 char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
+uint64_t sgrad_hash(const void *data, size_t size);
+
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
 enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };
@@ -381,6 +384,9 @@ const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors 
 const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key);   /* or NULL */
 int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count,
                             const char *const *metadata, int metadata_count);
+/* Tells the contents of tensors apart, in whatever order they come: 8 hexadecimal digits (CRC-32). */
+enum { SGRAD_CHECKSUM = 9 };
+void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors are little-endian, and so must be the machine"
@@ -267,4 +268,15 @@ int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, i
     free(header);
     free(sorted);
     return error;
+}
+
+/* ---- telling contents apart ------------------------------------------------------------------------------------ */
+
+void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]) {
+    uint32_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        uLong crc = crc32_z(0, (const Bytef *)entry[i].name, strlen(entry[i].name));
+        sum += (uint32_t)crc32_z(crc, entry[i].data, sgrad_view_bytes(&entry[i].view));
+    }
+    snprintf(text, SGRAD_CHECKSUM, "%08x", sum);
 }

@@ -19,13 +19,6 @@
 
 /* ---- first values --------------------------------------------------------------------------------------------- */
 
-/* FNV-1a (Fowler, Noll, Vo): parameters draw from different places of the random stream. */
-static uint64_t hash_name(const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return hash;
-}
-
 /* Uniform in (0,1). */
 static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
@@ -52,7 +45,7 @@ static void draw(enum sgrad_init init, double fan, struct sgrad_random r, double
 static int initialize(const struct sgrad__parameter *p, uint64_t seed) {
     if (p->is.init == SGRAD_ZEROS) return 0;    /* as tensors begin */
     const int64_t count = sgrad_shape_count(&p->is.shape);
-    const uint64_t index = hash_name(p->name);
+    const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each has a place of its own in the random stream */
     float *value = sgrad_alloc((size_t)count, sizeof *value);
     for (int64_t i = 0; i < count; i += 4) {
         double x[4];
@@ -259,8 +252,8 @@ static int save_item(const struct item *item, struct sgrad_entry *entry) {
 
 /* Writes what is in ENTRY, with its checksum added to the metadata. */
 static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata, int metadata_count) {
-    char checksum[SGRAD__CHECKSUM];
-    sgrad__checksum(entry, count, checksum);
+    char checksum[SGRAD_CHECKSUM];
+    sgrad_safetensors_checksum(entry, count, checksum);
     const char **more = sgrad_alloc(2 * (size_t)(metadata_count + 1), sizeof *more);
     for (int i = 0; i < 2 * metadata_count; i++) more[i] = metadata[i];
     more[2 * metadata_count] = "checksum";

@@ -23,9 +23,7 @@
 
 /* The call of this kernel on these views, made when it is first asked for. */
 static const struct sgrad_call *shared_call(struct sgrad__builder *b, struct sgrad_call call) {
-    uint32_t hash = 2166136261u;    /* FNV-1a */
-    for (const char *c = call.kernel->name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-    for (size_t i = 0; i < sizeof call.view; i++) hash = (hash ^ ((const unsigned char *)call.view)[i]) * 16777619u;
+    const uint64_t hash = sgrad_hash(call.view, sizeof call.view) ^ sgrad_hash(call.kernel->name, strlen(call.kernel->name));
     int *place = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
     const struct sgrad_call *last = *place ? b->p->call[*place - 1] : NULL;
     if (last && last->kernel == call.kernel && memcmp(last->view, call.view, sizeof call.view) == 0) return last;

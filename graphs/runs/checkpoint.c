@@ -14,22 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #define PREFIX "checkpoint-"
 #define SUFFIX ".safetensors"
 
 static char *checkpoint_path(const char *folder, long step) {
     return sgrad_format("%s/" PREFIX "%ld" SUFFIX, folder, step);
-}
-
-void sgrad__checksum(const struct sgrad_entry *entry, int count, char text[SGRAD__CHECKSUM]) {
-    uint32_t sum = 0;
-    for (int i = 0; i < count; i++) {
-        uLong crc = crc32_z(0, (const Bytef *)entry[i].name, strlen(entry[i].name));
-        sum += (uint32_t)crc32_z(crc, entry[i].data, sgrad_view_bytes(&entry[i].view));
-    }
-    snprintf(text, SGRAD__CHECKSUM, "%08x", sum);
 }
 
 /* ---- which there are ------------------------------------------------------------------------------------------ */
@@ -132,9 +122,9 @@ static int get_position(const struct sgrad_safetensors *file, struct sgrad__posi
 static int check_whole(const struct sgrad_safetensors *file) {
     struct sgrad__position position;
     SGRAD_TRY(get_position(file, &position));
-    char sum[SGRAD__CHECKSUM];
+    char sum[SGRAD_CHECKSUM];
     const char *said = sgrad_safetensors_metadata(file, "checksum");
-    sgrad__checksum(file->entry, file->count, sum);
+    sgrad_safetensors_checksum(file->entry, file->count, sum);
     if (!said || strcmp(said, sum))
         return sgrad_fail(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum, said ? said : "none");
     return 0;

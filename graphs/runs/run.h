@@ -59,10 +59,6 @@ int sgrad__checkpoint_newest(const char *folder, char **path);
 int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, const char *identity,
                            struct sgrad__position *position);
 
-/* Tells the contents of tensors apart, in whatever order they come: 8 hexadecimal digits (CRC-32). */
-enum { SGRAD__CHECKSUM = 9 };
-void sgrad__checksum(const struct sgrad_entry *entry, int count, char text[SGRAD__CHECKSUM]);
-
 /* ---- tensorboard.c, prometheus.c: who hears values by name; NULL hears nothing --------------------------------------- */
 
 struct sgrad__tensorboard;
