@@ -21,7 +21,7 @@ struct sgrad__parameter {
     struct sgrad_parameter is;
     bool state;                         /* not trained */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
-    struct sgrad_tensor *moment[2];     /* the optimizer's states, trained parameters only */
+    struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
 };
 
@@ -44,26 +44,40 @@ struct sgrad_graph {
     struct sgrad__parameter *parameter;
     int images, labels;     /* input values */
     int loss;               /* node, or -1 */
+    const char *const *states;      /* names of what the optimizer keeps of each trained parameter; NULL: nothing */
 };
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
-struct sgrad_optimizer;
 /* ---- parameters.c ---- */
 
-/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element); the optimizer may be NULL. */
-int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, uint64_t seed);
+/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (names,
+ * which end with NULL; or NULL) that an optimizer keeps of each trained one. */
+int sgrad__parameters_allocate(struct sgrad_graph *graph, const char *const *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
+int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
+
+/* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */
+#define SGRAD__STATES "optimizer."
+struct sgrad__item {
+    char *name;
+    const struct sgrad_parameter *is;
+    struct sgrad_tensor *tensor;
+};
+struct sgrad__items {
+    int count;
+    struct sgrad__item *item;
+};
+struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph, bool with_states);
+void sgrad__items_free(struct sgrad__items *list);
+
+/* ---- weights.c ---- */
+
 /* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
  * an error that names the first that disagrees and both shapes. Nothing is changed on error. Entries that begin with
- * "optimizer." are the optimizer's; WITH_OPTIMIZER asks for them. */
-int sgrad__parameters_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const struct sgrad_safetensors *file,
-                           bool with_optimizer);
+ * "optimizer." are the optimizer's; WITH_STATES asks for them. */
+int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
 /* Writes them (waits for the tasks that change them). */
-int sgrad__parameters_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, bool with_optimizer,
-                           const char *const *metadata, int metadata_count);
-/* Rank 0's values, and its optimizer's, to every rank. */
-int sgrad__parameters_broadcast(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer);
-int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
+int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata, int metadata_count);
 
 #endif

@@ -1,5 +1,4 @@
-/* builder.h: what the files that build a program share: program.c (tasks of nodes), reduce.c (sums, over micro-batches and over
- * ranks). Private to graphs/. */
+/* builder.h: what the files that build a program share. Private to graphs/programs/. */
 #ifndef SGRAD_GRAPHS_BUILDER_H
 #define SGRAD_GRAPHS_BUILDER_H
 
@@ -9,12 +8,13 @@ struct sgrad__builder {
     struct sgrad__program *p;
     struct sgrad_graph *g;
     const struct sgrad__program_options *o;
-    int micros, group_micros;                   /* of this rank's share; of the part of a group that lies in it */
+    int micros, group_micros;                   /* of this rank's share; of a group, on this rank */
     int span;                                   /* ranks that share a group; 1: groups end within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation, *gradient;                 /* by value */
     int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
     int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
+    const struct sgrad_call *read, *augment;    /* of the input */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase and task: the last one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
@@ -27,72 +27,83 @@ struct sgrad__builder {
 /* What is submitted first when several tasks could run: what the most others wait for. */
 enum { SGRAD__PRIORITY_INPUT, SGRAD__PRIORITY_WEIGHT, SGRAD__PRIORITY_CHAIN, SGRAD__PRIORITY_SENT_WEIGHT, SGRAD__PRIORITY_UPDATE };
 
-/* program.c. NAMEs are given away. */
+/* ---- instructions.c; NAMEs that are not const are given away ---- */
+
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view);
+int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view);    /* its memory is lent later */
+int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call);
+/* The call of this kernel on these views, made when it is first asked for. */
+const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
-void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
-int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
+static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
-/* fuse.c: operations on the same samples, one after another, become one task. */
-void sgrad__fuse(struct sgrad__builder *b);
+/* ---- updates.c ---- */
 
-/* memory.c */
-void sgrad__mark_last_uses(struct sgrad__program *p);
-void sgrad__share_memory(struct sgrad__program *p, int64_t lanes);     /* after that; micro-batch m has the places of m - LANES */
+void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
+/* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
+void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 
-/* histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
+/* ---- histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME ---- */
+
 void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer);
 
-/* reduce.c */
+/* ---- passes over a whole program: fuse.c, memory.c ---- */
 
-/* The sum of those of BUFFER[0…count-1] that were made (are not -1), in the tree made by halving: sum(n) = sum(first ⌈n/2⌉) +
- * sum(rest). -1: none was. */
+/* Operations on the same samples, one after another, become one task. */
+void sgrad__fuse(struct sgrad__builder *b);
+void sgrad__mark_last_uses(struct sgrad__program *p);
+/* After that: micro-batch m uses the memory of m - LANES. */
+void sgrad__share_memory(struct sgrad__program *p, int64_t lanes);
+
+/* ---- sums.c ---- */
+
+/* The sum of those of BUFFER[0…count-1] that were made (are not -1), in the tree made by halving. -1: none was. */
 int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const char *name);
 
-/* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
-int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
+/* ---- plans.c ---- */
 
 /* Messages of this rank. A strategy's and a plan's have tags of their own, the same on every rank. */
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
+/* The plan, in terms of ranks FIRST, FIRST + 1, …; CHUNK holds this rank's values and takes the results. */
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority, const char *name);
+/* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
+int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
+
+/* ---- buckets.c ---- */
 
 /* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
- * same order: a BUFFER of -1 is one that this rank has no part in. Buffers with what came of it go where DONE points to.
- * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or -1. */
+ * same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to. PARAMETER
+ * is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or -1. */
 struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype);
-void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name);
+void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter,
+                       const char *name);
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
+int64_t sgrad__bucket_chunk(const struct sgrad__bucket *bucket, int chunks, int chunk);     /* elements of one */
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
 
 /* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
-void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority, const char *name);
-/* The whole bucket as one buffer; and one such buffer, with sums, as parts again, by which its parameters are updated. */
-int sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const char *name);
-void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, int buffer);
-/* Its parameters' values as one buffer, and one such buffer as their values. */
-int sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, const char *name);
-void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int weights);
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority,
+                       const char *name);
+/* In how many messages, of one size, it had better go. */
+int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
+/* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */
+void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
+void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, const int *chunk, int chunks);
+/* Its parameters' values as such buffers, and such buffers as their values. */
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
+void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 /* Bytes of a bucket when there are BYTES in all. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
 
-/* push.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to. */
+/* ---- push.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to ---- */
+
 void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int server, int64_t tag);
 void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name);
-
-/* What SHARD's server does for WORKER, on the MASTER weights. Instruction 0 receives a push; those up to REPLY are an update by
- * pushes that are lent to them; the rest sends the weights. */
-struct sgrad__service {
-    struct sgrad__program *program;
-    int push, *member;          /* buffers */
-    int reply;
-};
-struct sgrad__run;
-struct sgrad__service sgrad__service_create(struct sgrad__run *run, const struct sgrad__shard *shard, int worker, int members,
-                                            struct sgrad_tensor *const *master);
 
 #endif

@@ -88,10 +88,10 @@ static const struct sgrad_kernel kernels[2][SGRAD_KINDS] = {
 
 static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
 
-int sgrad__call_parts(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
+int sgrad__call_links(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
 
-const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part) {
-    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[part].whole : call;
+const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link) {
+    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[link].whole : call;
 }
 
 int64_t sgrad__call_slice(const struct sgrad_call *call) {
@@ -101,7 +101,7 @@ int64_t sgrad__call_slice(const struct sgrad_call *call) {
 
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
-/* Instructions that become one, in the place of the first of them. */
+/* Instructions that become one, where the first of them stands. */
 struct chain {
     int start, links, link[LINKS];
     enum sgrad_kind kind;
@@ -115,7 +115,7 @@ struct chain {
     } buffer[SGRAD_MAX_OPERANDS];
 };
 
-/* The last place in the new program where a buffer is written, and where it is read. */
+/* The last instruction of the new program by which a buffer is written, and by which it is read. */
 struct history {
     int write, read;
 };
@@ -181,7 +181,8 @@ static struct touched *find(struct chain *c, int buffer) {
     return NULL;
 }
 
-/* Does somebody outside the chain use BUFFER after the chain's place, in a way that a use of it there would overtake? */
+/* Does an instruction outside the chain, after the chain's start, use BUFFER in a way that a use by the chain would overtake? The
+ * chain runs where it starts; it may not write what is read in between, nor use what is written in between. */
 static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, bool write) {
     const struct history *h = &f->history[buffer];
     return h->write > c->start || (write && h->read > c->start);
@@ -251,7 +252,7 @@ static void join(struct fuser *f, struct chain *c, int j) {
 static void find_chains(struct fuser *f) {
     for (int j = 0; j < f->p->instruction_count; j++) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
-        int place = j;
+        int at = j;
         if (can_fuse(f, j)) {
             const enum sgrad_kind kind = update_length(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
             struct chain **open = &f->open[kind == SGRAD_UPDATE ? f->b->micros : in->first / f->p->micro];
@@ -261,12 +262,12 @@ static void find_chains(struct fuser *f) {
                 **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced };
             }
             join(f, *open, j);
-            place = (*open)->start;
+            at = (*open)->start;
         }
         for (int i = 0; i < in->call->operands; i++) {
             if (in->operand[i] < 0) continue;
             int *last = writes(in->call, i) ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
-            if (*last < place) *last = place;
+            if (*last < at) *last = at;
             f->uses[in->operand[i]]++;
         }
     }
@@ -348,18 +349,18 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
     struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c), .backwards = c->backwards };
     struct sgrad_call call = { .operands = 0 };
-    int place[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
+    int slot[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
     wanted.slices = (int)(f->p->micro / wanted.samples);
     for (int i = 0; i < c->touched; i++) {
         const struct touched *t = &c->buffer[i];
         if (is_inner(f, c, t)) {
-            place[i] = SGRAD_MAX_OPERANDS + wanted.inner;
+            slot[i] = SGRAD_MAX_OPERANDS + wanted.inner;
             wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
             wanted.inner++;
             f->p->buffer[t->buffer].copies = 0;
             continue;
         }
-        place[i] = call.operands;
+        slot[i] = call.operands;
         operand[call.operands] = t->buffer;
         wanted.stride[call.operands] = t->rows ? (size_t)(row_bytes(f, t->buffer) * wanted.samples) : 0;
         call.view[call.operands] = f->p->buffer[t->buffer].view;
@@ -375,7 +376,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         memset(link->operand, 0xff, sizeof link->operand);
         for (int i = 0; i < in->call->operands; i++)
             for (int t = 0; t < c->touched; t++)
-                if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = place[t];
+                if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = slot[t];
     }
     fused->call = call_of(f, c, &wanted, call);
     fused->name = name_of(f, c, fused->first / f->p->micro);

@@ -1,4 +1,5 @@
 /* input.c: the tasks that bring in what is no tensor yet: samples, the wish to end the run, and how busy workers are. */
+#include "datasets/datasets.h"
 #include "graphs/programs/program.h"
 
 /* A data set knows no tasks, so it is handed to this one: pixels U8 (N,H,W,C), labels I32 (N) */
@@ -8,7 +9,10 @@ static void read_samples(const struct sgrad_args *a) {
     if (error) sgrad_task_fail(error);
 }
 
-const struct sgrad_kernel sgrad__read_kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
+struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
+    static const struct sgrad_kernel kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
+    return (struct sgrad__source){ .kernel = &kernel, .attrs = dataset };
+}
 
 /* out (1 + workers of all ranks): attributes say which these are; without, there are none */
 static void vote(const struct sgrad_args *a) {

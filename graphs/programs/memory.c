@@ -2,14 +2,15 @@
  *
  * A transient buffer's memory ends with its last use, and StarPU finds it new memory the next time, on whatever device writes it
  * first. Where all workers compute in main memory that can be known before: activations of one size, of one micro-batch, of which
- * one's last use comes before the other's first, lie in the same place, step after step:
+ * one's last use comes before the other's first, use the same memory, step after step:
  *
  *     layer1.conv1#0   ──────────────────────── last use
  *     gradient#0                                     first use ─────
- *     place            ─────────────────────────────────────────────
+ *     memory           ─────────────────────────────────────────────
  *
- * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches'
- * places are others', since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
+ * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches have
+ * other memory, since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan:
+ * M. Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
@@ -64,7 +65,7 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
             struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
             seen[in->operand[j]] = true;
             if (!shelf->count) continue;
-            buffer->place = shelf->buffer[--shelf->count];
+            buffer->follows = shelf->buffer[--shelf->count];
             buffer->copies = 0;
         }
         for (int j = 0; j < in->call->operands; j++) {
@@ -76,7 +77,7 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
             if (!buffer->rows || buffer->copies > 1) continue;
             struct shelf *shelf = shelf_of(&shelves, bytes, lane);
             shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
-            shelf->buffer[shelf->count++] = buffer->place < 0 ? in->operand[j] : buffer->place;
+            shelf->buffer[shelf->count++] = buffer->follows < 0 ? in->operand[j] : buffer->follows;
         }
     }
     for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
@@ -100,7 +101,7 @@ int sgrad__program_allocate(struct sgrad__program *p) {
             SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
     }
     for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].place >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].place].tensor[0];
+        if (p->buffer[i].follows >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].follows].tensor[0];
     return 0;
 }
 

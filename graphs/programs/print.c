@@ -23,11 +23,6 @@ static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifet
     return bytes;
 }
 
-int sgrad__by_address(const void *a, const void *b) {
-    const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
-    return (x > y) - (x < y);
-}
-
 /* How often each call is made: counts, in the order of the sorted calls. */
 static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sorted) {
     int *times = sgrad_alloc((size_t)p->call_count, sizeof *times);
@@ -41,13 +36,13 @@ static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sort
 }
 
 /* What a fused task does, with each slice of its samples. */
-static void print_parts(const struct sgrad_call *call, FILE *to) {
+static void print_links(const struct sgrad_call *call, FILE *to) {
     const int64_t samples = sgrad__call_slice(call);
-    if (sgrad__call_parts(call) == 1) return;
+    if (sgrad__call_links(call) == 1) return;
     fprintf(to, "%-10s   ", "");
     if (samples) fprintf(to, "%lld samples at a time: ", (long long)samples);
     else fprintf(to, "together: ");
-    for (int i = 0; i < sgrad__call_parts(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_part(call, i)->kernel->name);
+    for (int i = 0; i < sgrad__call_links(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_link(call, i)->kernel->name);
     fputc('\n', to);
 }
 
@@ -70,7 +65,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
         fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"), in->name,
                 count, human(in->call->flops, flops), human(in->call->bytes, bytes), sgrad_shape_text(&in->call->view[0].shape, text));
-        print_parts(in->call, to);
+        print_links(in->call, to);
     }
     free(times);
     free(sorted);

@@ -1,7 +1,8 @@
 /* program.c: from a graph to the tasks of one step, in the order of submission.
  *
  * This rank's share of the batch is cut into micro-batches; batch norm's sums join those of a group. Without such sums every
- * micro-batch is a group of its own; a group that spans several ranks has its sums joined over them. Two groups of two micro-batches, a network of layers 1 and 2:
+ * micro-batch is a group of its own; a group that spans several ranks has its sums joined over them. Two groups of two
+ * micro-batches, a network of layers 1 and 2:
  *
  *     group 0   read 0 1   1f 0 1   2f 0 1   loss 0 1   2b 0 1   1b 0 1
  *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
@@ -9,69 +10,14 @@
  * Backward is the forward walk reversed: each node's own backward tasks, its output's gradient having been completed by
  * the nodes after it. The first task that writes a value's gradient overwrites, later ones add. Parameter gradients and
  * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
- * on who ran when; then over the ranks (reduce.c). */
+ * on who ran when; then over the ranks (plans.c, buckets.c). */
 #include "graphs/programs/builder.h"
-#include "graphs/runs/placement.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum phase { FORWARD, BACKWARD, FINISH, PHASES };
-
-int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view) {
-    struct sgrad__program *p = b->p;
-    p->buffer = sgrad_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
-    p->buffer[p->buffer_count] = (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1, .place = -1 };
-    return p->buffer_count++;
-}
-
-int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
-    int i = sgrad__add_buffer(b, sgrad_format("%s", tensor->name), tensor->view);
-    b->p->buffer[i].lent = true;
-    b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
-    b->p->buffer[i].tensor[0] = tensor;
-    return i;
-}
-
-/* The tensor is lent from step to step. */
-static int lend_records(struct sgrad__builder *b) {
-    int i = sgrad__add_buffer(b, sgrad_format("records"), sgrad__placement_view(b->o->placement));
-    b->p->buffer[i].lent = true;
-    b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
-    return i;
-}
-
-const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call) {
-    struct sgrad__program *p = b->p;
-    struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
-    call.group = p->group;
-    call.batch = p->batch;
-    call.averaged = p->averaged;
-    call.deterministic = b->o->deterministic;
-    call.tf32 = b->o->tf32;
-    sgrad_call_prepare(&call);
-    *kept = call;
-    p->call = sgrad_grow(p->call, p->call_count, sizeof *p->call);
-    p->call[p->call_count++] = kept;
-    return kept;
-}
-
-struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
-                                                  int64_t first, int priority, char *name) {
-    struct sgrad__program *p = b->p;
-    p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
-    struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
-    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
-    memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
-    memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
-    return i;
-}
-
-void *sgrad__own(struct sgrad__program *p, void *memory) {
-    p->owned = sgrad_grow(p->owned, p->owned_count, sizeof *p->owned);
-    return p->owned[p->owned_count++] = memory;
-}
 
 /* ---- operands ---- */
 
@@ -80,11 +26,12 @@ static struct sgrad_view per_micro(const struct sgrad__builder *b, struct sgrad_
     return view;
 }
 
-static struct sgrad_view doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
-
 /* The buffer at *SLOT, made when it is first asked for. */
-static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index, int micro) {
-    if (*slot < 0) *slot = sgrad__add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro) : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
+static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index,
+                     int micro) {
+    if (*slot < 0)
+        *slot = sgrad__add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro)
+                                               : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
     return *slot;
 }
 
@@ -129,14 +76,14 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
         *view = per_micro(b, is->keep[i]);
         return on_demand(b, &b->keep[at + m], *view, node->name, "keep", i, m);
     case SGRAD_PART:
-        *view = doubles(is->part[i]);
+        *view = sgrad__doubles(is->part[i]);
         return on_demand(b, &b->part[at + m], *view, node->name, "part", i, m);
     case SGRAD_SUM:
-        *view = doubles(is->part[i]);
+        *view = sgrad__doubles(is->part[i]);
         if (b->sum[at + start] < 0) b->sum[at + start] = add_group_sum(b, &b->part[at + start], node->name);
         return b->sum[at + start];
     case SGRAD_STAT:
-        *view = doubles(is->stat[i]);
+        *view = sgrad__doubles(is->stat[i]);
         if (use.access != SGRAD_R) return on_demand(b, &b->leaf[at + m], *view, node->name, "statistic", i, m);
         if (b->total[at] < 0) b->total[at] = sgrad__add_sum(b, &b->leaf[at], b->micros, node->name);
         return b->total[at];
@@ -185,7 +132,8 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->o->ranks > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
-    sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
+    sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
+                           sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
 }
 
 /* What a group's task leaves counts once, so it runs on the group's first rank only. */
@@ -213,34 +161,6 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     }
 }
 
-/* ---- updates ---- */
-
-static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradient, int *norm) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
-    struct sgrad_call call = { .kernel = &sgrad_squared_norm_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
-                               .view = { { SGRAD_F32, w->is.shape }, doubles(sgrad_shape(1, 1)) } };
-    *norm = sgrad__add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
-    sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ gradient, *norm }, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s norm", w->name));
-}
-
-void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
-    struct sgrad__parameter *w = &b->g->parameter[parameter];
-    sgrad__add_histogram(b, "gradients", parameter, gradient);
-    struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
-    int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
-    call.access[0] = SGRAD_RW;
-    call.access[1] = call.access[2] = SGRAD_R;
-    call.view[0] = call.view[1] = (struct sgrad_view){ SGRAD_F32, w->is.shape };
-    call.view[2] = doubles(sgrad_shape(1, 1));
-    if (b->norm < 0) call.view[2].shape.rank = -1;
-    for (int i = 0; b->o->optimizer->states[i]; i++) {
-        operand[call.operands] = sgrad__lend_buffer(b, w->moment[i]);
-        call.view[call.operands] = call.view[0];
-        call.access[call.operands++] = SGRAD_RW;
-    }
-    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s update", w->name));
-}
-
 /* ---- gradients over ranks ---- */
 
 static void close_gradients(struct sgrad__builder *b) {
@@ -258,7 +178,8 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
     if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
-    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter, w->name);
+    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter,
+                      w->name);
     b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
     const int64_t bytes = sgrad__bucket_bytes(b->bucket);
     if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
@@ -269,19 +190,21 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
 static void add_statistics(struct sgrad__builder *b) {
     struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
     const struct sgrad__workers *workers = b->o->workers;
-    struct sgrad_view ballot = doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
-    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1, .access = { SGRAD_W, SGRAD_R },
-                               .view = { ballot, doubles(b->g->node[b->g->loss].is.stat[0]) } };
+    struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
+    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
+                               .access = { SGRAD_W, SGRAD_R },
+                               .view = { ballot, sgrad__doubles(b->g->node[b->g->loss].is.stat[0]) } };
     int loss = -1;
     for (int n = 0; n < b->g->node_count; n++)
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
             int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
             int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
             if (n == b->g->loss) loss = local;
-            sgrad__bucket_put(bucket, local, doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
+            sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
     b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ b->p->votes, loss }, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("vote"));
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ b->p->votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
+                           sgrad_format("vote"));
     sgrad__bucket_put(bucket, b->p->votes, ballot, &b->p->votes, -1, "votes");
     sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
     sgrad__bucket_free(bucket);
@@ -299,30 +222,13 @@ static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     }
 }
 
-static void add_clipped_updates(struct sgrad__builder *b, const int *summed) {
-    int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
-    for (int i = 0; i < b->g->parameter_count; i++) {
-        norm[i] = -1;
-        if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
-    }
-    b->norm = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm");
-    for (int i = 0; i < b->g->parameter_count; i++)
-        if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
-    free(norm);
-}
-
 /* ---- the step ---- */
 
-/* Samples come from the data set, or from records in memory. */
 static const struct sgrad_call *read_call(struct sgrad__builder *b, struct sgrad_view pixels, struct sgrad_view labels) {
-    struct sgrad__program *p = b->p;
-    struct sgrad_call call = { .kernel = &sgrad__read_kernel, .attrs = p->dataset, .operands = 2, .view = { pixels, labels },
+    const struct sgrad__source *from = &b->o->source;
+    struct sgrad_call call = { .kernel = from->kernel, .attrs = from->attrs, .operands = 2, .view = { pixels, labels },
                                .access = { SGRAD_W, SGRAD_W, SGRAD_R } };
-    if (p->records >= 0) {
-        call.kernel = &sgrad__take_kernel;
-        call.attrs = b->o->placement;
-        call.view[call.operands++] = p->buffer[p->records].view;
-    }
+    if (b->p->records >= 0) call.view[call.operands++] = from->records;
     return sgrad__add_call(b, call);
 }
 
@@ -340,12 +246,12 @@ static void add_input(struct sgrad__builder *b, int m) {
     struct sgrad_call augment = { .kernel = &sgrad_image_kernel, .attrs = &p->image, .operands = 2, .view = { pixels, x },
                                   .access = { SGRAD_R, SGRAD_W } };
     if (!m) {
-        p->input_call[0] = read_call(b, pixels, labels);
-        p->input_call[1] = sgrad__add_call(b, augment);
+        b->read = read_call(b, pixels, labels);
+        b->augment = sgrad__add_call(b, augment);
     }
-    sgrad__add_instruction(b, p->input_call[0], (int[]){ p->pixels[m], p->labels[m], p->records }, m * p->micro, SGRAD__PRIORITY_INPUT,
+    sgrad__add_instruction(b, b->read, (int[]){ p->pixels[m], p->labels[m], p->records }, m * p->micro, SGRAD__PRIORITY_INPUT,
                            sgrad_format("read #%d", m));
-    sgrad__add_instruction(b, p->input_call[1], (int[]){ p->pixels[m], images }, m * p->micro, SGRAD__PRIORITY_INPUT,
+    sgrad__add_instruction(b, b->augment, (int[]){ p->pixels[m], images }, m * p->micro, SGRAD__PRIORITY_INPUT,
                            sgrad_format("augment #%d", m));
 }
 
@@ -366,7 +272,7 @@ static void add_step(struct sgrad__builder *b) {
     }
     if (b->p->training) {
         close_gradients(b);
-        if (b->o->clip_norm > 0) add_clipped_updates(b, summed);
+        if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         if (b->o->ranks > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)
@@ -429,17 +335,19 @@ static int64_t lanes(const struct sgrad__builder *b) {
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
-    const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro, part = group < share ? group : share;
+    const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro;
+    const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
     assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
-    assert(o->batch % group == 0 && share % part == 0 && group % part == 0 && part % o->micro == 0);
+    assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
     *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .share = share, .micro = o->micro, .group = group, .votes = -1,
-                                  .training = o->training, .window = o->window, .image = o->image, .dataset = o->dataset,
+                                  .training = o->training, .window = o->window, .image = o->image, .records = -1,
                                   .averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch,
                                   .bucket_bytes = bucket_bytes(g, o) };
-    struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro), .group_micros = (int)(part / o->micro), .span = (int)(group / part) };
-    p->records = o->placement ? lend_records(&b) : -1;
+    struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
+                                .group_micros = (int)(here / o->micro), .span = (int)(group / here) };
+    if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
     open_builder(&b);
@@ -450,28 +358,4 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, lanes(&b));
     *program = p;
     return 0;
-}
-
-/* ---- the end ---- */
-
-void sgrad__program_destroy(struct sgrad__program *p) {
-    if (!p) return;
-    for (int i = 0; i < p->buffer_count; i++) {
-        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
-        free(p->buffer[i].name);
-    }
-    for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
-    for (int i = 0; i < p->call_count; i++) free(p->call[i]);
-    for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
-    for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
-    sgrad_tensor_destroy(p->workspace);
-    free(p->owned);
-    free(p->shard);
-    free(p->histogram);
-    free(p->buffer);
-    free(p->call);
-    free(p->instruction);
-    free(p->pixels);
-    free(p->labels);
-    free(p);
 }

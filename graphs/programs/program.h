@@ -3,7 +3,6 @@
 #define SGRAD_GRAPHS_PROGRAM_H
 
 #include "config.h"
-#include "datasets/datasets.h"
 #include "graphs/networks/graph.h"
 #include "graphs/programs/programs.h"
 #include "runtime/collectives.h"
@@ -18,7 +17,7 @@ struct sgrad__buffer {
     int copies;                                         /* of the window: the step's inputs, so that the next ones can be read; 0: no memory of its own */
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
-    int place;                                          /* the buffer whose memory it uses after it; -1: its own */
+    int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
@@ -36,7 +35,7 @@ struct sgrad__instruction {
 /* Parameters whose updates are one server's business. */
 struct sgrad__shard {
     int server;
-    int64_t tag;
+    int64_t tag, bucket_bytes;
     int count, *parameter;
 };
 
@@ -63,9 +62,15 @@ struct sgrad__program {
     void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_image image;                           /* attributes of the augmentation task */
-    struct sgrad_dataset *dataset;                      /* attributes of the read task */
-    int records;                                        /* buffer that it reads, lent for each step; -1: it reads DATASET */
-    const struct sgrad_call *input_call[2];
+    int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
+};
+
+/* Where a step's samples come from: KERNEL, with ATTRS, writes 0 pixels U8 (N,H,W,C) and 1 labels I32 (N), from 2 RECORDS, a tensor
+ * that is lent for each step, where these have a rank. */
+struct sgrad__source {
+    const struct sgrad_kernel *kernel;
+    const void *attrs;
+    struct sgrad_view records;
 };
 
 struct sgrad__program_options {
@@ -83,27 +88,40 @@ struct sgrad__program_options {
     float clip_norm;
     int window;
     struct sgrad_image image;
-    struct sgrad_dataset *dataset;      /* what its first tasks read */
-    struct sgrad__placement *placement; /* which they take from memory, as its steps say; NULL: they read it */
+    struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
-int sgrad__program_allocate(struct sgrad__program *program);
+int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
-/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: it does all at once. */
-int sgrad__call_parts(const struct sgrad_call *call);
-const struct sgrad_call *sgrad__call_part(const struct sgrad_call *call, int part);
+/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
+int sgrad__call_links(const struct sgrad_call *call);
+const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link);
 int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
-/* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
-int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg);
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-/* input.c: pixels U8 (N,H,W,C), labels I32 (N) of the step's samples; 1 when this rank was asked to end the run, then the shares of
- * its workers (F64, 1 + workers), when the second operand is there */
-extern const struct sgrad_kernel sgrad__read_kernel, sgrad__vote_kernel;
-/* reduce.c: what is handed to StarPU-MPI, and no task */
+/* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 + workers),
+ * when the second operand is there */
+struct sgrad_dataset;
+struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset);
+extern const struct sgrad_kernel sgrad__vote_kernel;
+/* plans.c: what is handed to StarPU-MPI, and no task */
 extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
+
+/* ---- push.c: a parameter server's half ---- */
+
+/* What SHARD's server does for WORKER, on the MASTER weights. The first CHUNKS instructions receive a push; those up to REPLY are an
+ * update by pushes that are lent to them; the rest sends the weights. */
+struct sgrad__service {
+    struct sgrad__program *program;
+    int chunks;                 /* messages of a push */
+    int *push, *member;         /* buffers; of each member its chunks, one after another */
+    int reply;
+};
+struct sgrad__service sgrad__service_create(struct sgrad_graph *graph, const struct sgrad__program_options *options,
+                                            const struct sgrad__shard *shard, int worker, int members,
+                                            struct sgrad_tensor *const *master);
 
 /* ---- workers.c: how busy the workers of all ranks are ---- */
 

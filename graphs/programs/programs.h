@@ -7,7 +7,7 @@
  *
  *     const struct sgrad_optimizer sgrad_sgd_optimizer = {
  *         .name = "sgd", .summary = "stochastic gradient descent with momentum",
- *         .update = &sgrad_sgd_kernel, .states = { "momentum" },
+ *         .update = &sgrad_sgd_kernel, .states = (const char *const[]){ "momentum", NULL },
  *     };
  *
  * Turning a program, step after step, is for graphs/runs/runs.h. */
@@ -24,7 +24,7 @@ extern "C" {
 struct sgrad_optimizer {
     const char *name, *summary, *source;
     const struct sgrad_kernel *update;
-    const char *states[3];              /* names in checkpoints; NULL ends */
+    const char *const *states;          /* names in checkpoints of what it keeps of each parameter; ends with NULL */
 };
 extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
 

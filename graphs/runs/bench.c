@@ -39,10 +39,10 @@ static const struct sgrad_call **operations(const struct sgrad__program *p, int 
     const struct sgrad_call **call = NULL;
     *count = 0;
     for (int i = 0; i < p->instruction_count; i++)
-        for (int part = 0; part < sgrad__call_parts(p->instruction[i].call); part++) {
+        for (int link = 0; link < sgrad__call_links(p->instruction[i].call); link++) {
             if (sgrad__is_message(p->instruction[i].call)) continue;
             call = sgrad_grow(call, *count, sizeof *call);
-            call[(*count)++] = sgrad__call_part(p->instruction[i].call, part);
+            call[(*count)++] = sgrad__call_link(p->instruction[i].call, link);
         }
     qsort(call, (size_t)*count, sizeof *call, sgrad__by_address);
     return call;

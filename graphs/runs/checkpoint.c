@@ -79,7 +79,7 @@ static int remove_old(const char *folder, long step, int keep) {
     return 0;
 }
 
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *folder,
+int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
                            const struct sgrad__position *position, const char *identity, int keep) {
     char *path = checkpoint_path(folder, position->step), step[24], epoch[24], step_in_epoch[24], seed[24];
     snprintf(step, sizeof step, "%ld", position->step);
@@ -90,7 +90,7 @@ int sgrad__checkpoint_save(struct sgrad_graph *graph, const struct sgrad_optimiz
         { "step", step }, { "epoch", epoch },         { "step_in_epoch", step_in_epoch },
         { "seed", seed }, { "identity", identity },   { "stargrad", PACKAGE_VERSION },
     };
-    int error = sgrad__parameters_save(graph, optimizer, path, true, metadata[0], sizeof metadata / sizeof *metadata);
+    int error = sgrad__weights_save(graph, path, true, metadata[0], sizeof metadata / sizeof *metadata);
     free(path);
     return error ? error : remove_old(folder, position->step, keep);
 }
@@ -168,23 +168,22 @@ int sgrad__checkpoint_newest(const char *folder, char **path) {
     return 0;
 }
 
-static int load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const struct sgrad_safetensors *file,
-                const char *identity, struct sgrad__position *position) {
+static int load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, const char *identity, struct sgrad__position *position) {
     struct sgrad__position p;
     const char *before = sgrad_safetensors_metadata(file, "identity");
     if (!before) return sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);
     SGRAD_TRY(sgrad__config_same(file->path, before, identity));
     SGRAD_TRY(get_position(file, &p));
-    SGRAD_TRY(sgrad__parameters_load(graph, optimizer, file, true));
+    SGRAD_TRY(sgrad__weights_load(graph, file, true));
     *position = p;
     return 0;
 }
 
-int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, const char *identity,
+int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
                            struct sgrad__position *position) {
     struct sgrad_safetensors file;
     SGRAD_TRY(open_whole(path, &file));
-    int error = load(graph, optimizer, &file, identity, position);
+    int error = load(graph, &file, identity, position);
     sgrad_safetensors_close(&file);
     return error;
 }

@@ -1,21 +1,24 @@
 /* evaluate.c: loss and accuracy on the test part of a data set. */
 #include "graphs/runs/train.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the three
- * statistics of each. */
+ * statistics of each. When this rank is asked to end, what is in flight ends, and nothing more begins. */
 static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double (*value)[3]) {
-    const int64_t size = runner->program->share, batches = count / size, ranks = r->context->ranks, window = runner->program->window;
-    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank;
+    const int64_t size = runner->program->share, ranks = r->context->ranks, window = runner->program->window;
+    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank, end = count / size;
     struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
     const struct sgrad__slot *slot;
     int error = 0;
-    for (int64_t done = next; done < batches && !error; done += ranks) {
-        for (; next < batches && next - done < window * ranks && !error; next += ranks) {
+    for (int64_t done = next; done < end && !error; done += ranks) {
+        if (sgrad__run_is_asked(r) && next < end) end = next;
+        for (; next < end && next - done < window * ranks && !error; next += ranks) {
             for (int64_t i = 0; i < size; i++) sample[i] = from + next * size + i;
             error = sgrad__runner_submit(runner, &step, sample);
         }
+        if (done >= end) break;
         if (!error) error = sgrad__runner_wait(runner, &slot);
         for (int i = 0; i < 3 && !error; i++) value[done][i] = slot->statistics[i];
     }
@@ -26,9 +29,11 @@ static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64
 /* Adds the statistics of all batches to TOTAL, in their order, whichever rank had them. */
 static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
     const int64_t batches = count / runner->program->share;
-    double(*value)[3] = sgrad_alloc((size_t)batches, sizeof *value);
+    double(*value)[3] = sgrad_alloc((size_t)batches + 1, sizeof *value);
     int error = run_batches(r, runner, from, count, value);
-    if (!error) sgrad_ranks_sum(value[0], (int)(3 * batches));
+    value[batches][0] = sgrad__run_is_asked(r);
+    if (!error) sgrad_ranks_sum(value[0], (int)(3 * batches) + 1);
+    r->stopping |= value[batches][0] > 0;
     for (int64_t b = 0; b < batches; b++)
         for (int i = 0; i < 3; i++) total[i] += value[b][i];
     free(value);
@@ -57,8 +62,8 @@ int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
         SGRAD_TRY(evaluate_range(r, r->evaluation[i].runner, from, here, total));
         from += here;
     }
-    *loss = total[0] / total[2];
-    *top1 = total[1] / total[2];
+    *loss = r->stopping ? NAN : total[0] / total[2];
+    *top1 = r->stopping ? NAN : total[1] / total[2];
     return 0;
 }
 
@@ -68,6 +73,7 @@ int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train
     int error = sgrad__run_open_evaluation(r);
     if (!error) error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
     if (!error) *result = r->result;
+    if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
     return error;

@@ -16,6 +16,9 @@ struct sgrad__metrics {
     FILE *file;
     double loss, seconds;       /* of this epoch's steps so far: their sums */
     long epoch_steps;
+    int epoch;                  /* the one that is counted */
+    long told;                  /* the step of the last epoch's line */
+    bool owed;
     long in_flight;
     double last;                /* when the last step was done, or the first one of those in flight submitted */
     double run_seconds;         /* of this process's steps */
@@ -51,22 +54,31 @@ static const char *typed(char text[32], float x) {
 
 /* ---- metrics.jsonl -------------------------------------------------------------------------------------------- */
 
+static void begin_epoch(struct sgrad__metrics *m, int epoch) {
+    m->loss = m->seconds = 0;
+    m->epoch_steps = 0;
+    m->epoch = epoch;
+}
+
 /* Counts a step that is done. Its loss is a float, as a continued run reads it back. */
-static void count_step(struct sgrad__metrics *m, float loss, double seconds) {
+static void count_step(struct sgrad__metrics *m, int epoch, float loss, double seconds) {
+    if (epoch != m->epoch) begin_epoch(m, epoch);
     m->loss += loss;
     m->seconds += seconds;
     m->epoch_steps++;
 }
 
-/* Is this line of the run up to the resumed position? Steps of the epoch that it stands in are counted. */
+/* Is this line of the run up to the resumed position? Steps of the last epoch are counted. */
 static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length) {
     json_t *event = json_loadb(line, length, 0, NULL), *step = json_object_get(event, "step");
     bool keep = json_is_integer(step) && json_integer_value(step) <= m->is.resumed->step;
     const char *name = json_string_value(json_object_get(event, "event"));
-    if (keep && name && strcmp(name, "step") == 0 && json_integer_value(json_object_get(event, "epoch")) == m->is.resumed->epoch) {
+    if (keep && name && strcmp(name, "epoch") == 0) m->told = (long)json_integer_value(step);
+    if (keep && name && strcmp(name, "step") == 0) {
         json_t *loss = json_object_get(event, "loss");
         double rate = json_number_value(json_object_get(event, "samples_per_second"));
-        count_step(m, json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
+        count_step(m, (int)json_integer_value(json_object_get(event, "epoch")),
+                   json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
     }
     json_decref(event);
     return keep;
@@ -97,7 +109,10 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->is = *options;
     m->path = sgrad_format("%s/metrics.jsonl", options->folder);
     m->bar = options->terminal && isatty(fileno(options->terminal));
-    int error = options->resumed ? drop_lines(m) : 0;
+    const struct sgrad__position *at = options->resumed;
+    int error = at ? drop_lines(m) : 0;
+    const bool ends = at && at->step > 0 && (at->step_in_epoch == 0 || at->step >= options->steps);
+    m->owed = ends && m->told < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
     if (!error && options->tensorboard) error = sgrad__tensorboard_open(options->folder, &m->tensorboard);
@@ -173,6 +188,8 @@ static void tell_workers(struct sgrad__metrics *m, long step, const double *busy
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
 
+bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *m) { return m && m->owed; }
+
 void sgrad__metrics_submitted(struct sgrad__metrics *m) {
     if (m && m->in_flight++ == 0) m->last = now();
 }
@@ -189,7 +206,7 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     m->run_seconds += seconds;
     m->run_steps++;
     const float loss = (float)e->loss;
-    count_step(m, loss, seconds);
+    count_step(m, e->epoch, loss, seconds);
     fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
             e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
     if (m->tensorboard || m->prometheus) {
@@ -211,8 +228,7 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
     e->train_loss = m->loss / (double)m->epoch_steps;
     e->seconds = m->seconds;
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
-    m->loss = m->seconds = 0;
-    m->epoch_steps = 0;
+    m->owed = false;
     fprintf(m->file,
             "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,\"seconds\":%s}\n",
             NUMBER(e->epoch), e->step, NUMBER(e->train_loss), NUMBER(e->test_loss), NUMBER(e->test_top1), NUMBER(e->seconds));

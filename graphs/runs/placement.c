@@ -28,7 +28,7 @@
 #include <string.h>
 
 enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1, MESSAGE_PRIORITY = INT_MIN };      /* training goes first */
-#define TAG ((int64_t)1 << 48)      /* reduce.c's lie below */
+#define TAG ((int64_t)1 << 48)      /* those of plans and strategies lie below */
 
 enum { LOAD, GATHER, SCATTER, KEEP, CALLS };
 struct sgrad__placement {
@@ -143,7 +143,6 @@ static const struct sgrad_kernel kernel[CALLS] = {
     [SCATTER] = { .name = "scatter records", .kind = SGRAD_INPUT, .cpu = scatter, .flops = sgrad_no_flops, .bytes = packet_bytes },
     [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
 };
-const struct sgrad_kernel sgrad__take_kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = sgrad_no_flops, .bytes = taken_bytes };
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 
@@ -161,6 +160,12 @@ static struct sgrad_view bytes_of(int64_t records, size_t record) {
 }
 
 struct sgrad_view sgrad__placement_view(const struct sgrad__placement *p) { return bytes_of(p->slots, p->record); }
+
+struct sgrad__source sgrad__placement_source(const struct sgrad__placement *p) {
+    static const struct sgrad_kernel kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = sgrad_no_flops,
+                                                .bytes = taken_bytes };
+    return (struct sgrad__source){ .kernel = &kernel, .attrs = p, .records = sgrad__placement_view(p) };
+}
 
 static void prepare(struct sgrad__placement *p, int call, struct sgrad_view first, struct sgrad_view second, int operands) {
     p->call[call] = (struct sgrad_call){ .kernel = &kernel[call], .attrs = p, .operands = operands, .view = { first, second },

@@ -4,7 +4,8 @@
 #define SGRAD_GRAPHS_PLACEMENT_H
 
 #include "graphs/programs/order.h"
-#include "graphs/runs/run.h"
+#include "graphs/programs/program.h"
+#include "datasets/datasets.h"
 
 /* ---- partition.c: who has what, and when: arithmetic, the same on every rank ------------------------------------- */
 
@@ -61,7 +62,7 @@ int sgrad__placement_step(struct sgrad__placement *placement, long step, struct 
 /* A record is a sample's pixels, then its label: U8 (slots, bytes). */
 struct sgrad_view sgrad__placement_view(const struct sgrad__placement *placement);
 
-/* pixels U8 (N,H,W,C), labels I32 (N), records as above; attributes: the placement. */
-extern const struct sgrad_kernel sgrad__take_kernel;
+/* What the program of a step reads. */
+struct sgrad__source sgrad__placement_source(const struct sgrad__placement *placement);
 
 #endif

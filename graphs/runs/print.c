@@ -1,5 +1,7 @@
-/* print.c: what a run really is, before it begins. */
+/* print.c: what a run really is, before it begins; and what its servers have counted, at its end. */
 #include "graphs/runs/train.h"
+
+#include <stdlib.h>
 
 static void print_network(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_network *net = r->context->network;
@@ -52,4 +54,34 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
             r->context->scheduler, sgrad_precision_name(o->precision), o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "",
             (unsigned long long)o->seed, o->deterministic ? ", deterministic" : "");
     fflush(to);
+}
+
+/* One line: how many gradients came too late, of PUSHES of each rank, and the rank whose did most often. */
+static void print_dropped(struct sgrad__run *r, double pushes, FILE *to) {
+    const int ranks = r->context->ranks;
+    double *dropped = sgrad_alloc((size_t)ranks, sizeof *dropped), all = 0;
+    int worst = 0;
+    sgrad__server_dropped(r->server, dropped, ranks);
+    for (int i = 0; i < ranks; i++) {
+        all += dropped[i];
+        if (dropped[i] > dropped[worst]) worst = i;
+    }
+    if (r->context->rank == 0 && all > 0)
+        fprintf(to, "dropped    %.0f of %.0f pushes (%.1f %%); of rank %d's, the most, %.1f %%\n", all, pushes * ranks,
+                100 * all / (pushes * ranks), worst, 100 * dropped[worst] / pushes);
+    free(dropped);
+}
+
+/* One line: how many of the gradients were computed with weights that were so many updates old. */
+void sgrad__run_print_staleness(struct sgrad__run *r, FILE *to) {
+    double histogram[SGRAD__STALENESS], all = 0;
+    sgrad__server_staleness(r->server, histogram);
+    for (int i = 0; i < SGRAD__STALENESS; i++) all += histogram[i];
+    if (all == 0) return;
+    if (r->strategy->fresh) print_dropped(r, all / r->context->ranks, to);
+    if (r->context->rank) return;
+    fprintf(to, "staleness ");
+    for (int i = 0; i < SGRAD__STALENESS; i++)
+        if (histogram[i] > 0) fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);
+    fputc('\n', to);
 }

@@ -4,7 +4,7 @@
 
 #include "config.h"
 #include "graphs/runs/runs.h"
-#include "graphs/runs/step.h"
+#include "graphs/runs/runner.h"
 
 /* ---- config.c ------------------------------------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ struct sgrad__position {
 
 /* Writes FOLDER/checkpoint-STEP.safetensors: parameters, states, optimizer, and in the metadata position and IDENTITY
  * (sgrad__config_identity). Then removes the older ones but the newest KEEP. Waits for the tasks that change parameters. */
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *folder,
+int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
                            const struct sgrad__position *position, const char *identity, int keep);
 
 /* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
@@ -56,7 +56,7 @@ int sgrad__checkpoint_save(struct sgrad_graph *graph, const struct sgrad_optimiz
 int sgrad__checkpoint_newest(const char *folder, char **path);
 
 /* Loads what save wrote. Changes nothing on error, of which another IDENTITY is one. */
-int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, const char *identity,
+int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
                            struct sgrad__position *position);
 
 /* ---- tensorboard.c, prometheus.c: who hears values by name; NULL hears nothing --------------------------------------- */
@@ -88,6 +88,9 @@ struct sgrad__metrics_options {
 struct sgrad__metrics;
 int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics);
 void sgrad__metrics_close(struct sgrad__metrics *metrics);      /* NULL is fine, here and below: ranks other than 0 have none */
+
+/* Does the run go on from the end of an epoch whose line was never written? */
+bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);
 
 /* A step was submitted: where none was in flight, the clock of samples_per_second starts anew. */
 void sgrad__metrics_submitted(struct sgrad__metrics *metrics);

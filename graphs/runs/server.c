@@ -2,8 +2,8 @@
  * and mixed.
  *
  * Bucket i is a *shard* of server i mod --servers, where the shard's master weights and optimizer states are. For every worker
- * that pushes to it there is a *session*: a small program (push.c), of which the first instruction is submitted ahead, the rest
- * when that has happened. An update is by one push (async, mixed), or by several (backup), which are held until all are there:
+ * that pushes to it there is a *session*: a small program (push.c), of which the first instructions, that receive a push, are
+ * submitted ahead, the rest when that has happened. An update is by one push (async, mixed), or by several (backup), which are held until all are there:
  *
  *     session 0   receive │ held                             │ gather weights   send
  *     session 1   receive   │ held                           │ gather weights   send
@@ -15,15 +15,14 @@
  *
  * Every rank turns the same steps, of which the servers are told early enough: they expect the push before it can come.
  *
- * No push is held forever. A shard's newest weights were made by pushes of as many ranks as the next update needs, all of which got
- * them: while the update waits, one of these has not pushed here again. If it cannot, another shard holds its push, which is of weights
- * that it had before it pushed here: older ones. From there the same leads to still older ones, and so on; but some are the
- * oldest. At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is the
- * shard's last: what comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not meant for.)
+ * No push is held forever. Say shard A waits for rank 1's push of step 8. Rank 1 has A's newest weights, for A waits for those only who
+ * have them, so it can but wait for another shard, B, that holds its push of step 7. B waits for rank 2's step 7, which can but wait
+ * for a shard that holds rank 2's push of step 6; and so on. Steps fall along this chain: it ends, at a rank that waits for nobody.
+ * At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is the shard's last: what
+ * comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not meant for.)
  *
  * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
  * to itself. */
-#include "graphs/programs/builder.h"
 #include "graphs/runs/train.h"
 
 #include <pthread.h>
@@ -37,6 +36,7 @@ struct session {
     int worker;
     long pushed, version;       /* steps whose pushes have come; of the shard, when its weights were sent */
     bool open, held;            /* a push is expected or not answered yet; it waits for others */
+    int missing;                /* messages of the push that have not come */
     struct session *next;       /* of those whose push has come */
 };
 struct shard {
@@ -72,14 +72,17 @@ static void count(struct sgrad__server *s, long more) {
 
 static void has_run(void *arg) { count(arg, -1); }
 
+/* One of its messages. */
 static void push_came(void *arg) {
     struct session *e = arg;
     struct sgrad__server *s = e->server;
     pthread_mutex_lock(&s->lock);
-    e->next = NULL;
-    *s->end = e;
-    s->end = &e->next;
-    pthread_cond_broadcast(&s->changed);
+    if (--e->missing == 0) {
+        e->next = NULL;
+        *s->end = e;
+        s->end = &e->next;
+        pthread_cond_broadcast(&s->changed);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -94,7 +97,8 @@ static void submit(struct session *e, int from, int to, void (*done)(void *), vo
 static void expect(struct session *e) {
     if (e->open || e->pushed >= e->server->seen) return;
     e->open = true;
-    submit(e, 0, 1, push_came, e);
+    e->missing = e->is.chunks;
+    submit(e, 0, e->is.chunks, push_came, e);
 }
 
 /* The newest weights, for a push that is here. The session's last ones have come, else the worker would not have pushed again. */
@@ -103,7 +107,7 @@ static void reply(struct session *e) {
     e->open = e->held = false;
     submit(e, e->is.reply, e->is.program->instruction_count, has_run, e->server);
     expect(e);
-    count(e->server, -1);
+    count(e->server, -e->is.chunks);
 }
 
 /* By the pushes that are held, of which E's has come last. They are summed in the order of ranks. */
@@ -114,12 +118,14 @@ static void update(struct session *e) {
     int members = 0;
     for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
         if (!m->held) continue;
-        e->is.program->buffer[e->is.member[members++]].tensor[0] = m->is.program->buffer[m->is.push].tensor[0];
+        for (int c = 0; c < e->is.chunks; c++)
+            e->is.program->buffer[e->is.member[members * e->is.chunks + c]].tensor[0] = m->is.program->buffer[m->is.push[c]].tensor[0];
+        members++;
         if (m->pushed == s->last) shard->ended = s->last;
     }
     e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++shard->version, .training = true,
                                    .rate = (float)sgrad__run_rate(r, e->pushed - 1) };
-    submit(e, 1, e->is.reply, has_run, s);
+    submit(e, e->is.chunks, e->is.reply, has_run, s);
     shard->held = 0;
     for (struct session *m = shard->session; m < shard->session + s->workers; m++)
         if (m->held) reply(m);
@@ -190,12 +196,13 @@ static int open_sessions(struct sgrad__server *s, int number, long first) {
     struct sgrad__run *r = s->run;
     const struct sgrad__shard *is = &r->program->shard[number];
     struct shard *shard = &s->shard[number];
+    const struct sgrad__program_options options = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     if (is->server != r->context->rank) return 0;
     *shard = (struct shard){ .session = &s->session[s->sessions], .version = first * (r->strategy->fresh ? 1 : s->workers) };
     for (int worker = 0; worker < r->context->ranks; worker += r->push_ranks) {
         struct session *e = &s->session[s->sessions++];
         *e = (struct session){ .server = s, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
-                               .is = sgrad__service_create(r, is, worker, s->members, s->master) };
+                               .is = sgrad__service_create(r->graph, &options, is, worker, s->members, s->master) };
         SGRAD_TRY(sgrad__program_allocate(e->is.program));
     }
     return 0;
@@ -259,7 +266,7 @@ int sgrad__server_settle(struct sgrad__run *r) {
         for (int j = 0; j < shard->count; j++) {
             struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
             if (s) SGRAD_TRY(publish(shard->server, s->master[shard->parameter[j]], w->tensor));
-            for (int k = 0; k < 2 && w->moment[k]; k++) SGRAD_TRY(publish(shard->server, mine ? w->moment[k] : NULL, w->moment[k]));
+            for (int k = 0; w->kept[k]; k++) SGRAD_TRY(publish(shard->server, mine ? w->kept[k] : NULL, w->kept[k]));
         }
     }
     return 0;

@@ -1,186 +1,29 @@
-/* step.c: running a program, some steps in flight.
- *
- *     submit(t)    every instruction becomes a task; nothing waits
- *     wait(t)      the oldest step in flight: all its tasks have run, its loss is here
- *
- * With a window of two, step t+1 is submitted before step t ends: its input is read, and its first layers start as soon
- * as their weights are updated, while the rest of step t still runs. */
-#include "graphs/runs/step.h"
+/* step.c: the next step of a run, submitted: its samples, its rate, what has to move meanwhile. */
+#include "graphs/runs/train.h"
 
-#include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-struct sgrad__sync {
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-};
-
-/* What a step waits for: every instruction, the fetches of statistics and, where there are, of votes and histograms. */
-static int parts(const struct sgrad__program *p) { return p->instruction_count + (p->votes >= 0 ? 2 : 1) + p->histograms; }
-
-static bool takes_part(const struct sgrad__instruction *i, const struct sgrad_step *step) {
-    return step->histograms || i->call->kernel != &sgrad_histogram_kernel;
+int sgrad__run_open_runner(struct sgrad__run *r, long done) {
+    SGRAD_TRY(sgrad__program_allocate(r->program));
+    r->runner = sgrad__runner_create(r->program);
+    SGRAD_TRY(sgrad__server_open(r, done));
+    r->order = (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
+    return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;
 }
 
-struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
-    struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
-    r->program = program;
-    r->sync = sgrad_alloc(1, sizeof *r->sync);
-    pthread_mutex_init(&r->sync->lock, NULL);
-    pthread_cond_init(&r->sync->done, NULL);
-    for (int i = 0; i < program->window; i++) {
-        struct sgrad__slot *slot = &r->slot[i];
-        slot->runner = r;
-        slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
-        slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape), sizeof *slot->votes);
-        slot->mark = sgrad_alloc((size_t)parts(program), sizeof *slot->mark);
-        slot->histogram = sgrad_alloc((size_t)program->histograms, sizeof *slot->histogram);
-        for (int j = 0; j < parts(program); j++) slot->mark[j].slot = slot;
-    }
-    return r;
-}
-
-void sgrad__runner_destroy(struct sgrad__runner *r) {
-    if (!r) return;
-    for (int i = 0; i < r->program->window; i++) {
-        free(r->slot[i].sample);
-        free(r->slot[i].votes);
-        free(r->slot[i].mark);
-        free(r->slot[i].histogram);
-    }
-    pthread_mutex_destroy(&r->sync->lock);
-    pthread_cond_destroy(&r->sync->done);
-    free(r->sync);
-    free(r);
-}
-
-/* One of the things that step waits for has happened. */
-static void one_done(void *arg) {
-    struct sgrad__mark *mark = arg;
-    struct sgrad__slot *slot = mark->slot;
-    struct sgrad__sync *sync = slot->runner->sync;
-    atomic_store(&mark->done, true);
-    if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
-    sgrad_trace_step_ends(slot->step.number);
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&sync->lock);
-    slot->finished = true;
-    slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    pthread_cond_broadcast(&sync->done);
-    pthread_mutex_unlock(&sync->lock);
-}
-
-/* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last layers'
- * of this one, for which the other ranks wait; these then compute when it is this rank that waits, and links work one way at a time. */
-static int message_priority(int within_step, const struct sgrad_step *step) {
-    enum { MOST_WITHIN = 1 << 12, STEPS = 1 << 18 };    /* where numbers begin again, two steps at once are in the other order */
-    return within_step - MOST_WITHIN * (int)(step->number % STEPS);
-}
-
-/* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
-static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
-                       const struct sgrad_step *step, void (*done)(void *arg), void *arg) {
-    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = message_priority(i->priority, step),
-                                           .done = done, .arg = arg };
-    if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
-    if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
-    if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
-    return sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = p->workspace, .step = step, .first = step->first + i->first,
-        .priority = i->priority, .name = i->name, .done = done, .done_arg = arg });
-}
-
-int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy, void (*done)(void *arg), void *arg) {
-    const struct sgrad__instruction *i = &p->instruction[index];
-    struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
-    for (int j = 0; j < i->call->operands; j++) {
-        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &p->buffer[i->operand[j]];
-        operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
-    }
-    SGRAD_TRY(submit_call(p, i, operand, step, done, arg));
-    for (int j = 0; j < i->call->operands; j++)
-        if (i->last >> j & 1) sgrad_tensor_forget(operand[j]);
-    return 0;
-}
-
-int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const int64_t *sample) {
-    struct sgrad__program *p = r->program;
-    int copy = (int)(r->submitted % p->window);
-    struct sgrad__slot *slot = &r->slot[copy];
-    assert(r->submitted - r->finished < p->window);
-    memcpy(slot->sample, sample, (size_t)p->share * sizeof *sample);
-    slot->step = *step;
-    slot->step.sample = slot->sample;
-    slot->finished = false;
-    *slot->votes = 0;
-    for (int i = 0; i < parts(p); i++) atomic_store(&slot->mark[i].done, i < p->instruction_count && !takes_part(&p->instruction[i], step));
-    atomic_store(&slot->pending, parts(p) - (step->histograms ? 0 : 2 * p->histograms));
-    r->submitted++;
-    sgrad_trace_step(step->number);
-    int error = 0;
-    for (int i = 0; i < p->instruction_count && !error; i++)
-        if (takes_part(&p->instruction[i], step)) error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
-    sgrad_trace_step(-1);
-    if (error) return error;
-    struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
-    for (int i = 0; i < p->histograms && step->histograms; i++)
-        SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->histogram[i]].tensor[0], &slot->histogram[i], one_done, fetch++));
-    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], slot->votes, one_done, fetch++));
-    return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);
-}
-
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
-
-bool sgrad__is_message(const struct sgrad_call *call) {
-    const struct sgrad_kernel *kernel = call->kernel;
-    return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
-}
-
-/* The oldest step in flight has come to a halt. Of its instructions that have not ended the first waits for no other. */
-static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *slot) {
-    const struct sgrad__program *p = r->program;
-    const struct sgrad__instruction *first = NULL;
-    int messages = 0;
-    for (int j = p->instruction_count - 1; j >= 0; j--) {
-        if (atomic_load(&slot->mark[j].done)) continue;
-        first = &p->instruction[j];
-        messages += sgrad__is_message(first->call);
-    }
-    char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
-    char *what = first && sgrad__is_message(first->call) ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
-                                            : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
-    sgrad_stall_tell(!first || !sgrad__is_message(first->call), what);
-    free(what);
-    free(where);
-}
-
-bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle) {
-    static const long nap = 250000000;      /* ns */
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);      /* the clock of conditions */
-    t.tv_nsec += nap;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(changed, lock, &t);
-    if (left != idle->before) *idle = (struct sgrad__idle){ .before = left };
-    else idle->seconds += 1e-9 * (double)nap;
-    if (!sgrad_stall_due(idle->seconds)) return false;
-    idle->seconds = 0;
-    return true;
-}
-
-int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
-    assert(r->finished < r->submitted);
-    struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
-    struct sgrad__idle idle = { .before = -1 };
-    pthread_mutex_lock(&r->sync->lock);
-    while (!slot->finished)
-        if (sgrad__nap(&r->sync->done, &r->sync->lock, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
-    pthread_mutex_unlock(&r->sync->lock);
-    *done = slot;
-    return sgrad_task_error();
+int sgrad__run_submit(struct sgrad__run *r, long step) {
+    const struct sgrad_train_options *o = &r->options;
+    const int64_t share = r->program->share;
+    struct sgrad_step s = {
+        .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
+        .rate = (float)sgrad__run_rate(r, step), .first = r->context->rank * share, .stop = sgrad__run_is_asked(r),
+        .histograms = o->histograms && (step + 1) % o->histograms == 0,
+    };
+    int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
+    for (int64_t i = 0; i < share; i++)
+        sample[i] = sgrad__order_sample(&r->order, s.epoch, step % r->steps_per_epoch * o->batch + s.first + i);
+    int error = r->placement ? sgrad__placement_step(r->placement, step, &r->program->buffer[r->program->records].tensor[0]) : 0;
+    if (!error) error = sgrad__runner_submit(r->runner, &s, sample);
+    free(sample);
+    return error;
 }

@@ -1,8 +1,10 @@
-/* train.h: a run: everything the training loop turns. Private to graphs/. */
+/* train.h: a run: everything the training loop turns. Private to graphs/runs/. */
 #ifndef SGRAD_GRAPHS_TRAIN_H
 #define SGRAD_GRAPHS_TRAIN_H
 
 #include "graphs/runs/placement.h"
+#include "graphs/runs/run.h"
+#include "graphs/runs/runner.h"
 
 struct sgrad__evaluation {
     struct sgrad__program *program;
@@ -33,7 +35,8 @@ struct sgrad__run {
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
-    bool stopping;                              /* asked to end: no step begins any more */
+    bool stopping;                              /* a rank was asked to end: no step begins any more */
+    int unwritten;                              /* the error by which metrics could not be written; 0: none */
     const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks;
@@ -43,33 +46,74 @@ struct sgrad__run {
     struct sgrad_train_result result;
 };
 
-/* setup.c */
+/* ---- setup.c ---- */
+
 int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
 int sgrad__run_open_evaluation(struct sgrad__run *run);
-/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. */
-int sgrad__run_open_folder(struct sgrad__run *run, long *done);
-struct sgrad__program_options sgrad__run_program_options(struct sgrad__run *run, bool training, int64_t batch, int64_t micro);
 void sgrad__run_close(struct sgrad__run *run);
 
-/* evaluate.c: mean loss and accuracy over the whole test part. */
-int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+/* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
-/* roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most. */
-int sgrad__roof_write(const struct sgrad__run *run);
+int sgrad__run_open_data(struct sgrad__run *run);
+int sgrad__run_check_test_images(struct sgrad__run *run);   /* a damaged one is found before the first step */
+int sgrad__run_open_placement(struct sgrad__run *run);
+void sgrad__run_add_augmentation(struct sgrad__run *run);
+int sgrad__run_input_of_weights(struct sgrad__run *run);
 
-/* print.c: what the run really is, before it begins. */
-void sgrad__run_print(const struct sgrad__run *run, FILE *to);
+/* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
+int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
+void sgrad__run_choose_micro_batch(struct sgrad__run *run);
+int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
-/* train.c: 0 when ERROR is 0 on every rank; else an error, of which all know. */
+int sgrad__run_check_strategy(const struct sgrad__run *run);        /* whatever the ranks */
+int sgrad__run_choose_strategy(struct sgrad__run *run);
+
+/* Names the folder, and refuses one that holds something else, before any work is done. */
+int sgrad__run_claim_folder(struct sgrad__run *run);
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
+ * others get what it holds from there. */
+int sgrad__run_open_folder(struct sgrad__run *run, long *done);
+
+/* ---- run.c ---- */
+
+/* 0 when ERROR is 0 on every rank; else an error, of which all know: all end in good order. Whoever fails alone ends the others. */
 int sgrad__run_agree(struct sgrad__run *run, int error);
-/* Everything is there for the step after DONE others. */
-int sgrad__run_open_runner(struct sgrad__run *run, long done);
-/* Submits the step that follows STEP others; the caller waits for it (internal.h: runner_wait). */
-int sgrad__run_submit(struct sgrad__run *run, long step);
+/* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
+bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
+struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch, int64_t micro);
 
-/* server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing. */
+/* ---- step.c ---- */
+
+/* Everything is there for the step after DONE others. */
+int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* Submits the step that follows STEP others; the caller waits for it (runner.h). */
+int sgrad__run_submit(struct sgrad__run *run, long step);
+
+/* ---- evaluate.c ---- */
+
+/* Mean loss and accuracy over the whole test set. When a rank was asked to end the run meanwhile, run->stopping says so: NANs. */
+int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+
+/* ---- signals.c ---- */
+
+void sgrad__signals_watch(void);
+void sgrad__signals_unwatch(void);
+int sgrad__signal_caught(void);     /* 0: none */
+
+/* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
+
+int sgrad__roof_write(const struct sgrad__run *run);
+
+/* ---- print.c ---- */
+
+void sgrad__run_print(const struct sgrad__run *run, FILE *to);      /* what the run really is, before it begins */
+/* How many gradients came how late, or too late; every rank calls it. */
+void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
+
+/* ---- server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing ---- */
+
 int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
 void sgrad__server_close(struct sgrad__run *run);
 /* Every rank pushes the gradients of STEPS steps, of STOP before the next settle; STOP may still come down to STEPS, which the

@@ -1,10 +1,10 @@
-"""Every method of summing over ranks, for real: 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/allreduce.c)."""
+"""Every method of summing over ranks, for real: 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/runs/allreduce.c)."""
 import os
 import re
 
 from run import Skip, main, mpirun, stargrad
 
-PROGRAM = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/allreduce")
+PROGRAM = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/allreduce")
 
 
 def test_sums():

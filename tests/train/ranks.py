@@ -11,7 +11,7 @@ NETWORKS = {
     "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--lr", 0.02),
     "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--lr", 0.01),
 }
-REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/regularized")
+REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
 
 
@@ -100,7 +100,7 @@ def test_what_does_not_go_together():
 
 
 def test_same_bits_with_all_at_once():
-    """Batch norm over the global batch, dropout and augmentation in one network (tests/graphs/regularized.c)."""
+    """Batch norm over the global batch, dropout and augmentation in one network (tests/graphs/runs/regularized.c)."""
     if not os.path.exists(REGULARIZED):
         raise Skip(f"{REGULARIZED} is not built: cmocka is not installed")
     runs = {}

@@ -6,5 +6,5 @@ const struct sgrad_optimizer sgrad_adam_optimizer = {
     .summary = "adaptive moments, decay added to the gradient, as torch.optim.Adam",
     .source = "D. Kingma, J. Ba, Adam: a method for stochastic optimization, 2014",
     .update = &sgrad_adam_kernel,
-    .states = { "exp_avg", "exp_avg_sq" },
+    .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
 };

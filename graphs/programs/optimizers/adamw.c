@@ -6,5 +6,5 @@ const struct sgrad_optimizer sgrad_adamw_optimizer = {
     .summary = "adaptive moments, decay apart from the gradient, as torch.optim.AdamW",
     .source = "I. Loshchilov, F. Hutter, Decoupled weight decay regularization, 2019",
     .update = &sgrad_adamw_kernel,
-    .states = { "exp_avg", "exp_avg_sq" },
+    .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
 };

@@ -6,5 +6,5 @@ const struct sgrad_optimizer sgrad_lamb_optimizer = {
     .summary = "adamw whose steps follow the norm of each parameter, for large batches",
     .source = "Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, 2019",
     .update = &sgrad_lamb_kernel,
-    .states = { "exp_avg", "exp_avg_sq" },
+    .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
 };

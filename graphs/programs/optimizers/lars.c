@@ -6,5 +6,5 @@ const struct sgrad_optimizer sgrad_lars_optimizer = {
     .summary = "sgd whose steps follow the norm of each parameter, for large batches",
     .source = "Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, 2017",
     .update = &sgrad_lars_kernel,
-    .states = { "momentum" },
+    .states = (const char *const[]){ "momentum", NULL },
 };

@@ -6,5 +6,5 @@ const struct sgrad_optimizer sgrad_sgd_optimizer = {
     .summary = "stochastic gradient descent with momentum, as torch.optim.SGD",
     .source = "I. Sutskever et al., On the importance of initialization and momentum in deep learning, 2013",
     .update = &sgrad_sgd_kernel,
-    .states = { "momentum" },
+    .states = (const char *const[]){ "momentum", NULL },
 };

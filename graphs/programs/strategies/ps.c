@@ -11,28 +11,43 @@
 
 #include <stdlib.h>
 
-static void serve(struct sgrad__builder *b, struct sgrad__bucket *bucket, int whole, int64_t tag, int priority, const char *name) {
-    int *part = sgrad_alloc((size_t)b->o->ranks, sizeof *part);
+/* Chunk CHUNK of every rank's bucket, in one sum. */
+static int sum_ranks(struct sgrad__builder *b, int chunk, int64_t tag, int priority, const char *name) {
+    int *list = sgrad_alloc((size_t)b->o->ranks, sizeof *list);
     for (int r = 0; r < b->o->ranks; r++)
-        part[r] = r == b->o->rank ? whole : sgrad__add_receive(b, b->p->buffer[whole].view, r, tag, priority, name);
-    sgrad__bucket_spread(b, bucket, sgrad__add_sum(b, part, b->o->ranks, name));
-    int weights = sgrad__bucket_weights(b, bucket, name);
+        list[r] = r == b->o->rank ? chunk : sgrad__add_receive(b, b->p->buffer[chunk].view, r, tag, priority, name);
+    const int sum = sgrad__add_sum(b, list, b->o->ranks, name);
+    free(list);
+    return sum;
+}
+
+static void serve(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, int64_t tag, int priority,
+                  const char *name) {
+    for (int c = 0; c < chunks; c++) chunk[c] = sum_ranks(b, chunk[c], tag + 2 * c, priority, name);
+    sgrad__bucket_spread(b, bucket, chunk, chunks);
+    sgrad__bucket_weights(b, bucket, chunk, chunks, name);
     for (int r = 0; r < b->o->ranks; r++)
-        if (r != b->o->rank) sgrad__add_send(b, weights, r, tag + 1, priority, name);
-    free(part);
+        for (int c = 0; c < chunks && r != b->o->rank; c++) sgrad__add_send(b, chunk[c], r, tag + 2 * c + 1, priority, name);
+}
+
+static void ask(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, int server, int64_t tag, int priority,
+                const char *name) {
+    for (int c = 0; c < chunks; c++) {
+        sgrad__add_send(b, chunk[c], server, tag + 2 * c, priority, name);
+        chunk[c] = sgrad__add_receive(b, b->p->buffer[chunk[c]].view, server, tag + 2 * c + 1, priority, name);
+    }
+    sgrad__bucket_take(b, bucket, chunk, chunks);
 }
 
 static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int number, const char *name) {
-    const int server = number % b->o->servers, priority = SGRAD__PRIORITY_UPDATE + number;
+    const int server = number % b->o->servers, priority = SGRAD__PRIORITY_UPDATE + number, chunks = sgrad__bucket_cuts(b, bucket);
     const int64_t tag = sgrad__next_tag(b);
-    int whole = sgrad__bucket_gather(b, bucket, name);
+    int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
+    sgrad__bucket_gather(b, bucket, chunk, chunks, name);
     sgrad__add_shard(b, bucket, server, tag);
-    if (server == b->o->rank) {
-        serve(b, bucket, whole, tag, priority, name);
-        return;
-    }
-    sgrad__add_send(b, whole, server, tag, priority, name);
-    sgrad__bucket_take(b, bucket, sgrad__add_receive(b, b->p->buffer[whole].view, server, tag + 1, priority, name));
+    if (server == b->o->rank) serve(b, bucket, chunk, chunks, tag, priority, name);
+    else ask(b, bucket, chunk, chunks, server, tag, priority, name);
+    free(chunk);
 }
 
 static int all(const struct sgrad__program_options *o) { return o->ranks; }

@@ -12,7 +12,7 @@
  *     parameter 1 ─┴─ bucket 0 ─ plan ┴─ parameter 1       values of this rank, sums over all
  *     parameter 2 ─── bucket 1 ─ plan ── parameter 2                                                */
 #include "graphs/programs/builder.h"
-#include "graphs/runs/step.h"
+#include "graphs/runs/runner.h"
 #include "runtime/philox.h"
 
 #include <mpi.h>

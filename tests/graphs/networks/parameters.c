@@ -1,6 +1,6 @@
 /* Parameters of every network: how many, how they start, and their way to files and back. */
 #include "config.h"
-#include "graphs/runs/run.h"
+#include "graphs/networks/graph.h"
 #include "tests/graphs/asserts.h"
 
 static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {
@@ -71,7 +71,7 @@ static void loads_pytorch(void **state) {
         char *path = sgrad_format("%s/tests/reference/%s.safetensors", source ? source : ".", is[i].model);
         assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
         assert_int_equal(sgrad_safetensors_open(path, &file), 0);
-        assert_int_equal(sgrad__parameters_load(g, NULL, &file, false), 0);
+        assert_int_equal(sgrad__weights_load(g, &file, false), 0);
         sgrad_safetensors_close(&file);
         sgrad_graph_destroy(g);
         free(path);
@@ -128,7 +128,7 @@ static void starts(void **state) {
 #define PATH scratch_path("weights.safetensors")
 
 /* A convolution (2,3,3,5) in memory, batch norm, linear. */
-static struct sgrad_graph *small(const struct sgrad_optimizer *optimizer, uint64_t seed) {
+static struct sgrad_graph *small(const char *const *states, uint64_t seed) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     int x = sgrad_graph_input(g, 4, 4, 5);
     x = sgrad_layer(g, conv2d, "conv", (x), .channels = 2, .kernel = 3);
@@ -136,31 +136,31 @@ static struct sgrad_graph *small(const struct sgrad_optimizer *optimizer, uint64
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true);
     assert_int_equal(sgrad_graph_loss(g, x, 0), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, optimizer, seed), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, states, seed), 0);
     return g;
 }
 
-static int load(struct sgrad_graph *g, const struct sgrad_optimizer *optimizer, const char *path, bool with_optimizer) {
+static int load(struct sgrad_graph *g, const char *path, bool with_states) {
     struct sgrad_safetensors file;
     assert_int_equal(sgrad_safetensors_open(path, &file), 0);
-    int error = sgrad__parameters_load(g, optimizer, &file, with_optimizer);
+    int error = sgrad__weights_load(g, &file, with_states);
     sgrad_safetensors_close(&file);
     return error;
 }
 
 static void round_trip(void **state) {
     (void)state;
-    const struct sgrad_optimizer *adam = sgrad_optimizers[1];
+    static const char *const adam[] = { "exp_avg", "exp_avg_sq", NULL };
     struct sgrad_graph *g = small(adam, 1), *h = small(adam, 2), *plain = small(NULL, 3);
     struct sgrad__parameter *p = find(g, "conv.weight");
-    float numbers[90], moment[90];
-    for (int i = 0; i < 90; i++) numbers[i] = (float)i, moment[i] = (float)(1000 + i);
+    float numbers[90], second_moment[90];
+    for (int i = 0; i < 90; i++) numbers[i] = (float)i, second_moment[i] = (float)(1000 + i);
     int64_t batches = 12345678901;
     assert_int_equal(sgrad_tensor_write(p->tensor, numbers), 0);
-    assert_int_equal(sgrad_tensor_write(p->moment[1], moment), 0);
+    assert_int_equal(sgrad_tensor_write(p->kept[1], second_moment), 0);
     assert_int_equal(sgrad_tensor_write(find(g, "bn.num_batches_tracked")->tensor, &batches), 0);
     const char *metadata[] = { "step", "17" };
-    assert_int_equal(sgrad__parameters_save(g, adam, PATH, true, metadata, 1), 0);
+    assert_int_equal(sgrad__weights_save(g, PATH, true, metadata, 1), 0);
 
     struct sgrad_safetensors file;
     assert_int_equal(sgrad_safetensors_open(PATH, &file), 0);
@@ -178,16 +178,16 @@ static void round_trip(void **state) {
             }
     sgrad_safetensors_close(&file);
 
-    assert_int_equal(load(h, adam, PATH, true), 0);
+    assert_int_equal(load(h, PATH, true), 0);
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &h->parameter[i]));
-    float *again = values(find(h, "conv.weight")->moment[1]);
-    assert_memory_equal(again, moment, sizeof moment);
+    float *again = values(find(h, "conv.weight")->kept[1]);
+    assert_memory_equal(again, second_moment, sizeof second_moment);
     free(again);
 
-    assert_int_equal(load(plain, NULL, PATH, false), 0);    /* a checkpoint is weights, too */
+    assert_int_equal(load(plain, PATH, false), 0);    /* a checkpoint is weights, too */
     assert_true(equal(find(g, "fc.bias"), find(plain, "fc.bias")));
-    assert_int_equal(sgrad__parameters_save(g, adam, PATH, false, NULL, 0), 0);
-    assert_fails(load(h, adam, PATH, true), SGRAD_EFORMAT, "has no tensor optimizer.exp_avg.conv.weight");
+    assert_int_equal(sgrad__weights_save(g, PATH, false, NULL, 0), 0);
+    assert_fails(load(h, PATH, true), SGRAD_EFORMAT, "has no tensor optimizer.exp_avg.conv.weight");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
     sgrad_graph_destroy(plain);
@@ -206,7 +206,7 @@ static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
     for (int i = 0; i < count; i++)
         if (last.name && strcmp(entry[i].name, last.name) == 0) entry[i] = last, last.name = NULL;
     assert_int_equal(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0), 0);
-    return load(g, NULL, PATH, false);
+    return load(g, PATH, false);
 }
 
 static void types(void **state) {
@@ -247,7 +247,7 @@ static void refusals(void **state) {
                  "has a tensor fc2.bias, which the network has not");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
     assert_int_equal(sgrad_safetensors_write(PATH, &one, 1, NULL, 0), 0);
-    assert_fails(load(g, NULL, PATH, false), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
+    assert_fails(load(g, PATH, false), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(untouched);

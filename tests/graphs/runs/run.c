@@ -1,5 +1,6 @@
 /* What surrounds a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
 #include "config.h"
+#include "graphs/networks/graph.h"
 #include "graphs/programs/order.h"
 #include "graphs/runs/run.h"
 #include "tests/graphs/asserts.h"
@@ -134,7 +135,7 @@ static struct sgrad_graph *network(uint64_t seed) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     int x = sgrad_graph_input(g, 0, 0, 5);
     sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0], seed), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, seed), 0);
     return g;
 }
 
@@ -159,11 +160,10 @@ static void assert_newest(const char *expected) {
 static void checkpoint(void **state) {
     (void)state;
     struct sgrad_graph *g = network(1), *h = network(2);
-    const struct sgrad_optimizer *sgd = sgrad_optimizers[0];
     struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
     const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
     assert_newest(NULL);
-    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, sgd, scratch_root, &p, id, 2), 0);
+    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, id, 2), 0);
     assert_false(exists(scratch_path("checkpoint-9.safetensors")));
     assert_true(exists(scratch_path("checkpoint-10.safetensors")));
     scratch_write("checkpoint-12.safetensors.part.77", "", 0);
@@ -174,18 +174,18 @@ static void checkpoint(void **state) {
 
     assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
     const char *path = scratch_path("checkpoint-11.safetensors");
-    assert_fails(sgrad__checkpoint_load(h, sgd, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
+    assert_fails(sgrad__checkpoint_load(h, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
                  "the run has batch 32, so it cannot be continued with 64");
     assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
-    assert_int_equal(sgrad__checkpoint_load(h, sgd, path, id, &q), 0);
+    assert_int_equal(sgrad__checkpoint_load(h, path, id, &q), 0);
     assert_true(equal(g->parameter[0].tensor, h->parameter[0].tensor));
     assert_int_equal(q.step, 11);
     assert_int_equal(q.epoch, 3);
     assert_int_equal(q.step_in_epoch, 1);
     assert_int_equal(q.seed, 5);
 
-    assert_int_equal(sgrad__parameters_save(g, sgd, scratch_path("model.safetensors"), false, NULL, 0), 0);
-    assert_fails(sgrad__checkpoint_load(h, sgd, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
+    assert_int_equal(sgrad__weights_save(g, scratch_path("model.safetensors"), false, NULL, 0), 0);
+    assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
 }
@@ -219,7 +219,7 @@ static void spoiled_checkpoints(void **state) {
     struct sgrad_graph *g = network(1);
     struct sgrad__position p = { .step = 0 };
     for (p.step = 100; p.step <= 103; p.step++)
-        assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], scratch_root, &p, "{}", 4), 0);
+        assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, "{}", 4), 0);
     spoil(scratch_path("checkpoint-103.safetensors"), 1, true);
     spoil(scratch_path("checkpoint-102.safetensors"), 3, false);
     char *path = newest(0, "checkpoint-102.safetensors is not whole");
@@ -227,7 +227,7 @@ static void spoiled_checkpoints(void **state) {
     free(path);
 
     p.step = 102;       /* the run goes on: what could not be read does not count */
-    assert_int_equal(sgrad__checkpoint_save(g, sgrad_optimizers[0], scratch_root, &p, "{}", 1), 0);
+    assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, "{}", 1), 0);
     assert_true(exists(scratch_path("checkpoint-102.safetensors")));
     assert_false(exists(scratch_path("checkpoint-101.safetensors")));
     free(newest(0, "checkpoint-103.safetensors is not whole"));

@@ -1,6 +1,6 @@
-/* step.h: a program, turned: the window of steps in flight. Private to graphs/runs/. */
-#ifndef SGRAD_GRAPHS_STEP_H
-#define SGRAD_GRAPHS_STEP_H
+/* runner.h: a program, turned: the window of steps in flight. Private to graphs/runs/. */
+#ifndef SGRAD_GRAPHS_RUNNER_H
+#define SGRAD_GRAPHS_RUNNER_H
 
 #include "graphs/programs/program.h"
 
@@ -40,6 +40,9 @@ struct sgrad__runner {
     long submitted, finished;
     struct sgrad__sync *sync;
 };
+/* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
+int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy,
+                              void (*done)(void *arg), void *arg);
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
 /* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */

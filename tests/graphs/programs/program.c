@@ -19,7 +19,7 @@ static struct sgrad_graph *network(void) {
     y = sgrad_layer(g, batchnorm, "bn2", (y, x), .relu = true);
     y = sgrad_layer(g, global_average_pool, "pool", (y));
     assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true), 0), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0], 1), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
     return g;
 }
 
@@ -27,7 +27,7 @@ static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group
     struct sgrad__program *p;
     const struct sgrad__program_options o = {
         .batch = 2 * micros, .micro = 2, .group = 2 * group_micros, .ranks = 1, .training = training, .optimizer = sgrad_optimizers[0],
-        .clip_norm = clip_norm, .window = WINDOW, .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
+        .clip_norm = clip_norm, .window = WINDOW, .image = { .full_scale = 1, .deviation = { 1, 1, 1 } }, .source = sgrad__source_of(NULL),
     };
     assert_int_equal(sgrad__program_build(g, &o, &p), 0);
     return p;

@@ -1,0 +1,156 @@
+/* weights.c: the way of parameters and states to and from files.
+ *
+ * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies
+ * as its parameter does. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
+ *
+ *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
+ *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
+ *
+ * Limits: everything that is saved is copied to main memory first, all at once. */
+#include "graphs/networks/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- layouts and types ---------------------------------------------------------------------------------------- */
+
+/* The shape that the parameter has in files. */
+static struct sgrad_shape file_shape(const struct sgrad_parameter *p) {
+    const int64_t *d = p->shape.dim;
+    if (p->layout == SGRAD_OIHW) return (struct sgrad_shape){ 4, { d[0], d[3], d[1], d[2] } };
+    return p->shape;
+}
+
+/* FROM (n,rows,columns) to TO (n,columns,rows): OIHW to OHWI has I rows of H·W columns, the way back has them exchanged. */
+static void transpose(int64_t n, int64_t rows, int64_t columns, const float *from, float *to) {
+    for (; n > 0; n--, from += rows * columns, to += rows * columns)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++) to[j * rows + i] = from[i * columns + j];
+}
+
+static void to_file_layout(const struct sgrad_parameter *p, const float *memory, float *file) {
+    const int64_t *d = p->shape.dim;
+    transpose(d[0], d[1] * d[2], d[3], memory, file);
+}
+
+static void to_memory_layout(const struct sgrad_parameter *p, const float *file, float *memory) {
+    const int64_t *d = p->shape.dim;
+    transpose(d[0], d[3], d[1] * d[2], file, memory);
+}
+
+/* COUNT numbers of type DTYPE, at any address, as floats. */
+static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to) {
+    if (dtype == SGRAD_F32) memcpy(to, from, (size_t)count * sizeof *to);
+    const char *at = from;
+    for (int64_t i = 0; i < count && dtype == SGRAD_F64; i++, at += sizeof(double)) {
+        double x;
+        memcpy(&x, at, sizeof x);
+        to[i] = (float)x;
+    }
+    for (int64_t i = 0; i < count && dtype == SGRAD_BF16; i++, at += sizeof(uint16_t)) {
+        uint16_t x;
+        memcpy(&x, at, sizeof x);
+        to[i] = sgrad_bf16_to_f32(x);
+    }
+}
+
+/* ---- loading -------------------------------------------------------------------------------------------------- */
+
+/* Counters of steps (num_batches_tracked) came to PyTorch late: weights without them are whole. */
+static bool may_be_absent(const struct sgrad__item *item) { return item->is->dtype == SGRAD_I64; }
+
+static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path) {
+    if (!entry)
+        return may_be_absent(item) ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
+    const enum sgrad_dtype has = entry->view.dtype, wants = item->is->dtype;
+    if (wants == SGRAD_F32 ? has != SGRAD_F32 && has != SGRAD_BF16 && has != SGRAD_F64 : has != wants)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
+                          wants == SGRAD_F32 ? "F32, BF16 or F64" : sgrad_dtype_name(wants));
+    const struct sgrad_shape shape = file_shape(item->is);
+    char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
+    if (!sgrad_shape_equal(&entry->view.shape, &shape))
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s", path, item->name,
+                          sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here));
+    return 0;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct sgrad__item *)a)->name, ((const struct sgrad__item *)b)->name);
+}
+
+/* Sorts the list by name. */
+static int check_file(struct sgrad__items *list, const struct sgrad_safetensors *file, bool with_states) {
+    for (int i = 0; i < list->count; i++)
+        SGRAD_TRY(check_item(&list->item[i], sgrad_safetensors_find(file, list->item[i].name), file->path));
+    qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
+    for (int i = 0; i < file->count; i++) {
+        char *name = file->entry[i].name;
+        if (!with_states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
+        if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, name);
+    }
+    return 0;
+}
+
+static int load_item(const struct sgrad__item *item, const struct sgrad_entry *entry) {
+    if (!entry) return 0;
+    const int64_t count = sgrad_shape_count(&item->is->shape);
+    const size_t bytes = sgrad_view_bytes(&item->tensor->view);
+    void *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
+    if (item->is->dtype == SGRAD_F32) to_floats(entry->view.dtype, entry->data, count, file);
+    else memcpy(file, entry->data, bytes);
+    bool moves = item->is->layout == SGRAD_OIHW;
+    if (moves) to_memory_layout(item->is, file, memory);
+    int error = sgrad_tensor_write(item->tensor, moves ? memory : file);
+    free(file);
+    free(memory);
+    return error;
+}
+
+int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *file, bool with_states) {
+    struct sgrad__items list = sgrad__parameters_list(g, with_states);
+    int error = check_file(&list, file, with_states);
+    for (int i = 0; i < list.count && !error; i++)
+        error = load_item(&list.item[i], sgrad_safetensors_find(file, list.item[i].name));
+    sgrad__items_free(&list);
+    return error;
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------------- */
+
+/* The entry's data is the caller's to free. */
+static int save_item(const struct sgrad__item *item, struct sgrad_entry *entry) {
+    const size_t bytes = sgrad_view_bytes(&item->tensor->view);
+    void *memory = sgrad_alloc(1, bytes), *file = sgrad_alloc(1, bytes);
+    int error = sgrad_tensor_read(item->tensor, memory);
+    if (item->is->layout == SGRAD_OIHW) to_file_layout(item->is, memory, file);
+    else memcpy(file, memory, bytes);
+    *entry = (struct sgrad_entry){ item->name, { item->is->dtype, file_shape(item->is) }, file };
+    free(memory);
+    return error;
+}
+
+/* Writes what is in ENTRY, with its checksum added to the metadata. */
+static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata, int metadata_count) {
+    char checksum[SGRAD_CHECKSUM];
+    sgrad_safetensors_checksum(entry, count, checksum);
+    const char **more = sgrad_alloc(2 * (size_t)(metadata_count + 1), sizeof *more);
+    for (int i = 0; i < 2 * metadata_count; i++) more[i] = metadata[i];
+    more[2 * metadata_count] = "checksum";
+    more[2 * metadata_count + 1] = checksum;
+    int error = sgrad_safetensors_write(path, entry, count, more, metadata_count + 1);
+    free(more);
+    return error;
+}
+
+int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_states, const char *const *metadata, int metadata_count) {
+    struct sgrad__items list = sgrad__parameters_list(g, with_states);
+    struct sgrad_entry *entry = sgrad_alloc((size_t)list.count, sizeof *entry);
+    int error = 0;
+    for (int i = 0; i < list.count && !error; i++) error = save_item(&list.item[i], &entry[i]);
+    if (!error) error = write_entries(entry, list.count, path, metadata, metadata_count);
+    for (int i = 0; i < list.count; i++) free((void *)entry[i].data);
+    free(entry);
+    sgrad__items_free(&list);
+    return error;
+}

@@ -1,0 +1,181 @@
+/* buckets.c: what travels together between ranks, so that few messages are sent: put in, summed or handed over, taken out again.
+ *
+ * A bucket goes in chunks, which are tensors of their own:
+ *
+ *     conv.weight     bn.weight   bn.bias      sums over this rank's micro-batches
+ *     └──────┬──────────┘─────────┘
+ *     │ chunk 0       │ chunk 1       │        gathered, sent and summed as the plan says
+ *            └──────────┐─────────┐
+ *     conv.weight     bn.weight   bn.bias      gathered again: sums over all
+ *
+ * What a rank has no share in is -0 in its bucket: x + -0 is x, to the bit. */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+
+struct entry {
+    int buffer, *done, parameter;
+    int64_t first;              /* element of the bucket */
+    struct sgrad_view view;
+    const char *name;
+};
+struct sgrad__bucket {
+    enum sgrad_dtype dtype;
+    int count;
+    int64_t size;               /* elements */
+    struct entry *entry;
+};
+
+struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype) {
+    struct sgrad__bucket *bucket = sgrad_alloc(1, sizeof *bucket);
+    bucket->dtype = dtype;
+    return bucket;
+}
+
+void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name) {
+    bucket->entry = sgrad_grow(bucket->entry, bucket->count, sizeof *bucket->entry);
+    bucket->entry[bucket->count++] = (struct entry){ buffer, done, parameter, bucket->size, view, name };
+    bucket->size += sgrad_shape_count(&view.shape);
+}
+
+int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket) { return bucket->size * (int64_t)sgrad_dtype_size(bucket->dtype); }
+
+/* A run of elements on their way from one buffer to another. */
+struct piece {
+    int from;
+    struct sgrad_copy_piece is;
+};
+
+/* TO is put together from the COUNT pieces: as many tasks as the number of operands asks for. */
+static void add_gather(struct sgrad__builder *b, const struct piece *piece, int count, int to, const char *name) {
+    for (int at = 0; at < count; at += SGRAD_COPY_INPUTS) {
+        struct sgrad_copy *copy = sgrad__own(b->p, sgrad_alloc(1, sizeof *copy));
+        struct sgrad_call call = { .kernel = &sgrad_copy_kernel, .attrs = copy, .operands = SGRAD_COPY_INPUTS + 1 };
+        int operand[SGRAD_COPY_INPUTS + 1];
+        for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
+            operand[i] = at + i < count ? piece[at + i].from : -1;
+            call.access[i] = SGRAD_R;
+            call.view[i].shape.rank = -1;
+            if (operand[i] >= 0) call.view[i] = b->p->buffer[operand[i]].view;
+            if (at + i < count) copy->piece[i] = piece[at + i].is;
+        }
+        operand[SGRAD_COPY_INPUTS] = to;
+        call.view[SGRAD_COPY_INPUTS] = b->p->buffer[to].view;
+        call.access[SGRAD_COPY_INPUTS] = at ? SGRAD_RW : SGRAD_W;
+        sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s", name));
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Where chunk C of the bucket begins. */
+static int64_t chunk_first(const struct sgrad__bucket *k, int chunks, int c) { return k->size * c / chunks; }
+
+int64_t sgrad__bucket_chunk(const struct sgrad__bucket *k, int chunks, int c) {
+    return chunk_first(k, chunks, c + 1) - chunk_first(k, chunks, c);
+}
+
+/* The bucket's elements FROM to TO, out of its entries. */
+static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int64_t from, int64_t to, const char *name) {
+    struct piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
+    int count = 0;
+    for (int i = 0; i < k->count; i++) {
+        const struct entry *p = &k->entry[i];
+        int64_t first = most(from, p->first), end = least(to, p->first + sgrad_shape_count(&p->view.shape));
+        if (first < end) piece[count++] = (struct piece){ p->buffer, { first - p->first, first - from, end - first } };
+    }
+    int chunk = sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { to - from } } });
+    add_gather(b, piece, count, chunk, name);
+    free(piece);
+    return chunk;
+}
+
+/* Entry P, out of the chunks, into the buffer TO. */
+static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk, int chunks, int to) {
+    struct piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
+    int64_t last = p->first + sgrad_shape_count(&p->view.shape);
+    int count = 0;
+    for (int c = 0; c < chunks; c++) {
+        int64_t from = chunk_first(k, chunks, c), first = most(from, p->first), end = least(chunk_first(k, chunks, c + 1), last);
+        if (first < end) piece[count++] = (struct piece){ chunk[c], { first - from, first - p->first, end - first } };
+    }
+    add_gather(b, piece, count, to, b->p->buffer[to].name);
+    free(piece);
+}
+
+/* An update follows its gradient at once, so that these, and the next parameter's, become one task. */
+void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
+    for (const struct entry *p = k->entry; p < k->entry + k->count; p++) {
+        *p->done = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), p->view);
+        gather_entry(b, k, p, chunk, chunks, *p->done);
+        if (p->parameter >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, p->parameter, *p->done);
+    }
+}
+
+/* A bucket larger than the size that buckets are to have, because of one large parameter, goes in several plans or messages: what is
+ * more urgent may pass between them, and MPI counts bytes in 31 bits. */
+int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *k) {
+    enum { MOST = 1 << 30 };
+    const int64_t wanted = b->p->bucket_bytes, limit = wanted && wanted < MOST ? wanted : MOST, bytes = sgrad__bucket_bytes(k);
+    return bytes > limit ? (int)((bytes + limit - 1) / limit) : 1;
+}
+
+void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+    for (int c = 0; c < chunks; c++)
+        chunk[c] = gather_chunk(b, k, chunk_first(k, chunks, c), chunk_first(k, chunks, c + 1), name);
+}
+
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority,
+                       const char *name) {
+    const int cuts = sgrad__bucket_cuts(b, k);
+    const double each = (double)sgrad__bucket_bytes(k) / cuts;
+    if (!method) method = sgrad_allreduce_cheapest(each, b->o->network, b->o->deterministic);
+    struct sgrad_plan plan = sgrad_plan_make(method, each, (int)least(k->size / cuts, 1 << 16), b->o->rank, b->o->network);
+    const int chunks = cuts * plan.chunks;
+    int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
+    sgrad__bucket_gather(b, k, chunk, chunks, name);
+    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, 0, &chunk[i * plan.chunks], priority, name);
+    sgrad__bucket_spread(b, k, chunk, chunks);
+    free(chunk);
+    free(plan.action);
+}
+
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+    for (int i = 0; i < k->count; i++) k->entry[i].buffer = b->parameter[k->entry[i].parameter];
+    sgrad__bucket_gather(b, k, chunk, chunks, name);
+}
+
+void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *k, const int *chunk, int chunks) {
+    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, b->parameter[k->entry[i].parameter]);
+}
+
+int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
+    int *parameter = sgrad_alloc((size_t)k->count, sizeof *parameter);
+    for (int i = 0; i < k->count; i++) parameter[i] = k->entry[i].parameter;
+    *count = k->count;
+    return parameter;
+}
+
+void sgrad__bucket_free(struct sgrad__bucket *k) {
+    free(k->entry);
+    free(k);
+}
+
+enum { LEAST_BUCKET = 1 << 14 };                /* bytes: below, tasks cost more than the wire */
+static const double LEAST_SECONDS = 3e-3;       /* on the wire: so long it may take a rank, busy with a task, to look for the next */
+
+/* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
+ * of which none is so short that the wire would wait for the next. */
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving) {
+    const double shortest = LEAST_SECONDS * net->bandwidth;
+    int64_t best = bytes;
+    double once = 0;
+    for (int n = 1; n == 1 || (bytes / n >= LEAST_BUCKET && (double)bytes / n >= shortest); n *= 2) {
+        const double size = (double)bytes / n;
+        const double cost = n * (method ? method : sgrad_allreduce_cheapest(size, net, halving))->cost(size, net);
+        if (n == 1) once = cost;
+        if (cost <= 1.25 * once) best = (int64_t)size;
+    }
+    return best;
+}

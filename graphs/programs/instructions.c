@@ -1,0 +1,102 @@
+/* instructions.c: what a program is made of, one by one: buffers, calls, instructions; and its end. */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- buffers --------------------------------------------------------------------------------------------------- */
+
+int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view) {
+    struct sgrad__program *p = b->p;
+    p->buffer = sgrad_grow(p->buffer, p->buffer_count, sizeof *p->buffer);
+    p->buffer[p->buffer_count] =
+        (struct sgrad__buffer){ .name = name, .view = view, .lifetime = SGRAD_TRANSIENT, .copies = 1, .follows = -1 };
+    return p->buffer_count++;
+}
+
+int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view) {
+    int i = sgrad__add_buffer(b, sgrad_format("%s", name), view);
+    b->p->buffer[i].lent = true;
+    b->p->buffer[i].lifetime = SGRAD_PERSISTENT;
+    return i;
+}
+
+int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
+    int i = sgrad__add_lent(b, tensor->name, tensor->view);
+    b->p->buffer[i].tensor[0] = tensor;
+    return i;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------------------------- */
+
+const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call) {
+    struct sgrad__program *p = b->p;
+    struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
+    call.group = p->group;
+    call.batch = p->batch;
+    call.averaged = p->averaged;
+    call.deterministic = b->o->deterministic;
+    call.tf32 = b->o->tf32;
+    sgrad_call_prepare(&call);
+    *kept = call;
+    p->call = sgrad_grow(p->call, p->call_count, sizeof *p->call);
+    p->call[p->call_count++] = kept;
+    return kept;
+}
+
+const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call) {
+    const uint64_t hash = sgrad_hash(call.view, sizeof call.view) ^ sgrad_hash(call.kernel->name, strlen(call.kernel->name));
+    int *known = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
+    const struct sgrad_call *last = *known ? b->p->call[*known - 1] : NULL;
+    if (last && last->kernel == call.kernel && memcmp(last->view, call.view, sizeof call.view) == 0) return last;
+    const struct sgrad_call *made = sgrad__add_call(b, call);
+    *known = b->p->call_count;
+    return made;
+}
+
+int sgrad__by_address(const void *a, const void *b) {
+    const struct sgrad_call *x = *(const struct sgrad_call *const *)a, *y = *(const struct sgrad_call *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- instructions ---------------------------------------------------------------------------------------------- */
+
+struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
+                                                  int64_t first, int priority, char *name) {
+    struct sgrad__program *p = b->p;
+    p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
+    struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
+    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
+    memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
+    memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
+    return i;
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------- */
+
+void *sgrad__own(struct sgrad__program *p, void *memory) {
+    p->owned = sgrad_grow(p->owned, p->owned_count, sizeof *p->owned);
+    return p->owned[p->owned_count++] = memory;
+}
+
+void sgrad__program_destroy(struct sgrad__program *p) {
+    if (!p) return;
+    for (int i = 0; i < p->buffer_count; i++) {
+        for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
+        free(p->buffer[i].name);
+    }
+    for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
+    for (int i = 0; i < p->call_count; i++) free(p->call[i]);
+    for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
+    for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
+    sgrad_tensor_destroy(p->workspace);
+    free(p->owned);
+    free(p->shard);
+    free(p->histogram);
+    free(p->buffer);
+    free(p->call);
+    free(p->instruction);
+    free(p->pixels);
+    free(p->labels);
+    free(p);
+}

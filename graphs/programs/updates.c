@@ -1,0 +1,44 @@
+/* updates.c: how a parameter's new value comes of its gradient: by the optimizer, clipped where that is asked for. */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+
+static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradient, int *norm) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    struct sgrad_call call = { .kernel = &sgrad_squared_norm_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
+                               .view = { { SGRAD_F32, w->is.shape }, sgrad__doubles(sgrad_shape(1, 1)) } };
+    *norm = sgrad__add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
+    sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ gradient, *norm }, 0, SGRAD__PRIORITY_UPDATE,
+                           sgrad_format("%s norm", w->name));
+}
+
+void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
+    struct sgrad__parameter *w = &b->g->parameter[parameter];
+    sgrad__add_histogram(b, "gradients", parameter, gradient);
+    struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
+    int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
+    call.access[0] = SGRAD_RW;
+    call.access[1] = call.access[2] = SGRAD_R;
+    call.view[0] = call.view[1] = (struct sgrad_view){ SGRAD_F32, w->is.shape };
+    call.view[2] = sgrad__doubles(sgrad_shape(1, 1));
+    if (b->norm < 0) call.view[2].shape.rank = -1;
+    for (int i = 0; w->kept[i]; i++) {
+        operand[call.operands] = sgrad__lend_buffer(b, w->kept[i]);
+        call.view[call.operands] = call.view[0];
+        call.access[call.operands++] = SGRAD_RW;
+    }
+    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE,
+                           sgrad_format("%s update", w->name));
+}
+
+void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
+    int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        norm[i] = -1;
+        if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
+    }
+    b->norm = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm");
+    for (int i = 0; i < b->g->parameter_count; i++)
+        if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
+    free(norm);
+}

@@ -1,0 +1,137 @@
+/* folder.c: a run's folder: claimed for one run at a time; what a run begins or goes on with. */
+#include "graphs/runs/train.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_empty(const char *folder) {
+    DIR *d = opendir(folder);
+    bool empty = true;
+    for (struct dirent *e; d && (e = readdir(d));) empty &= e->d_name[0] == '.';
+    if (d) closedir(d);
+    return empty;
+}
+
+/* mkdir -p */
+static int make_folder(const char *path) {
+    char *name = sgrad_format("%s", path);
+    int error = 0;
+    for (char *s = name + 1; !error; s++) {
+        if (*s && *s != '/') continue;
+        char end = *s;
+        *s = 0;
+        if (mkdir(name, 0777) != 0 && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
+        *s = end;
+        if (!end) break;
+    }
+    free(name);
+    return error;
+}
+
+static char *default_folder(const char *model) {
+    char when[32];
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime(&now));
+    return sgrad_format("runs/%s-%s", model, when);
+}
+
+/* One run at a time: the lock ends with the process, however that ends. A file system without locks has to trust its users. */
+static int lock_folder(struct sgrad__run *r) {
+    int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", r->folder, strerror(errno));
+    r->lock = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return sgrad_fail(SGRAD_EIO, "%s: another run is writing there", r->folder);
+    return 0;
+}
+
+/* Names the folder, and refuses one that holds something else, before any work is done. */
+int sgrad__run_claim_folder(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
+    r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
+    SGRAD_TRY(make_folder(r->folder));
+    SGRAD_TRY(lock_folder(r));
+    if (!o->resume && !is_empty(r->folder))
+        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume", r->folder);
+    return 0;
+}
+
+static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
+    *config = (struct sgrad__config){
+        .options = &r->options, .model = r->model->name, .parameters = sgrad__parameters_count(r->graph),
+        .fingerprint = sgrad_dataset_fingerprint(r->train), .channels = r->train->channels, .ranks = r->context->ranks,
+        .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
+    };
+    memcpy(config->mean, r->mean, sizeof r->mean);
+    memcpy(config->deviation, r->deviation, sizeof r->deviation);
+}
+
+/* Beginning anew would lose what a run without checkpoints has come to. */
+static int refuse_finished(const char *folder) {
+    char *path = sgrad_format("%s/model.safetensors", folder);
+    int error = access(path, F_OK) ? 0 : sgrad_fail(SGRAD_EINVAL, "%s: there is no checkpoint from which this finished run could go on",
+                                                    folder);
+    free(path);
+    return error;
+}
+
+static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *config, long *done) {
+    char *path = NULL;
+    if (r->options.resume) {
+        struct sgrad__position position;
+        SGRAD_TRY(sgrad__config_check(r->folder, config));
+        SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
+        if (path) {
+            int error = sgrad__checkpoint_load(r->graph, path, r->identity, &position);
+            free(path);
+            if (error) return error;
+            *done = position.step;
+        } else {
+            SGRAD_TRY(refuse_finished(r->folder));
+            sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
+        }
+    }
+    return sgrad__config_write(r->folder, config);
+}
+
+/* Rank 0's values, and its optimizer's, to every rank. */
+static int broadcast_parameters(struct sgrad_graph *g) {
+    struct sgrad__items list = sgrad__parameters_list(g, true);
+    int error = 0;
+    for (int i = 0; i < list.count && !error; i++) {
+        struct sgrad_tensor *tensor = list.item[i].tensor;
+        const size_t bytes = sgrad_view_bytes(&tensor->view);
+        void *value = sgrad_alloc(1, bytes);
+        error = sgrad_tensor_read(tensor, value);
+        sgrad_ranks_broadcast(value, bytes, 0);
+        if (!error) error = sgrad_tensor_write(tensor, value);
+        free(value);
+    }
+    sgrad__items_free(&list);
+    return error;
+}
+
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
+ * others get what it holds from there. */
+int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
+    struct sgrad__config config;
+    char devices[256];
+    describe_run(r, &config, devices, sizeof devices);
+    r->identity = sgrad__config_identity(&config);
+    char *everything = sgrad__config_shared(&config);
+    int error = sgrad_ranks_compare(everything);
+    free(everything);
+    r->together |= error != 0;
+    if (error) return error;
+    SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_own_folder(r, &config, done)));
+    sgrad_ranks_broadcast(done, sizeof *done, 0);
+    r->last_checkpoint = *done;
+    return broadcast_parameters(r->graph);
+}

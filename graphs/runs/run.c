@@ -1,0 +1,32 @@
+/* run.c: what every file that turns a run asks of it: agreement of its ranks, the learning rate, the options of its programs. */
+#include "graphs/runs/train.h"
+
+int sgrad__run_agree(struct sgrad__run *r, int error) {
+    error = sgrad_ranks_agree(error);
+    r->together |= error != 0;
+    return error;
+}
+
+bool sgrad__run_is_asked(const struct sgrad__run *r) { return r->unwritten || sgrad__signal_caught(); }
+
+double sgrad__run_rate(const struct sgrad__run *r, long step) {
+    double epoch = (double)r->steps_per_epoch;
+    return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
+}
+
+struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *r, bool training, int64_t batch, int64_t micro) {
+    const struct sgrad_train_options *o = &r->options;
+    const struct sgrad_context *c = r->context;
+    return (struct sgrad__program_options){
+        .batch = batch, .micro = micro, .group = training ? r->group : micro, .training = training,
+        .rank = training ? c->rank : 0, .ranks = training ? c->ranks : 1, .network = c->network, .allreduce = r->allreduce,
+        .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks,
+        .backup = o->backup, .deterministic = o->deterministic, .tf32 = o->precision == SGRAD_PRECISION_TF32,
+        .histograms = training && o->histograms && c->rank == 0, .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas,
+        .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm, .window = o->window, .image = r->image,
+        .source = !training     ? sgrad__source_of(r->test)
+                  : r->placement ? sgrad__placement_source(r->placement)
+                                 : sgrad__source_of(r->train),
+        .workers = r->workers,
+    };
+}

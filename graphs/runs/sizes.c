@@ -1,0 +1,76 @@
+/* sizes.c: how a run is cut: samples of a rank, of a group, of a micro-batch; steps of an epoch and of the whole. */
+#include "graphs/runs/train.h"
+
+#include <stdlib.h>
+
+static int64_t largest_divisor(int64_t n, int64_t limit) {
+    for (int64_t d = limit < n ? limit : n; d > 1; d--)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted) {
+    int64_t best = 1;
+    for (int64_t d = 1; d <= n; d++)
+        if (n % d == 0 && llabs(d - wanted) < llabs(best - wanted)) best = d;
+    return best;
+}
+
+/* The samples whose sums batch norm joins, the unit of tasks if it is given, and how long the run is, on RANKS ranks. */
+int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
+    const struct sgrad_train_options *o = &r->options;
+    if (o->batch > r->train->count)
+        return sgrad_fail(SGRAD_EINVAL, "--batch %ld is more than the %lld samples of the training set", o->batch,
+                          (long long)r->train->count);
+    if (o->batch % ranks)
+        return sgrad_fail(SGRAD_EINVAL, "--batch %ld cannot be shared by %ld ranks: %ld can", o->batch, ranks,
+                          (o->batch / ranks + 1) * ranks);
+    const int64_t share = o->batch / ranks, micro = o->micro_batch;
+    const int64_t group = o->bn_group > 0 ? o->bn_group : o->bn_group == SGRAD_GROUP_GLOBAL ? o->batch : share;
+    const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
+    if (o->batch % group || share % here || group % here)
+        return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld: %lld does", (long long)group,
+                          ranks > 1 ? "rank's share" : "batch", (long long)share, (long long)sgrad__nearest_divisor(share, group));
+    if (micro && here % micro)
+        return sgrad_fail(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
+                          here < share ? "the group" : "this rank's share", (long long)here,
+                          (long long)sgrad__nearest_divisor(here, micro));
+    r->micro = micro;
+    r->group = group;
+    r->steps_per_epoch = r->train->count / o->batch;
+    r->steps = o->steps ? o->steps : (long)(o->epochs * (double)r->steps_per_epoch + 0.5);
+    if (r->steps < 1) r->steps = 1;
+    if (r->trace_first > r->steps)
+        return sgrad_fail(SGRAD_EINVAL, "--trace begins with step %ld, the run ends with step %ld", r->trace_first, r->steps);
+    return 0;
+}
+
+/* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches. */
+static int64_t good_micro_batch(const struct sgrad_graph *g) {
+    const int64_t caches = 4 << 20;
+    int64_t bytes = 0;
+    for (int i = 0; i < g->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&g->value[i].view);
+    return 32 * bytes < caches ? 64 : 32;
+}
+
+/* Every worker should find a micro-batch; --deterministic must not look at the machine, and up to eight ranks, a power of two, have to
+ * choose the same. */
+static int64_t good_division(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const int64_t share = o->batch / r->context->ranks, here = r->group < share ? r->group : share;
+    int64_t micro = largest_divisor(here, o->deterministic ? 32 : r->context->cudas ? 256 : good_micro_batch(r->graph));
+    if (o->deterministic)
+        while (o->batch % 8 == 0 && (o->batch / 8) % micro) micro = largest_divisor(here, micro - 1);
+    else
+        while (share / micro < r->context->cpus && micro > 1) micro = largest_divisor(here, micro - 1);
+    return micro;
+}
+
+/* Ranks of unequal nodes may cut their shares otherwise; but where a micro-batch is a group, too, statistics are means over groups, all
+ * of one size: rank 0's. */
+void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
+    if (!r->micro) r->micro = good_division(r);
+    if (r->options.bn_group != SGRAD_GROUP_MICRO) return;
+    sgrad_ranks_broadcast(&r->micro, sizeof r->micro, 0);
+    r->group = r->micro;
+}

@@ -1,0 +1,49 @@
+/* strategy.c: how the ranks of this run train together, and what does not go with that. */
+#include "graphs/runs/train.h"
+
+#include <stdlib.h>
+
+static int host_ranks(const struct sgrad_network *net) {
+    int count = 0;
+    for (int i = 0; i < net->ranks; i++) count += net->host[i] == net->host[0];
+    return count;
+}
+
+/* What does not go with this strategy, whatever the ranks. */
+int sgrad__run_check_strategy(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const char *name = r->strategy->name;
+    const bool sharded = r->strategy->sharded;
+    if (o->allreduce && sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
+    if (o->clip_norm > 0 && sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+    if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
+    if (o->histograms && sharded)
+        return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server", name);
+    if (o->backup >= 0 && !r->strategy->fresh)
+        return sgrad_fail(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
+    if (o->deterministic && r->strategy->served)
+        return sgrad_fail(SGRAD_EINVAL, "--deterministic cannot go with --strategy %s: who comes first decides", name);
+    if (o->deterministic && r->allreduce && !r->allreduce->halving)
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s does not keep to one order of sums, as --deterministic needs: doubling, "
+                                        "halving and tree do", o->allreduce);
+    return 0;
+}
+
+int sgrad__run_choose_strategy(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const int ranks = r->context->ranks;
+    r->servers = o->servers ? o->servers : ranks;
+    r->group_ranks = o->group ? o->group : r->context->network ? host_ranks(r->context->network) : 1;
+    if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d ranks", r->servers, ranks);
+    if (ranks % r->group_ranks)
+        return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d ranks: %d does", r->group_ranks, ranks,
+                          (int)sgrad__nearest_divisor(ranks, r->group_ranks));
+    if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d ranks", o->backup, ranks);
+    if (o->backup < 0 && r->strategy->fresh) r->options.backup = ranks > 1;
+    const struct sgrad__program_options how = { .ranks = ranks, .group_ranks = r->group_ranks };
+    r->push_ranks = r->strategy->fresh ? 1 : r->strategy->ranks(&how);
+    if (r->strategy->served && r->group > o->batch / ranks * r->push_ranks)
+        return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);
+    if (r->strategy->served && o->staleness) r->options.window = o->staleness + 1;
+    return 0;
+}
