@@ -48,7 +48,8 @@ int sgrad_graph_input(struct sgrad_graph *g, int height, int width, int channels
 
 static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
     g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
-    g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = sgrad_format("%s.%s", layer, is->name), .is = *is, .state = state };
+    g->parameter[g->parameter_count] =
+        (struct sgrad__parameter){ .name = sgrad_format("%s.%s", layer, is->name), .is = *is, .state = state };
     return g->parameter_count++;
 }
 
@@ -68,7 +69,8 @@ static int check_inputs(struct sgrad_graph *g, const struct sgrad_op *op, const 
     return 0;
 }
 
-int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count, const void *attrs) {
+int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count,
+                      const void *attrs) {
     if (g->error) return -1;
     if ((g->error = check_inputs(g, op, name, inputs, count))) return -1;
 

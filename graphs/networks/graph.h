@@ -78,6 +78,7 @@ void sgrad__items_free(struct sgrad__items *list);
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
 /* Writes them (waits for the tasks that change them). */
-int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata, int metadata_count);
+int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata,
+                        int metadata_count);
 
 #endif

@@ -1,4 +1,5 @@
-/* networks.h: what is computed: a network as a graph of operations on values, and its parameters. Knows no batch, no rank, no step.
+/* networks.h: what is computed: a network as a graph of operations on values, and its parameters. Knows no batch, no rank, no
+ * step.
  *
  * A *graph* is values and layers: a layer applies an operation (codelets.h) to values and makes a value. Shapes are inferred, and
  * errors found, as layers are added. A small network:

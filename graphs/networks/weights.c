@@ -61,7 +61,8 @@ static bool may_be_absent(const struct sgrad__item *item) { return item->is->dty
 
 static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path) {
     if (!entry)
-        return may_be_absent(item) ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
+        return may_be_absent(item) ? 0
+                                   : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
     const enum sgrad_dtype has = entry->view.dtype, wants = item->is->dtype;
     if (wants == SGRAD_F32 ? has != SGRAD_F32 && has != SGRAD_BF16 && has != SGRAD_F64 : has != wants)
         return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
@@ -131,7 +132,8 @@ static int save_item(const struct sgrad__item *item, struct sgrad_entry *entry) 
 }
 
 /* Writes what is in ENTRY, with its checksum added to the metadata. */
-static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata, int metadata_count) {
+static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata,
+                         int metadata_count) {
     char checksum[SGRAD_CHECKSUM];
     sgrad_safetensors_checksum(entry, count, checksum);
     const char **more = sgrad_alloc(2 * (size_t)(metadata_count + 1), sizeof *more);
@@ -143,7 +145,8 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
     return error;
 }
 
-int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_states, const char *const *metadata, int metadata_count) {
+int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_states, const char *const *metadata,
+                        int metadata_count) {
     struct sgrad__items list = sgrad__parameters_list(g, with_states);
     struct sgrad_entry *entry = sgrad_alloc((size_t)list.count, sizeof *entry);
     int error = 0;

@@ -32,13 +32,16 @@ struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype) {
     return bucket;
 }
 
-void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter, const char *name) {
+void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter,
+                       const char *name) {
     bucket->entry = sgrad_grow(bucket->entry, bucket->count, sizeof *bucket->entry);
     bucket->entry[bucket->count++] = (struct entry){ buffer, done, parameter, bucket->size, view, name };
     bucket->size += sgrad_shape_count(&view.shape);
 }
 
-int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket) { return bucket->size * (int64_t)sgrad_dtype_size(bucket->dtype); }
+int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket) {
+    return bucket->size * (int64_t)sgrad_dtype_size(bucket->dtype);
+}
 
 /* A run of elements on their way from one buffer to another. */
 struct piece {
@@ -92,7 +95,8 @@ static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k,
 }
 
 /* Entry P, out of the chunks, into the buffer TO. */
-static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk, int chunks, int to) {
+static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk,
+                         int chunks, int to) {
     struct piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
     int64_t last = p->first + sgrad_shape_count(&p->view.shape);
     int count = 0;
@@ -113,8 +117,8 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, con
     }
 }
 
-/* A bucket larger than the size that buckets are to have, because of one large parameter, goes in several plans or messages: what is
- * more urgent may pass between them, and MPI counts bytes in 31 bits. */
+/* A bucket larger than the size that buckets are to have, because of one large parameter, goes in several plans or messages: what
+ * is more urgent may pass between them, and MPI counts bytes in 31 bits. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *k) {
     enum { MOST = 1 << 30 };
     const int64_t wanted = b->p->bucket_bytes, limit = wanted && wanted < MOST ? wanted : MOST, bytes = sgrad__bucket_bytes(k);
@@ -163,7 +167,7 @@ void sgrad__bucket_free(struct sgrad__bucket *k) {
 }
 
 enum { LEAST_BUCKET = 1 << 14 };                /* bytes: below, tasks cost more than the wire */
-static const double LEAST_SECONDS = 3e-3;       /* on the wire: so long it may take a rank, busy with a task, to look for the next */
+static const double LEAST_SECONDS = 3e-3; /* on the wire: so long it may take a rank, busy with a task, to look for the next */
 
 /* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
  * of which none is so short that the wire would wait for the next. */

@@ -25,7 +25,13 @@ struct sgrad__builder {
 };
 
 /* What is submitted first when several tasks could run: what the most others wait for. */
-enum { SGRAD__PRIORITY_INPUT, SGRAD__PRIORITY_WEIGHT, SGRAD__PRIORITY_CHAIN, SGRAD__PRIORITY_SENT_WEIGHT, SGRAD__PRIORITY_UPDATE };
+enum {
+    SGRAD__PRIORITY_INPUT,
+    SGRAD__PRIORITY_WEIGHT,
+    SGRAD__PRIORITY_CHAIN,
+    SGRAD__PRIORITY_SENT_WEIGHT,
+    SGRAD__PRIORITY_UPDATE
+};
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
 
@@ -46,8 +52,9 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 
-/* ---- histograms.c: where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME ---- */
+/* ---- histograms.c ---- */
 
+/* Where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
 void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer);
 
 /* ---- passes over a whole program: fuse.c, memory.c ---- */
@@ -70,15 +77,17 @@ int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
 /* The plan, in terms of ranks FIRST, FIRST + 1, …; CHUNK holds this rank's values and takes the results. */
-void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority, const char *name);
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority,
+                     const char *name);
 /* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
 int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
 
 /* ---- buckets.c ---- */
 
 /* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
- * same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to. PARAMETER
- * is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or -1. */
+ * same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to.
+ * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or
+ * -1. */
 struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype);
 void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter,
                        const char *name);
@@ -101,8 +110,9 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);  
 /* Bytes of a bucket when there are BYTES in all. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
 
-/* ---- push.c: the bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to ---- */
+/* ---- push.c: a worker's half ---- */
 
+/* The bucket is kept by SERVER; pushing it, from RANKS ranks together, and taking the weights that it leads to. */
 void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int server, int64_t tag);
 void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name);
 

@@ -13,8 +13,8 @@
  * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
  * tiny layers share a task. Small updates share tasks too, with the sums and copies that lead to them.
  *
- * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much as
- * some kernels of a GPU:
+ * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much
+ * as some kernels of a GPU:
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
@@ -27,12 +27,13 @@
 
 enum { LINKS = 12 };
 
-/* What the links of a task hand on to each other of one slice: a core's second-level cache, 1 MiB in today's servers, and its part of
- * the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). It does not depend on the machine, since sums depend on it. */
+/* What the links of a task hand on to each other of one slice: a core's second-level cache, 1 MiB in today's servers, and its
+ * part of the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). It does not depend on the machine, since sums depend on
+ * it. */
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
-static const double SMALL_UPDATE = 2e5, WHOLE = 4e9;     /* flops of a task of updates on a CPU, and of a GPU's task: each takes some 100 us */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e9; /* flops of a CPU's task of updates, of a GPU's task: each some 100 us */
 
 /* ---- the task --------------------------------------------------------------------------------------------------- */
 
@@ -62,7 +63,9 @@ static void run(const struct sgrad_args *a, bool cuda) {
             void *data[SGRAD_MAX_OPERANDS];
             for (int j = 0; j < call->operands; j++) {
                 const int at = l->operand[j];
-                data[j] = at < 0 ? NULL : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS] : (char *)a->data[at] + (size_t)s * f->stride[at];
+                data[j] = at < 0                     ? NULL
+                          : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
+                                                     : (char *)a->data[at] + (size_t)s * f->stride[at];
             }
             struct sgrad_args args = sgrad_call_args(call);
             args.data = data;
@@ -81,14 +84,19 @@ static double flops(const struct sgrad_args *a) { return ((const struct sgrad__f
 
 /* For CPUs alone, and for both. */
 static const struct sgrad_kernel kernels[2][SGRAD_KINDS] = {
-#define KERNEL(KIND, NAME, CUDA) [KIND] = { .name = "fused " NAME, .kind = KIND, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
-#define KERNELS(CUDA) { KERNEL(SGRAD_FORWARD, "forward", CUDA), KERNEL(SGRAD_BACKWARD, "backward", CUDA), KERNEL(SGRAD_UPDATE, "update", CUDA) }
-    KERNELS(NULL), KERNELS(run_cuda),
+#define KERNEL(KIND, NAME, CUDA)                                                                                                 \
+    [KIND] = { .name = "fused " NAME, .kind = KIND, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
+#define KERNELS(CUDA)                                                                                                            \
+    { KERNEL(SGRAD_FORWARD, "forward", CUDA), KERNEL(SGRAD_BACKWARD, "backward", CUDA), KERNEL(SGRAD_UPDATE, "update", CUDA) }
+    KERNELS(NULL),
+    KERNELS(run_cuda),
 };
 
 static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
 
-int sgrad__call_links(const struct sgrad_call *call) { return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1; }
+int sgrad__call_links(const struct sgrad_call *call) {
+    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1;
+}
 
 const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link) {
     return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[link].whole : call;
@@ -157,7 +165,8 @@ static bool feeds_next(const struct sgrad__program *p, int j) {
     return false;
 }
 
-/* Instructions of an update, beginning with J: a sum of gradients or a copy out of a bucket, and so on, to the update itself. 0: it is none. */
+/* Instructions of an update, beginning with J: a sum of gradients or a copy out of a bucket, and so on, to the update itself. 0:
+ * it is none. */
 static int update_length(const struct sgrad__program *p, int j) {
     int length = 1;
     for (; p->instruction[j].call->kernel->kind != SGRAD_UPDATE; j++, length++)
@@ -239,7 +248,9 @@ static void join(struct fuser *f, struct chain *c, int j) {
         struct touched *t = find(c, in->operand[i]);
         if (!t) {
             t = &c->buffer[c->touched++];
-            *t = (struct touched){ .buffer = in->operand[i], .rows = rows(in->call, i), .first_written = in->call->access[i] == SGRAD_W, .last = -1 };
+            *t = (struct touched){
+                .buffer = in->operand[i], .rows = rows(in->call, i), .first_written = in->call->access[i] == SGRAD_W, .last = -1
+            };
         }
         t->times++;
         t->links += t->last != c->links;
@@ -275,9 +286,11 @@ static void find_chains(struct fuser *f) {
 
 /* ---- a chain as a task ------------------------------------------------------------------------------------------ */
 
-static int64_t row_bytes(const struct fuser *f, int buffer) { return (int64_t)sgrad_view_bytes(&f->p->buffer[buffer].view) / f->p->micro; }
+static int64_t row_bytes(const struct fuser *f, int buffer) {
+    return (int64_t)sgrad_view_bytes(&f->p->buffer[buffer].view) / f->p->micro;
+}
 
-/* Samples of a slice: as many as the cache holds of what is handed on. All, where it would be full of weights, or holds too few. */
+/* Samples of a slice: as many as the cache holds of what is handed on. All, where it is full of weights, or holds too few. */
 static int64_t slice_of(const struct fuser *f, const struct chain *c) {
     int64_t handed = 0, other = 0, samples = f->p->micro;
     if (!c->sliced) return samples;
@@ -292,7 +305,8 @@ static int64_t slice_of(const struct fuser *f, const struct chain *c) {
 
 static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t) {
     const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
-    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == t->times;
+    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 &&
+           f->uses[t->buffer] == t->times;
 }
 
 static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
@@ -311,11 +325,14 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
 static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
     if (a->links != b->links || a->samples != b->samples || a->backwards != b->backwards || a->inner != b->inner) return false;
     for (int l = 0; l < a->links; l++)
-        if (a->link[l].whole != b->link[l].whole || memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0) return false;
+        if (a->link[l].whole != b->link[l].whole ||
+            memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
+            return false;
     return true;
 }
 
-static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted, struct sgrad_call call) {
+static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted,
+                                        struct sgrad_call call) {
     struct made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
     for (struct made *m = *list; m; m = m->next)
         if (same(m->fusion, wanted)) return m->call;
@@ -343,7 +360,8 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
     const int layer = (int)strcspn(most->name, " ");
     const char *what = kernels[0][c->kind].name;
-    return c->kind == SGRAD_UPDATE ? sgrad_format("%.*s %s", layer, most->name, what) : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
+    return c->kind == SGRAD_UPDATE ? sgrad_format("%.*s %s", layer, most->name, what)
+                                   : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
 }
 
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
@@ -355,7 +373,8 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         const struct touched *t = &c->buffer[i];
         if (is_inner(f, c, t)) {
             slot[i] = SGRAD_MAX_OPERANDS + wanted.inner;
-            wanted.room[wanted.inner + 1] = wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
+            wanted.room[wanted.inner + 1] =
+                wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
             wanted.inner++;
             f->p->buffer[t->buffer].copies = 0;
             continue;

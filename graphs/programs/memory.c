@@ -8,9 +8,9 @@
  *     gradient#0                                     first use ─────
  *     memory           ─────────────────────────────────────────────
  *
- * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches have
- * other memory, since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan:
- * M. Poletto, V. Sarkar, 1999.) */
+ * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches
+ * have other memory, since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan: M.
+ * Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
@@ -61,7 +61,8 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
         const int64_t lane = in->first / p->micro % lanes;
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
-            if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1) continue;
+            if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
+                continue;
             struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
             seen[in->operand[j]] = true;
             if (!shelf->count) continue;
@@ -98,7 +99,8 @@ int sgrad__program_allocate(struct sgrad__program *p) {
     for (int i = 0; i < p->buffer_count; i++) {
         struct sgrad__buffer *buffer = &p->buffer[i];
         for (int c = 0; c < buffer->copies && !buffer->lent; c++)
-            SGRAD_TRY(sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
+            SGRAD_TRY(
+                sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
     }
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffer[i].follows >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].follows].tensor[0];

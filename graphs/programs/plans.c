@@ -13,8 +13,8 @@ const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = SGRAD_R
 const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
 const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
 
-static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer, int peer,
-                        int64_t tag, int priority, const char *name) {
+static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer,
+                        int peer, int64_t tag, int priority, const char *name) {
     const struct sgrad_call *call = sgrad__shared_call(
         b, (struct sgrad_call){ .kernel = kernel, .operands = 1, .view = { b->p->buffer[buffer].view }, .access = { access } });
     char *title = peer < 0 ? sgrad_format("%s %s", name, kernel->name)
@@ -42,7 +42,8 @@ int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int pee
 }
 
 /* The n-th message between two ranks has the same n on both. */
-void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority, const char *name) {
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority,
+                     const char *name) {
     const size_t ranks = (size_t)b->o->ranks;
     int *sent = sgrad_alloc(ranks, sizeof *sent), *received = sgrad_alloc(ranks, sizeof *received);
     const int64_t tag = sgrad__next_tag(b);

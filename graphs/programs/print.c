@@ -19,7 +19,8 @@ static const char *human(double x, char text[16]) {
 static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
     double bytes = 0;
     for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].lifetime == lifetime && i != p->records) bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+        if (p->buffer[i].lifetime == lifetime && i != p->records)
+            bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
     return bytes;
 }
 
@@ -29,7 +30,8 @@ static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sort
     memcpy(sorted, p->call, (size_t)p->call_count * sizeof *sorted);
     qsort(sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
     for (int i = 0; i < p->instruction_count; i++) {
-        struct sgrad_call **at = bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+        struct sgrad_call **at =
+            bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         times[at - sorted]++;
     }
     return times;
@@ -63,8 +65,9 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         total += in->call->flops;
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
-        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"), in->name,
-                count, human(in->call->flops, flops), human(in->call->bytes, bytes), sgrad_shape_text(&in->call->view[0].shape, text));
+        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"),
+                in->name, count, human(in->call->flops, flops), human(in->call->bytes, bytes),
+                sgrad_shape_text(&in->call->view[0].shape, text));
         print_links(in->call, to);
     }
     free(times);

@@ -150,7 +150,8 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
     if (b->g->node[n].is.view_of_input) return;
     if (phase == BACKWARD && b->g->node[n].output >= 0 &&
-        b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0) return;    /* the loss does not depend on it */
+        b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0)
+        return; /* the loss does not depend on it */
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
         if (tasks[t].scope == SGRAD_GROUP && b->o->rank % b->span) {
@@ -172,8 +173,8 @@ static void close_gradients(struct sgrad__builder *b) {
     free(name);
 }
 
-/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready. Unless
- * the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
+/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready.
+ * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
 static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
@@ -185,8 +186,8 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
 }
 
-/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the next's,
- * are summed over the ranks together. */
+/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
+ * next's, are summed over the ranks together. */
 static void add_statistics(struct sgrad__builder *b) {
     struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
     const struct sgrad__workers *workers = b->o->workers;
@@ -235,7 +236,8 @@ static const struct sgrad_call *read_call(struct sgrad__builder *b, struct sgrad
 static void add_input(struct sgrad__builder *b, int m) {
     struct sgrad__program *p = b->p;
     struct sgrad_graph *g = b->g;
-    struct sgrad_view pixels = per_micro(b, g->value[g->images].view), labels = per_micro(b, g->value[g->labels].view), x = pixels;
+    struct sgrad_view pixels = per_micro(b, g->value[g->images].view), labels = per_micro(b, g->value[g->labels].view),
+                      x = pixels;
     pixels.dtype = SGRAD_U8;
     p->pixels[m] = sgrad__add_buffer(b, sgrad_format("pixels#%d", m), pixels);
     p->labels[m] = b->activation[g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);

@@ -14,7 +14,7 @@ struct sgrad__buffer {
     char *name;
     struct sgrad_view view;
     enum sgrad_lifetime lifetime;
-    int copies;                                         /* of the window: the step's inputs, so that the next ones can be read; 0: no memory of its own */
+    int copies; /* of the window: the step's inputs, so that the next ones can be read; 0: no memory of its own */
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
@@ -53,7 +53,7 @@ struct sgrad__program {
     int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
     int votes;                                          /* buffer: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
-    int histograms, *histogram;                         /* buffers of counts, in the steps that ask for them; named kind/parameter */
+    int histograms, *histogram; /* buffers of counts, in the steps that ask for them; named kind/parameter */
     int buckets;                                        /* of gradients, over ranks */
     int64_t bucket_bytes;
     int shards;
@@ -65,8 +65,8 @@ struct sgrad__program {
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
-/* Where a step's samples come from: KERNEL, with ATTRS, writes 0 pixels U8 (N,H,W,C) and 1 labels I32 (N), from 2 RECORDS, a tensor
- * that is lent for each step, where these have a rank. */
+/* Where a step's samples come from: KERNEL, with ATTRS, writes 0 pixels U8 (N,H,W,C) and 1 labels I32 (N), from 2 RECORDS, a
+ * tensor that is lent for each step, where these have a rank. */
 struct sgrad__source {
     const struct sgrad_kernel *kernel;
     const void *attrs;
@@ -82,7 +82,7 @@ struct sgrad__program_options {
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, tf32, histograms;
-    bool fuse;                          /* neighbouring operations become one task; without GPUs, activations have places for good */
+    bool fuse; /* neighbouring operations become one task; without GPUs, activations have places for good */
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
@@ -91,7 +91,8 @@ struct sgrad__program_options {
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
-int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options, struct sgrad__program **program);
+int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
+                         struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
 /* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
@@ -101,8 +102,8 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-/* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 + workers),
- * when the second operand is there */
+/* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +
+ * workers), when the second operand is there */
 struct sgrad_dataset;
 struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset);
 extern const struct sgrad_kernel sgrad__vote_kernel;
@@ -111,8 +112,8 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
 
 /* ---- push.c: a parameter server's half ---- */
 
-/* What SHARD's server does for WORKER, on the MASTER weights. The first CHUNKS instructions receive a push; those up to REPLY are an
- * update by pushes that are lent to them; the rest sends the weights. */
+/* What SHARD's server does for WORKER, on the MASTER weights. The first CHUNKS instructions receive a push; those up to REPLY are
+ * an update by pushes that are lent to them; the rest sends the weights. */
 struct sgrad__service {
     struct sgrad__program *program;
     int chunks;                 /* messages of a push */

@@ -36,7 +36,7 @@ struct sgrad_strategy {
     const char *name, *summary, *source;
     bool sharded;                       /* each parameter has a server: --servers */
     bool served;                        /* servers answer whoever comes first */
-    bool fresh;                         /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
+    bool fresh; /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
     int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */
     void (*exchange)(struct sgrad__builder *builder, struct sgrad__bucket *bucket, int number, const char *name);
 };

@@ -1,4 +1,5 @@
-/* push.c: gradients go to a parameter server, weights come back: the programs of both ends, for the strategies async, backup and mixed.
+/* push.c: gradients go to a parameter server, weights come back: the programs of both ends, for the strategies async, backup and
+ * mixed.
  *
  *     worker   bucket ─> send ·                                                    · receive ─> weights
  *     server              · receive │ sum of members  spread  update… │ gather weights  send ·
@@ -52,7 +53,8 @@ static int add_members(struct sgrad__builder *b, struct sgrad__service *s, int c
 }
 
 /* A push is there until the next one: whoever sums it, and if nobody does. */
-static void add_pushes(struct sgrad__builder *b, struct sgrad__service *s, const struct sgrad__bucket *bucket, int worker, int64_t tag) {
+static void add_pushes(struct sgrad__builder *b, struct sgrad__service *s, const struct sgrad__bucket *bucket, int worker,
+                       int64_t tag) {
     for (int c = 0; c < s->chunks; c++) {
         const struct sgrad_view view = { SGRAD_F32, { 1, { sgrad__bucket_chunk(bucket, s->chunks, c) } } };
         s->push[c] = sgrad__add_receive(b, view, worker, tag + 3 * c, SGRAD__PRIORITY_UPDATE, "push");

@@ -72,7 +72,9 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
 
 /* ---- what is ---- */
 
-static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_size(const void *a, const void *b) {
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 static int time_steps(struct sgrad__run *r, double *ms) {
     double took[STEPS], before = 0;
@@ -98,7 +100,8 @@ static int longest_first(const void *one, const void *other) {
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     SGRAD_TRY(sgrad__run_open_training(r));
-    if (r->strategy->served) return sgrad_fail(SGRAD_EINVAL, "bench: --strategy %s has no steps that all ranks take together", r->strategy->name);
+    if (r->strategy->served)
+        return sgrad_fail(SGRAD_EINVAL, "bench: --strategy %s has no steps that all ranks take together", r->strategy->name);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     result->batch = r->options.batch;

@@ -126,7 +126,8 @@ static int check_whole(const struct sgrad_safetensors *file) {
     const char *said = sgrad_safetensors_metadata(file, "checksum");
     sgrad_safetensors_checksum(file->entry, file->count, sum);
     if (!said || strcmp(said, sum))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum, said ? said : "none");
+        return sgrad_fail(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum,
+                          said ? said : "none");
     return 0;
 }
 
@@ -168,7 +169,8 @@ int sgrad__checkpoint_newest(const char *folder, char **path) {
     return 0;
 }
 
-static int load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, const char *identity, struct sgrad__position *position) {
+static int load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, const char *identity,
+                struct sgrad__position *position) {
     struct sgrad__position p;
     const char *before = sgrad_safetensors_metadata(file, "identity");
     if (!before) return sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);

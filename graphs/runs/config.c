@@ -45,12 +45,17 @@ static json_t *options_object(const struct sgrad_train_options *o) {
 #define INTEGER(field) PUT(field, json_integer((json_int_t)o->field))
 #define FLAG(field) PUT(field, json_boolean(o->field))
     TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
-    TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d), REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
-    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse), INTEGER(image_size);
+    TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
+        REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
+    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse),
+        INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
-    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic), PUT(precision, text(sgrad_precision_name(o->precision)));
+    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
+        PUT(precision, text(sgrad_precision_name(o->precision)));
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window), REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
+    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket),
+        TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window),
+        REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
 #undef TEXT
 #undef REAL
@@ -60,14 +65,16 @@ static json_t *options_object(const struct sgrad_train_options *o) {
 }
 
 /* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. */
-static const char *const environment[] = { "STARPU_", "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi", "OMPI_MCA_mtl", "OMPI_MCA_opal",
-                                           "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMP_NUM_THREADS=", "ONEDNN_" };
+static const char *const environment[] = { "STARPU_",      "OMPI_MCA_btl",   "OMPI_MCA_coll",    "OMPI_MCA_hwloc",
+                                           "OMPI_MCA_mpi", "OMPI_MCA_mtl",   "OMPI_MCA_opal",    "OMPI_MCA_osc",
+                                           "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMP_NUM_THREADS=", "ONEDNN_" };
 /* Where things lie is nobody's business. */
 static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };
 
 static bool is_told(const char *variable, size_t name) {
     bool told = false;
-    for (size_t i = 0; i < sizeof environment / sizeof *environment; i++) told |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
+    for (size_t i = 0; i < sizeof environment / sizeof *environment; i++)
+        told |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *place = strstr(variable, places[i]);
         told &= !place || place > variable + name;
@@ -75,7 +82,7 @@ static bool is_told(const char *variable, size_t name) {
     return told && !strchr(variable, '/');
 }
 
-/* What the libraries below are told by the environment, by the user or by Stargrad itself (runtime/context.c, ranks.c, trace.c). */
+/* What the environment tells the libraries below, as set by the user or by Stargrad itself (runtime/). */
 static json_t *environment_object(void) {
     json_t *object = json_object();
     for (char **variable = environ; *variable; variable++) {
@@ -160,7 +167,8 @@ char *sgrad__config_identity(const struct sgrad__config *config) {
 }
 
 /* What may differ from node to node: where things lie, what a node has. */
-static const char *const own[] = { "cpus", "gpus", "scheduler", "data", "init", "out", "trace", "tensorboard", "histograms", "prometheus" };
+static const char *const own[] = { "cpus", "gpus",  "scheduler",   "data",       "init",
+                                   "out",  "trace", "tensorboard", "histograms", "prometheus" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = options_object(config->options);
@@ -179,7 +187,8 @@ static int same(const char *where, json_t *before, json_t *now) {
         const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
         if (!was) return sgrad_fail(SGRAD_EFORMAT, "%s: does not say of which %s its run is", where, key);
         if (strcmp(was, is ? is : ""))
-            return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s", where, key, was, is ? is : "none");
+            return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s", where, key, was,
+                              is ? is : "none");
     }
     return 0;
 }
@@ -235,8 +244,9 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     int error = read_config(folder, &path, &object);
     if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
                     get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: mean and deviation are not %d numbers each that floats hold, the deviations above 0", path,
-                           channels);
+        error =
+            sgrad_fail(SGRAD_EFORMAT, "%s: mean and deviation are not %d numbers each that floats hold, the deviations above 0",
+                       path, channels);
     if (!error) {
         *found = object;
         for (int i = 0; object && i < channels; i++) mean[i] = m[i], deviation[i] = d[i];

@@ -27,7 +27,8 @@ static int make_folder(const char *path) {
         if (*s && *s != '/') continue;
         char end = *s;
         *s = 0;
-        if (mkdir(name, 0777) != 0 && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
+        if (mkdir(name, 0777) != 0 && errno != EEXIST)
+            error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
         *s = end;
         if (!end) break;
     }
@@ -47,7 +48,8 @@ static int lock_folder(struct sgrad__run *r) {
     int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", r->folder, strerror(errno));
     r->lock = fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return sgrad_fail(SGRAD_EIO, "%s: another run is writing there", r->folder);
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return sgrad_fail(SGRAD_EIO, "%s: another run is writing there", r->folder);
     return 0;
 }
 
@@ -59,7 +61,8 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
     SGRAD_TRY(make_folder(r->folder));
     SGRAD_TRY(lock_folder(r));
     if (!o->resume && !is_empty(r->folder))
-        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume", r->folder);
+        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume",
+                          r->folder);
     return 0;
 }
 
@@ -76,8 +79,9 @@ static void describe_run(struct sgrad__run *r, struct sgrad__config *config, cha
 /* Beginning anew would lose what a run without checkpoints has come to. */
 static int refuse_finished(const char *folder) {
     char *path = sgrad_format("%s/model.safetensors", folder);
-    int error = access(path, F_OK) ? 0 : sgrad_fail(SGRAD_EINVAL, "%s: there is no checkpoint from which this finished run could go on",
-                                                    folder);
+    int error = access(path, F_OK)
+                    ? 0
+                    : sgrad_fail(SGRAD_EINVAL, "%s: there is no checkpoint from which this finished run could go on", folder);
     free(path);
     return error;
 }

@@ -3,9 +3,24 @@
 
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
-        .epochs = 10, .batch = 128, .optimizer = "sgd", .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .beta1 = 0.9,
-        .beta2 = 0.999, .eps = 1e-8, .trust = 0.001, .schedule = "constant", .strategy = "sync", .backup = -1, .seed = 1, .checkpoint_every = 1, .keep = 3,
-        .window = 2, .stall_timeout = 300,
+        .epochs = 10,
+        .batch = 128,
+        .optimizer = "sgd",
+        .lr = 0.1,
+        .momentum = 0.9,
+        .weight_decay = 1e-4,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .trust = 0.001,
+        .schedule = "constant",
+        .strategy = "sync",
+        .backup = -1,
+        .seed = 1,
+        .checkpoint_every = 1,
+        .keep = 3,
+        .window = 2,
+        .stall_timeout = 300,
     };
 }
 

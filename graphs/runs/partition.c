@@ -77,7 +77,8 @@ static int64_t largest(const int64_t *value, int64_t count) {
     return most;
 }
 
-struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *p, struct sgrad__order *order, uint32_t epoch, int rank) {
+struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *p, struct sgrad__order *order, uint32_t epoch,
+                                            int rank) {
     struct sgrad__exchange x = open_exchange(p->ranks);
     struct sgrad__order next = { .seed = order->seed, .count = order->count, .shuffle = order->shuffle };
     int64_t *before = positions(order, epoch), *moving = sgrad_alloc((size_t)p->ranks * (size_t)p->ranks, sizeof *moving);

@@ -140,7 +140,11 @@ static double taken_bytes(const struct sgrad_args *a) {
 static const struct sgrad_kernel kernel[CALLS] = {
     [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
     [GATHER] = { .name = "gather records", .kind = SGRAD_INPUT, .cpu = gather, .flops = sgrad_no_flops, .bytes = packet_bytes },
-    [SCATTER] = { .name = "scatter records", .kind = SGRAD_INPUT, .cpu = scatter, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [SCATTER] = { .name = "scatter records",
+                  .kind = SGRAD_INPUT,
+                  .cpu = scatter,
+                  .flops = sgrad_no_flops,
+                  .bytes = packet_bytes },
     [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
 };
 
@@ -217,11 +221,16 @@ static int allocate(struct sgrad__placement *p) {
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t epoch) { return p->records[p->is.shuffle ? epoch % 2 : 0]; }
+static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t epoch) {
+    return p->records[p->is.shuffle ? epoch % 2 : 0];
+}
 
 static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *first, struct sgrad_tensor *second, int64_t turn) {
-    return sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call], .operand = (struct sgrad_tensor *[]){ first, second },
-                                                         .first = turn, .priority = PRIORITY, .name = kernel[call].name });
+    return sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call],
+                                                         .operand = (struct sgrad_tensor *[]){ first, second },
+                                                         .first = turn,
+                                                         .priority = PRIORITY,
+                                                         .name = kernel[call].name });
 }
 
 static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
@@ -279,7 +288,8 @@ static void begin(struct sgrad__placement *p, long step) {
     p->first = step;
     p->last = ((long)p->epoch + 1) * p->steps_per_epoch - 1;
     const bool moves = p->is.shuffle && p->last + 1 < p->is.steps;
-    set_exchange(p, moves ? sgrad__exchange_plan(&p->partition, p->is.order, p->epoch, p->is.rank) : (struct sgrad__exchange){ 0 });
+    set_exchange(p,
+                 moves ? sgrad__exchange_plan(&p->partition, p->is.order, p->epoch, p->is.rank) : (struct sgrad__exchange){ 0 });
 }
 
 int sgrad__placement_step(struct sgrad__placement *p, long step, struct sgrad_tensor **tensor) {

@@ -34,7 +34,8 @@ struct sgrad__exchange {
     struct sgrad__slots *in;    /* by sending rank: where the next epoch has what comes from there; its own: what stays */
 };
 /* From EPOCH, whose permutation ORDER has or makes, to the next. */
-struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *partition, struct sgrad__order *order, uint32_t epoch, int rank);
+struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *partition, struct sgrad__order *order, uint32_t epoch,
+                                            int rank);
 /* All that RANK holds, as if it came from itself. */
 struct sgrad__exchange sgrad__exchange_of_files(const struct sgrad__partition *partition, int rank);
 void sgrad__exchange_free(struct sgrad__exchange *exchange);
@@ -52,7 +53,7 @@ struct sgrad__placement_options {
 struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_options *options);
 void sgrad__placement_destroy(struct sgrad__placement *placement);      /* NULL is fine */
 
-/* This rank's records of EPOCH come from the files; the data set's own copy of samples, where it has one, is given back. Waits. */
+/* This rank's records of EPOCH come from the files; the data set's own copy of samples, if it has one, is given back. Waits. */
 int sgrad__placement_load(struct sgrad__placement *placement, uint32_t epoch);
 
 /* Before STEP (0 is the run's first) is submitted: what has to move meanwhile is. *RECORDS has the step's. Steps come in order;

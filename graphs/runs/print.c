@@ -10,49 +10,59 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_allreduce_cheapest(bytes, net, r->options.deterministic);
-    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts, hosts > 1 ? "s" : "",
-            1e6 * net->latency, net->bandwidth / 1e9);
+    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
+            hosts > 1 ? "s" : "", 1e6 * net->latency, net->bandwidth / 1e9);
     if (r->strategy->sharded) {
-        fprintf(to, "servers    %d, of %d bucket%s of about %.0f kB; %s\n", r->servers, r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3, r->strategy->summary);
+        fprintf(to, "servers    %d, of %d bucket%s of about %.0f kB; %s\n", r->servers, r->program->buckets,
+                r->program->buckets > 1 ? "s" : "", bytes / 1e3, r->strategy->summary);
         return;
     }
     fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.0f kB, each %.2f ms by its cost\n", method->name,
-            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3, 1e3 * method->cost(bytes, net));
+            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3,
+            1e3 * method->cost(bytes, net));
 }
 
 /* The two shares of a placement are this epoch's and the next one's. */
 static void print_placement(const struct sgrad__run *r, FILE *to) {
     const double sample = (double)r->train->height * r->train->width * r->train->channels;
     if (!r->placement) {
-        fprintf(to, "placement  replicate: every rank has all %lld records, %.2f MB\n", (long long)r->train->count, sample * (double)r->train->count / 1e6);
+        fprintf(to, "placement  replicate: every rank has all %lld records, %.2f MB\n", (long long)r->train->count,
+                sample * (double)r->train->count / 1e6);
         return;
     }
     const struct sgrad_view view = sgrad__placement_view(r->placement);
-    fprintf(to, "placement  partition: rank 0 holds %lld of %lld records, %.2f MB%s\n", (long long)view.shape.dim[0], (long long)r->train->count,
-            (double)sgrad_view_bytes(&view) / 1e6, r->options.no_shuffle ? "" : ", and as much again for the next epoch");
+    fprintf(to, "placement  partition: rank 0 holds %lld of %lld records, %.2f MB%s\n", (long long)view.shape.dim[0],
+            (long long)r->train->count, (double)sgrad_view_bytes(&view) / 1e6,
+            r->options.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
     fprintf(to, "model      %s, %lld parameters\n", r->model->name, (long long)sgrad__parameters_count(r->graph));
-    fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height, r->train->width,
-            r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
+    fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height,
+            r->train->width, r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
             r->image.flip ? ", padded, cropped and flipped" : "");
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
             r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,
-            r->program->averaged == o->batch ? "synchronous" : r->strategy->fresh ? "synchronous but for the slowest" : "asynchronous", (long long)r->group);
+            r->program->averaged == o->batch ? "synchronous"
+            : r->strategy->fresh             ? "synchronous but for the slowest"
+                                             : "asynchronous",
+            (long long)r->group);
     if (r->program->averaged != o->batch)
-        fprintf(to, "updates    by the %sgradients of %lld samples%s; at most %d steps in flight\n", r->strategy->fresh ? "first " : "",
-                (long long)r->program->averaged, r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window);
+        fprintf(to, "updates    by the %sgradients of %lld samples%s; at most %d steps in flight\n",
+                r->strategy->fresh ? "first " : "", (long long)r->program->averaged,
+                r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window);
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
-    fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps, r->steps_per_epoch);
+    fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
+            r->steps_per_epoch);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
-            r->context->scheduler, sgrad_precision_name(o->precision), o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "",
-            (unsigned long long)o->seed, o->deterministic ? ", deterministic" : "");
+            r->context->scheduler, sgrad_precision_name(o->precision),
+            o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "", (unsigned long long)o->seed,
+            o->deterministic ? ", deterministic" : "");
     fflush(to);
 }
 
@@ -82,6 +92,7 @@ void sgrad__run_print_staleness(struct sgrad__run *r, FILE *to) {
     if (r->context->rank) return;
     fprintf(to, "staleness ");
     for (int i = 0; i < SGRAD__STALENESS; i++)
-        if (histogram[i] > 0) fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);
+        if (histogram[i] > 0)
+            fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);
     fputc('\n', to);
 }

@@ -1,6 +1,6 @@
-/* roof.c: the most that each worker can do: arithmetic, by a matrix product that stays in its caches, and memory, by a sum of arrays
- * that do not fit into any. Every worker is busy with the same at once. Source: Williams, Waterman, Patterson, "Roofline: An
- * Insightful Visual Performance Model for Multicore Architectures", Communications of the ACM 52(4), 2009. */
+/* roof.c: the most that each worker can do: arithmetic, by a matrix product that stays in its caches, and memory, by a sum of
+ * arrays that do not fit into any. Every worker is busy with the same at once. Source: Williams, Waterman, Patterson, "Roofline:
+ * An Insightful Visual Performance Model for Multicore Architectures", Communications of the ACM 52(4), 2009. */
 #include "graphs/runs/train.h"
 
 #include <errno.h>
@@ -12,7 +12,9 @@ enum { SIDE = 512, ELEMENTS = 16 << 20 };
 
 static struct sgrad_call product(enum sgrad_dtype dtype) {
     static const struct sgrad_linear attrs = { .features = SIDE };
-    struct sgrad_call c = { .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &attrs, .operands = 4, .batch = SIDE, .group = SIDE };
+    struct sgrad_call c = {
+        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &attrs, .operands = 4, .batch = SIDE, .group = SIDE
+    };
     for (int i = 0; i < c.operands; i++) {
         c.view[i] = (struct sgrad_view){ i == 1 ? SGRAD_F32 : dtype, sgrad_shape(2, SIDE, SIDE) };
         c.access[i] = i < 3 ? SGRAD_R : SGRAD_W;
@@ -58,10 +60,12 @@ int sgrad__roof_write(const struct sgrad__run *r) {
         struct roof its = own;
         sgrad_ranks_broadcast(&its, sizeof its, rank);
         for (int w = 0; w < its.workers; w++)
-            json_array_append_new(all, json_pack("{s:i, s:i, s:f, s:f}", "rank", rank, "worker", w, "gflops", its.flops[w], "gbytes", its.bytes[w]));
+            json_array_append_new(all, json_pack("{s:i, s:i, s:f, s:f}", "rank", rank, "worker", w, "gflops", its.flops[w],
+                                                 "gbytes", its.bytes[w]));
     }
     char *path = sgrad_format("%s/trace/roof.json", r->folder ? r->folder : "");
-    if (r->context->rank == 0 && json_dump_file(all, path, JSON_INDENT(1))) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+    if (r->context->rank == 0 && json_dump_file(all, path, JSON_INDENT(1)))
+        sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
     free(path);
     json_decref(all);
     return 0;

@@ -14,7 +14,8 @@ double sgrad__run_rate(const struct sgrad__run *r, long step) {
     return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
 }
 
-struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *r, bool training, int64_t batch, int64_t micro) {
+struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *r, bool training, int64_t batch,
+                                                         int64_t micro) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_context *c = r->context;
     return (struct sgrad__program_options){

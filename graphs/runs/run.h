@@ -64,7 +64,8 @@ int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const ch
 struct sgrad__tensorboard;
 int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
-void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step, const struct sgrad_histogram *h);
+void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
+                                  const struct sgrad_histogram *h);
 int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);                           /* EIO */
 void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
 
@@ -104,7 +105,8 @@ struct sgrad__step_event {
     const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
 };
 /* Those of a step are told before it. */
-void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step, const struct sgrad_histogram *histogram);
+void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,
+                              const struct sgrad_histogram *histogram);
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 
 /* An epoch, or what the run's last step leaves of it, is done and evaluated. */

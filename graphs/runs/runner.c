@@ -35,7 +35,8 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
         slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
-        slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape), sizeof *slot->votes);
+        slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape),
+                                  sizeof *slot->votes);
         slot->mark = sgrad_alloc((size_t)waits(program), sizeof *slot->mark);
         slot->histogram = sgrad_alloc((size_t)program->histograms, sizeof *slot->histogram);
         for (int j = 0; j < waits(program); j++) slot->mark[j].slot = slot;
@@ -74,8 +75,9 @@ static void one_done(void *arg) {
     pthread_mutex_unlock(&sync->lock);
 }
 
-/* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last layers'
- * of this one, for which the other ranks wait; these then compute when it is this rank that waits, and links work one way at a time. */
+/* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last
+ * layers' of this one, for which the other ranks wait; these then compute when it is this rank that waits, and links work one way
+ * at a time. */
 static int message_priority(int within_step, const struct sgrad_step *step) {
     enum { MOST_WITHIN = 1 << 12, STEPS = 1 << 18 };    /* where numbers begin again, two steps at once are in the other order */
     return within_step - MOST_WITHIN * (int)(step->number % STEPS);
@@ -84,8 +86,12 @@ static int message_priority(int within_step, const struct sgrad_step *step) {
 /* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
 static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
                        const struct sgrad_step *step, void (*done)(void *arg), void *arg) {
-    const struct sgrad_message message = { .tensor = operand[0], .peer = i->peer, .tag = i->tag, .priority = message_priority(i->priority, step),
-                                           .done = done, .arg = arg };
+    const struct sgrad_message message = { .tensor = operand[0],
+                                           .peer = i->peer,
+                                           .tag = i->tag,
+                                           .priority = message_priority(i->priority, step),
+                                           .done = done,
+                                           .arg = arg };
     if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
@@ -118,13 +124,15 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->step.sample = slot->sample;
     slot->finished = false;
     *slot->votes = 0;
-    for (int i = 0; i < waits(p); i++) atomic_store(&slot->mark[i].done, i < p->instruction_count && !takes_part(&p->instruction[i], step));
+    for (int i = 0; i < waits(p); i++)
+        atomic_store(&slot->mark[i].done, i < p->instruction_count && !takes_part(&p->instruction[i], step));
     atomic_store(&slot->pending, waits(p) - (step->histograms ? 0 : 2 * p->histograms));
     r->submitted++;
     sgrad_trace_step(step->number);
     int error = 0;
     for (int i = 0; i < p->instruction_count && !error; i++)
-        if (takes_part(&p->instruction[i], step)) error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
+        if (takes_part(&p->instruction[i], step))
+            error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
     sgrad_trace_step(-1);
     if (error) return error;
     struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
@@ -147,8 +155,9 @@ static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *
         messages += sgrad__is_message(first->call);
     }
     char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
-    char *what = first && sgrad__is_message(first->call) ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
-                                            : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
+    char *what = first && sgrad__is_message(first->call)
+                     ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
+                     : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
     sgrad_stall_tell(!first || !sgrad__is_message(first->call), what);
     free(what);
     free(where);
@@ -175,7 +184,8 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
     struct sgrad__idle idle = { .before = -1 };
     pthread_mutex_lock(&r->sync->lock);
     while (!slot->finished)
-        if (sgrad__nap(&r->sync->done, &r->sync->lock, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
+        if (sgrad__nap(&r->sync->done, &r->sync->lock, atomic_load(&slot->pending), &idle) && !slot->finished)
+            tell_stall(r, slot);
     pthread_mutex_unlock(&r->sync->lock);
     *done = slot;
     return sgrad_task_error();

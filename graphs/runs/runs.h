@@ -38,7 +38,8 @@ double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, d
 
 enum { SGRAD_GROUP_RANK = 0, SGRAD_GROUP_MICRO = -1, SGRAD_GROUP_GLOBAL = -2 };     /* or a number of samples */
 
-/* f32; f32 whose products tensor cores may round to 10 bits (TF32), where the device has them; bfloat16, with f32 weights and sums. */
+/* f32; f32 whose products tensor cores may round to 10 bits (TF32), where the device has them; bfloat16, with f32 weights and
+ * sums. */
 enum sgrad_precision { SGRAD_PRECISION_F32, SGRAD_PRECISION_TF32, SGRAD_PRECISION_BF16 };
 const char *sgrad_precision_name(enum sgrad_precision precision);      /* "f32", … */
 
@@ -68,13 +69,13 @@ struct sgrad_train_options {
     int keep;
     bool print, nan_ok, json;
     bool tensorboard;                           /* event files for TensorBoard in the run's folder, too */
-    long histograms;                            /* steps from one histogram of all weights and gradients, for TensorBoard, to the next; 0: none */
+    long histograms; /* steps from one histogram of all weights and gradients, for TensorBoard, to the next; 0: none */
     int prometheus;                             /* port of 127.0.0.1 where current values can be asked for; 0: none */
     const char *trace;                          /* "" or "FIRST-LAST" steps to record; NULL: none */
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* how ranks train together */
     int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
-    int backup;                                 /* gradients that an update does without; -1: one, where there are several ranks */
+    int backup; /* gradients that an update does without; -1: one, where there are several ranks */
     const char *network;                        /* a file with the network's measures; NULL: measured */
     double bucket;                              /* MB of gradients summed at once; 0: chosen by cost */
     int window;                                 /* steps in flight */
@@ -89,7 +90,7 @@ struct sgrad_train_options sgrad_train_defaults(void);  /* CONTRACT's defaults *
 struct sgrad_bench_kernel {
     const char *name;               /* "conv2d backward-weight" */
     int64_t calls;                  /* in a step of this rank */
-    double ms;                      /* of them all, each in its best time alone: the mean of the CPU workers, busy with the same at once */
+    double ms; /* of them all, each in its best time alone: the mean of the CPU workers, busy with the same at once */
     double gflop, gbyte;            /* of them all */
 };
 struct sgrad_bench_result {
@@ -97,7 +98,7 @@ struct sgrad_bench_result {
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
     long batch;
     int workers;                    /* of this rank */
-    double limit_ms;                /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
+    double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
     double step_ms;                 /* the median of the steps that were taken */
 };
 /* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */

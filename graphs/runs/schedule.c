@@ -58,8 +58,10 @@ static bool parse(const char *text, struct sgrad_schedule *s) {
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
     struct sgrad_schedule s = { 0 };
     if (!parse(text, &s))
-        return sgrad_fail(SGRAD_EINVAL, "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
-                          "factor), cosine, poly:P (a power), onecycle; every number is above 0", text, MILESTONES);
+        return sgrad_fail(SGRAD_EINVAL,
+                          "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
+                          "factor), cosine, poly:P (a power), onecycle; every number is above 0",
+                          text, MILESTONES);
     *schedule = s;
     return 0;
 }

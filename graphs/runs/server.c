@@ -3,23 +3,25 @@
  *
  * Bucket i is a *shard* of server i mod --servers, where the shard's master weights and optimizer states are. For every worker
  * that pushes to it there is a *session*: a small program (push.c), of which the first instructions, that receive a push, are
- * submitted ahead, the rest when that has happened. An update is by one push (async, mixed), or by several (backup), which are held until all are there:
+ * submitted ahead, the rest when that has happened. An update is by one push (async, mixed), or by several (backup), which are
+ * held until all are there:
  *
  *     session 0   receive │ held                             │ gather weights   send
  *     session 1   receive   │ held                           │ gather weights   send
  *     session 2   receive        │ sum 0 1 2   spread   update │ gather weights   send
  *     session 3   receive                                        │ dropped: gather weights   send
  *
- * (on the masters; StarPU keeps updates and gathers in the order of submission). With the strategy backup a push is *fresh* when it
- * was computed with the newest weights; only such are held, others are dropped.
+ * (on the masters; StarPU keeps updates and gathers in the order of submission). With the strategy backup a push is *fresh* when
+ * it was computed with the newest weights; only such are held, others are dropped.
  *
  * Every rank turns the same steps, of which the servers are told early enough: they expect the push before it can come.
  *
- * No push is held forever. Say shard A waits for rank 1's push of step 8. Rank 1 has A's newest weights, for A waits for those only who
- * have them, so it can but wait for another shard, B, that holds its push of step 7. B waits for rank 2's step 7, which can but wait
- * for a shard that holds rank 2's push of step 6; and so on. Steps fall along this chain: it ends, at a rank that waits for nobody.
- * At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is the shard's last: what
- * comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not meant for.)
+ * No push is held forever. Say shard A waits for rank 1's push of step 8. Rank 1 has A's newest weights, for A waits for those
+ * only who have them, so it can but wait for another shard, B, that holds its push of step 7. B waits for rank 2's step 7, which
+ * can but wait for a shard that holds rank 2's push of step 6; and so on. Steps fall along this chain: it ends, at a rank that
+ * waits for nobody. At the end of a stretch (settle) ranks have pushed for the last time, so an update by somebody's last push is
+ * the shard's last: what comes after it is dropped. (An update by fewer gradients would be one that the learning rate is not
+ * meant for.)
  *
  * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
  * to itself. */
@@ -51,7 +53,8 @@ struct sgrad__server {
     pthread_mutex_t lock;               /* of what is below it, and held for no call */
     pthread_cond_t changed;
     struct session *came, **end;        /* in the order of arrival */
-    long expected, seen, outstanding;   /* steps whose pushes will come; known to the thread; instructions submitted that have not run */
+    long expected, seen;                /* steps whose pushes will come; known to the thread */
+    long outstanding;                   /* instructions submitted that have not run */
     long stop;                          /* the stretch's last step */
     bool running, closing;
 
@@ -119,7 +122,8 @@ static void update(struct session *e) {
     for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
         if (!m->held) continue;
         for (int c = 0; c < e->is.chunks; c++)
-            e->is.program->buffer[e->is.member[members * e->is.chunks + c]].tensor[0] = m->is.program->buffer[m->is.push[c]].tensor[0];
+            e->is.program->buffer[e->is.member[members * e->is.chunks + c]].tensor[0] =
+                m->is.program->buffer[m->is.push[c]].tensor[0];
         members++;
         if (m->pushed == s->last) shard->ended = s->last;
     }
@@ -225,7 +229,8 @@ int sgrad__server_open(struct sgrad__run *r, long first) {
     s->dropped = sgrad_alloc((size_t)ranks, sizeof *s->dropped);
     SGRAD_TRY(open_masters(s));
     for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
-    if (pthread_create(&s->thread, NULL, serve, s)) return sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
+    if (pthread_create(&s->thread, NULL, serve, s))
+        return sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
     s->running = true;
     return 0;
 }
@@ -256,7 +261,8 @@ int sgrad__server_settle(struct sgrad__run *r) {
         struct sgrad__idle idle = { .before = -1 };
         pthread_mutex_lock(&s->lock);
         while (s->seen < s->expected || s->outstanding > 0)
-            if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle)) sgrad_stall_tell(false, "for the last pushes of other ranks");
+            if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle))
+                sgrad_stall_tell(false, "for the last pushes of other ranks");
         for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
         pthread_mutex_unlock(&s->lock);
     }

@@ -6,7 +6,7 @@
 static volatile sig_atomic_t caught;
 static void note(int number) { caught = number; }
 
-/* SIGUSR1 is what mpirun hands on to its ranks, and batch systems send before time is over; SIGHUP comes when a terminal closes. */
+/* SIGUSR1 is what mpirun hands on to its ranks, and batch systems send before time is over; SIGHUP: a terminal closes. */
 static const int watched[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 enum { WATCHED = sizeof watched / sizeof *watched };
 static struct sigaction before[WATCHED];

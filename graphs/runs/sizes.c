@@ -30,7 +30,8 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
     if (o->batch % group || share % here || group % here)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld: %lld does", (long long)group,
-                          ranks > 1 ? "rank's share" : "batch", (long long)share, (long long)sgrad__nearest_divisor(share, group));
+                          ranks > 1 ? "rank's share" : "batch", (long long)share,
+                          (long long)sgrad__nearest_divisor(share, group));
     if (micro && here % micro)
         return sgrad_fail(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
                           here < share ? "the group" : "this rank's share", (long long)here,
@@ -53,8 +54,8 @@ static int64_t good_micro_batch(const struct sgrad_graph *g) {
     return 32 * bytes < caches ? 64 : 32;
 }
 
-/* Every worker should find a micro-batch; --deterministic must not look at the machine, and up to eight ranks, a power of two, have to
- * choose the same. */
+/* Every worker should find a micro-batch; --deterministic must not look at the machine, and up to eight ranks, a power of two,
+ * have to choose the same. */
 static int64_t good_division(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = o->batch / r->context->ranks, here = r->group < share ? r->group : share;
@@ -66,8 +67,8 @@ static int64_t good_division(const struct sgrad__run *r) {
     return micro;
 }
 
-/* Ranks of unequal nodes may cut their shares otherwise; but where a micro-batch is a group, too, statistics are means over groups, all
- * of one size: rank 0's. */
+/* Ranks of unequal nodes may cut their shares otherwise; but where a micro-batch is a group, too, statistics are means over
+ * groups, all of one size: rank 0's. */
 void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (!r->micro) r->micro = good_division(r);
     if (r->options.bn_group != SGRAD_GROUP_MICRO) return;

@@ -18,7 +18,8 @@ int sgrad__run_check_strategy(const struct sgrad__run *r) {
     if (o->clip_norm > 0 && sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
     if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
     if (o->histograms && sharded)
-        return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server", name);
+        return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server",
+                          name);
     if (o->backup >= 0 && !r->strategy->fresh)
         return sgrad_fail(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
     if (o->deterministic && r->strategy->served)

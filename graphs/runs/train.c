@@ -14,7 +14,9 @@
 #define SAY(r, error, ...) ((r)->together = true, (r)->context->rank ? (error) : sgrad_fail(error, __VA_ARGS__))
 
 static struct sgrad__position position_of(const struct sgrad__run *r, long done) {
-    return (struct sgrad__position){ .step = done, .epoch = (int)(done / r->steps_per_epoch), .step_in_epoch = done % r->steps_per_epoch,
+    return (struct sgrad__position){ .step = done,
+                                     .epoch = (int)(done / r->steps_per_epoch),
+                                     .step_in_epoch = done % r->steps_per_epoch,
                                      .seed = r->options.seed };
 }
 
@@ -35,15 +37,17 @@ static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite";
     const char *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
     if (r->good_checkpoint > 0)
-        return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)", step,
-                   is, r->folder, r->good_checkpoint, help);
+        return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)",
+                   step, is, r->folder, r->good_checkpoint, help);
     return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
 }
 
 /* Rank 0 knows more than the others of why: they are told that it was so. */
 static int stop_early(struct sgrad__run *r, long done) {
     const int signal = sgrad__signal_caught(), error = r->unwritten ? r->unwritten : SGRAD_EINTR;
-    const char *why = r->unwritten ? "its metrics cannot be written" : signal ? strsignal(signal) : "another rank was asked to end";
+    const char *why = r->unwritten ? "its metrics cannot be written"
+                      : signal     ? strsignal(signal)
+                                   : "another rank was asked to end";
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
     SGRAD_TRY(save_checkpoint(r, done));
     return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
@@ -72,8 +76,8 @@ static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
  * begin while tasks run. */
 static long next_stop(const struct sgrad__run *r, long done) {
     long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0;
-    long stops[] = { (done / r->steps_per_epoch + 1) * r->steps_per_epoch, every ? (done / every + 1) * every : 0, r->trace_first - 1,
-                     r->trace_last };
+    long stops[] = { (done / r->steps_per_epoch + 1) * r->steps_per_epoch, every ? (done / every + 1) * every : 0,
+                     r->trace_first - 1, r->trace_last };
     long next = r->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -90,11 +94,11 @@ static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long
     if (error) r->unwritten = error;
 }
 
-/* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one was
- * asked to end, or a loss that is no number, after the same step, and turn those that are promised by then.
+/* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one
+ * was asked to end, or a loss that is no number, after the same step, and turn those that are promised by then.
  *
- * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended: twice
- * as many are promised to servers. */
+ * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended:
+ * twice as many are promised to servers. */
 static int turn(struct sgrad__run *r, long *done) {
     const long window = r->options.window, ahead = r->server ? 2 * window + 1 : window;
     long stop = next_stop(r, *done), next = *done, promised = next;
@@ -154,10 +158,16 @@ static int train(struct sgrad__run *r, long done) {
 
 static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
     const struct sgrad__position position = position_of(r, done);
-    return sgrad__metrics_open(&(struct sgrad__metrics_options){
-        .folder = r->folder, .terminal = terminal, .tensorboard = r->options.tensorboard, .prometheus = r->options.prometheus,
-        .workers = r->workers, .batch = r->options.batch, .steps = r->steps, .epochs = (double)r->steps / (double)r->steps_per_epoch,
-        .resumed = r->options.resume ? &position : NULL }, &r->metrics);
+    return sgrad__metrics_open(&(struct sgrad__metrics_options){ .folder = r->folder,
+                                                                 .terminal = terminal,
+                                                                 .tensorboard = r->options.tensorboard,
+                                                                 .prometheus = r->options.prometheus,
+                                                                 .workers = r->workers,
+                                                                 .batch = r->options.batch,
+                                                                 .steps = r->steps,
+                                                                 .epochs = (double)r->steps / (double)r->steps_per_epoch,
+                                                                 .resumed = r->options.resume ? &position : NULL },
+                               &r->metrics);
 }
 
 static int save_weights(struct sgrad__run *r) {

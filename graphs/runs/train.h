@@ -76,13 +76,14 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 
 /* ---- run.c ---- */
 
-/* 0 when ERROR is 0 on every rank; else an error, of which all know: all end in good order. Whoever fails alone ends the others. */
+/* 0 when ERROR is 0 on every rank; else an error, of which all know, and end in good order. Who fails alone ends the others. */
 int sgrad__run_agree(struct sgrad__run *run, int error);
 /* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
-struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch, int64_t micro);
+struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
+                                                         int64_t micro);
 
 /* ---- step.c ---- */
 

@@ -3,7 +3,7 @@
  *     x ── conv1 3×3 ── bn1 ── ReLU ── conv2 3×3 ── bn2 ── + ── ReLU
  *     └───────────────────── shortcut ─────────────────────┘
  *
- * The shortcut is x itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn2's own. */
+ * The shortcut is x itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn2's. */
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {

@@ -1,5 +1,5 @@
-/* layers.h: layers composed of operations, for the networks in graphs/networks/models/. Private to graphs/. Each takes the network,
- * names and values, and returns a value, as sgrad_graph_apply does. */
+/* layers.h: layers composed of operations, for the networks in graphs/networks/models/. Private to graphs/. Each takes the
+ * network, names and values, and returns a value, as sgrad_graph_apply does. */
 #ifndef SGRAD_GRAPHS_LAYERS_H
 #define SGRAD_GRAPHS_LAYERS_H
 
@@ -21,7 +21,8 @@ int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int ch
 /* SGRAD__NAME("conv%d", i): a layer's name, printed; it lives until the block that it is written in ends. */
 #define SGRAD__NAME(...) sgrad__name((char[SGRAD__NAME_SIZE]){ 0 }, __VA_ARGS__)
 enum { SGRAD__NAME_SIZE = 96 };
-__attribute__((format(printf, 2, 3))) static inline const char *sgrad__name(char name[SGRAD__NAME_SIZE], const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline const char *sgrad__name(char name[SGRAD__NAME_SIZE], const char *format,
+                                                                            ...) {
     va_list list;
     va_start(list, format);
     vsnprintf(name, SGRAD__NAME_SIZE, format, list);

@@ -1,5 +1,5 @@
-/* async.c: every rank pushes its gradients when it has them, and goes on with the weights that its push leads to. Nobody waits for
- * anybody but the servers (graphs/runs/server.c), who update in the order of arrival:
+/* async.c: every rank pushes its gradients when it has them, and goes on with the weights that its push leads to. Nobody waits
+ * for anybody but the servers (graphs/runs/server.c), who update in the order of arrival:
  *
  *     rank 0   gradients ──> server: update │        │ ──> weights            a gradient is as stale as there were updates
  *     rank 1           gradients ──> server:│ update │ ────> weights          between its weights and its own update

@@ -1,5 +1,6 @@
-/* backup.c: in step, but for the --backup slowest: a server updates a shard by the first ranks - backup gradients that come of its
- * newest weights; those that come later are dropped, and their ranks go on with the new weights. Three ranks, one backup worker:
+/* backup.c: in step, but for the --backup slowest: a server updates a shard by the first ranks - backup gradients that come of
+ * its newest weights; those that come later are dropped, and their ranks go on with the new weights. Three ranks, one backup
+ * worker:
  *
  *     rank 0   gradients ──> server: held │ sum, update │ ────> weights
  *     rank 1   gradients ──────> server:  │ sum, update │ ────> weights
@@ -7,8 +8,8 @@
  *
  * Without backup workers (--backup 0) it is another way to the sums of sync.
  *
- * Limits: every rank turns every step, so this hides hiccups, of a rank that is now late and now is not. One that is always slow is
- * waited for once the others are --staleness steps ahead of it. So is a server that is slow: servers do the updates. */
+ * Limits: every rank turns every step, so this hides hiccups, of a rank that is now late and now is not. One that is always slow
+ * is waited for once the others are --staleness steps ahead of it. So is a server that is slow: servers do the updates. */
 #include "graphs/programs/builder.h"
 
 static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int number, const char *name) {

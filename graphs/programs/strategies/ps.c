@@ -30,8 +30,8 @@ static void serve(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *c
         for (int c = 0; c < chunks && r != b->o->rank; c++) sgrad__add_send(b, chunk[c], r, tag + 2 * c + 1, priority, name);
 }
 
-static void ask(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, int server, int64_t tag, int priority,
-                const char *name) {
+static void ask(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, int server, int64_t tag,
+                int priority, const char *name) {
     for (int c = 0; c < chunks; c++) {
         sgrad__add_send(b, chunk[c], server, tag + 2 * c, priority, name);
         chunk[c] = sgrad__add_receive(b, b->p->buffer[chunk[c]].view, server, tag + 2 * c + 1, priority, name);

@@ -99,7 +99,8 @@ static bool equal(struct sgrad__parameter *a, struct sgrad__parameter *b) {
 
 static void starts(void **state) {
     (void)state;
-    struct sgrad_graph *g = make("resnet20", 32, 3, 10), *again = make("resnet20", 32, 3, 10), *other = make("resnet20", 32, 3, 10);
+    struct sgrad_graph *g = make("resnet20", 32, 3, 10), *again = make("resnet20", 32, 3, 10),
+                       *other = make("resnet20", 32, 3, 10);
     assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
     assert_int_equal(sgrad__parameters_allocate(again, NULL, 7), 0);
     assert_int_equal(sgrad__parameters_allocate(other, NULL, 8), 0);

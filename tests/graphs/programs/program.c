@@ -26,8 +26,16 @@ static struct sgrad_graph *network(void) {
 static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
     struct sgrad__program *p;
     const struct sgrad__program_options o = {
-        .batch = 2 * micros, .micro = 2, .group = 2 * group_micros, .ranks = 1, .training = training, .optimizer = sgrad_optimizers[0],
-        .clip_norm = clip_norm, .window = WINDOW, .image = { .full_scale = 1, .deviation = { 1, 1, 1 } }, .source = sgrad__source_of(NULL),
+        .batch = 2 * micros,
+        .micro = 2,
+        .group = 2 * group_micros,
+        .ranks = 1,
+        .training = training,
+        .optimizer = sgrad_optimizers[0],
+        .clip_norm = clip_norm,
+        .window = WINDOW,
+        .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
+        .source = sgrad__source_of(NULL),
     };
     assert_int_equal(sgrad__program_build(g, &o, &p), 0);
     return p;
@@ -35,7 +43,8 @@ static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group
 
 /* ---- walking ---- */
 
-/* What a buffer holds: nothing yet, something, or nothing any more; and, of a sum, which micro-batches in which tree: "((0+2)+4)". */
+/* What a buffer holds: nothing yet, something, or nothing any more; and, of a sum, which micro-batches in which tree:
+ * "((0+2)+4)". */
 struct content {
     enum { UNWRITTEN, WRITTEN, FORGOTTEN } state;
     int lasts;
@@ -75,7 +84,8 @@ static bool added(const struct sgrad__instruction *in, const struct content *con
 }
 
 /* What an instruction leaves in what it writes: a sum the tree of its operands, any other task its own micro-batch. */
-static void write_content(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content, char *text, size_t size) {
+static void write_content(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content,
+                          char *text, size_t size) {
     if (in->call->kernel == &sgrad_sum_kernel) assert_true(added(in, content, 0, SGRAD_SUM_INPUTS, text, size));
     else snprintf(text, size, "%d", (int)(in->first / p->micro));
 }
@@ -86,7 +96,8 @@ static void check_operand(const struct sgrad__program *p, const struct sgrad__in
     const enum sgrad_access access = in->call->access[j];
     const bool adds = in->call->accumulate >> j & 1;
     if (c->state == FORGOTTEN) fail_msg("%s uses %s after its last use", in->name, b->name);
-    if (access != SGRAD_W && c->state == UNWRITTEN && !b->lent) fail_msg("%s reads %s, which nobody has written", in->name, b->name);
+    if (access != SGRAD_W && c->state == UNWRITTEN && !b->lent)
+        fail_msg("%s reads %s, which nobody has written", in->name, b->name);
     if (access == SGRAD_W && (c->state == WRITTEN || b->lent)) fail_msg("%s overwrites %s", in->name, b->name);
     if (adds && access != SGRAD_RW) fail_msg("%s adds to %s, but does not say that it reads it", in->name, b->name);
     if (access == SGRAD_RW && !b->lent && !adds) fail_msg("%s changes %s, but does not add to it", in->name, b->name);
@@ -120,7 +131,8 @@ static void check_sum(const struct sgrad__instruction *in, int j, const struct c
 
 /* Where sums are read: batch norm's over its group, its statistics' over the groups; gradients over all that made them. */
 static void check_sums(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content) {
-    const int micros = (int)(p->batch / p->micro), group = (int)(p->group / p->micro), m = (int)(in->first / p->micro), start = m - m % group;
+    const int micros = (int)(p->batch / p->micro), group = (int)(p->group / p->micro), m = (int)(in->first / p->micro),
+              start = m - m % group;
     const char *kernel = in->call->kernel->name;
     if (!strcmp(kernel, "batchnorm apply")) check_sum(in, 4, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);

@@ -2,9 +2,9 @@
  *
  *     allreduce                         one rank: what goes in comes out
  *     mpirun -n 4 allreduce             ragged sizes: what MPI_Allreduce has, to the bit (tests/train/allreduce.py)
- *     mpirun -n 4 allreduce time B…     milliseconds that a bucket of B bytes takes by each method, a JSON object a line, and what
- *                                       the cheapest would be (bench/allreduce)
- *     mpirun -n 4 allreduce plain B…    the same of MPI_Allreduce alone: no StarPU, no copies
+ *     mpirun -n 4 allreduce time B…     milliseconds that a bucket of B bytes takes by each method, a JSON object a line, and
+ * what the cheapest would be (bench/allreduce) mpirun -n 4 allreduce plain B…    the same of MPI_Allreduce alone: no StarPU, no
+ * copies
  *
  * A program as a training step has it, without the network:
  *
@@ -92,7 +92,8 @@ static int sums_open(struct sums *s, const struct sgrad_context *ctx, const stru
     const struct sgrad__program_options o = { .rank = rank, .ranks = ranks, .network = ctx->network ? ctx->network : &alone };
     struct sgrad__program *p = s->program = sgrad_alloc(1, sizeof *p);
     struct sgrad__builder b = { .p = p, .o = &o };
-    *p = (struct sgrad__program){ .share = 1, .window = 1, .votes = -1, .records = -1, .training = true, .bucket_bytes = l->most };
+    *p =
+        (struct sgrad__program){ .share = 1, .window = 1, .votes = -1, .records = -1, .training = true, .bucket_bytes = l->most };
     for (int i = 0; i < l->count; i++) {
         struct sgrad_shape shape = { 1, { l->size[i] } };
         SGRAD_TRY(sgrad_tensor_create("parameter", l->dtype, shape, SGRAD_PERSISTENT, &s->parameter[i]));
@@ -127,8 +128,8 @@ static bool differs(const struct load *l, int parameter, const void *got, const 
     for (int64_t i = 0; i < l->size[parameter]; i++) {
         const double x = fetch(l->dtype, got, i), y = fetch(l->dtype, expected, i);
         if (x == y) continue;
-        fprintf(stderr, "%s, rank %d of %d, load %d, parameter %d of %d: element %lld of %lld is %.9g, not %.9g\n", method, rank, ranks,
-                (int)(l - loads), parameter, l->count, (long long)i, (long long)l->size[parameter], x, y);
+        fprintf(stderr, "%s, rank %d of %d, load %d, parameter %d of %d: element %lld of %lld is %.9g, not %.9g\n", method, rank,
+                ranks, (int)(l - loads), parameter, l->count, (long long)i, (long long)l->size[parameter], x, y);
         return true;
     }
     return false;

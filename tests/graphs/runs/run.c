@@ -27,7 +27,8 @@ static void order(void **state) {
     int64_t first[COUNT];
     for (int i = 0; i < COUNT; i++) first[i] = sgrad__order_sample(&a, 0, i);
     for (int i = 0; i < COUNT; i++) same_epoch += first[i] == sgrad__order_sample(&a, 1, i);
-    for (int i = COUNT - 1; i >= 0; i--) assert_int_equal(sgrad__order_sample(&b, 0, i), first[i]);   /* whatever was asked before */
+    for (int i = COUNT - 1; i >= 0; i--)
+        assert_int_equal(sgrad__order_sample(&b, 0, i), first[i]); /* whatever was asked before */
     assert_in_range(same_epoch, 0, 9);      /* 1 on average */
     assert_in_range(same_seed, 0, 9);
     assert_in_range(fixed, 0, 9);
@@ -60,14 +61,26 @@ static void order_is_fair(void **state) {
 /* ---- config ---- */
 
 static struct sgrad_train_options options(void) {
-    return (struct sgrad_train_options){ .model = "convnet", .data = "digits", .batch = 32, .seed = 18446744073709551615u, .lr = 0.1,
-                                         .optimizer = "sgd", .schedule = "cosine" };
+    return (struct sgrad_train_options){ .model = "convnet",
+                                         .data = "digits",
+                                         .batch = 32,
+                                         .seed = 18446744073709551615u,
+                                         .lr = 0.1,
+                                         .optimizer = "sgd",
+                                         .schedule = "cosine" };
 }
 
 static struct sgrad__config config(const struct sgrad_train_options *o) {
-    return (struct sgrad__config){ .options = o, .model = o->model, .parameters = 65834, .fingerprint = 0xfeedface12345678, .channels = 3,
-                                   .mean = { .4914f, .4822f, .4465f }, .deviation = { .2470f, .2435f, .2616f }, .ranks = 1,
-                                   .micro_batch = 16, .devices = "2 CPU cores" };
+    return (struct sgrad__config){ .options = o,
+                                   .model = o->model,
+                                   .parameters = 65834,
+                                   .fingerprint = 0xfeedface12345678,
+                                   .channels = 3,
+                                   .mean = { .4914f, .4822f, .4465f },
+                                   .deviation = { .2470f, .2435f, .2616f },
+                                   .ranks = 1,
+                                   .micro_batch = 16,
+                                   .devices = "2 CPU cores" };
 }
 
 static void config_file(void **state) {
@@ -250,7 +263,9 @@ static char *content(const char *path) {
 static void run_steps(struct sgrad__metrics *m, int from, int to) {
     for (int step = from; step <= to; step++) {
         sgrad__metrics_submitted(m);
-        struct sgrad__step_event e = { .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1, .time = 1e9 + (double)step };
+        struct sgrad__step_event e = {
+            .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1, .time = 1e9 + (double)step
+        };
         assert_int_equal(sgrad__metrics_step(m, &e), 0);
     }
 }
@@ -279,7 +294,8 @@ static void metrics(void **state) {
 
     char *text = content(scratch_path("metrics.jsonl")), *said = content(scratch_path("said"));
     assert_int_equal(count_lines(text), 10);
-    assert_non_null(strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":"));
+    assert_non_null(
+        strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":"));
     assert_non_null(strstr(text, "{\"event\":\"epoch\",\"epoch\":1,\"step\":4,\"train_loss\":0.52"));
     assert_non_null(strstr(text, "\"test_loss\":0.5,\"test_top1\":0.912,\"seconds\":"));
     assert_non_null(strstr(text, "\"test_loss\":null"));

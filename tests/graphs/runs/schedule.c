@@ -19,7 +19,8 @@ static void constant(void **state) {
 /* MultiStepLR([80, 120], gamma=0.1) */
 static void steps(void **state) {
     (void)state;
-    static const double at[][2] = { { 0, 0.4 }, { 79, 0.4 }, { 79.99, 0.4 }, { 80, 0.04 }, { 119, 0.04 }, { 120, 0.004 }, { 199, 0.004 } };
+    static const double at[][2] = { { 0, 0.4 },    { 79, 0.4 },    { 79.99, 0.4 }, { 80, 0.04 },
+                                    { 119, 0.04 }, { 120, 0.004 }, { 199, 0.004 } };
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         assert_near(rate("step:80,120:0.1", 0, 0.4, at[i][0], 200), at[i][1], 1e-15);
     assert_near(rate("step:0.5:2", 0, 1, 0.5, 1), 2, 0);
@@ -28,7 +29,10 @@ static void steps(void **state) {
 /* CosineAnnealingLR(T_max=200) */
 static void cosine(void **state) {
     (void)state;
-    static const double at[][2] = { { 0, 0.4 }, { 1, 0.39997532649633216 }, { 50, 0.3414213562373096 }, { 133, 0.10090826631351853 },
+    static const double at[][2] = { { 0, 0.4 },
+                                    { 1, 0.39997532649633216 },
+                                    { 50, 0.3414213562373096 },
+                                    { 133, 0.10090826631351853 },
                                     { 199, 2.4673503667882475e-05 } };
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(rate("cosine", 0, 0.4, at[i][0], 200), at[i][1], 1e-12);
 }
@@ -44,7 +48,9 @@ static void poly(void **state) {
 static void onecycle(void **state) {
     (void)state;
     static const double up[][2] = { { 0, 0.016 }, { 100, 0.11258294457947593 }, { 150, 0.20900866724901876 }, { 299, 0.4 } };
-    static const double down[][2] = { { 300, 0.3999979858064579 }, { 649, 0.2000008 }, { 998, 3.6141935421479836e-06 }, { 999, 1.6e-06 } };
+    static const double down[][2] = {
+        { 300, 0.3999979858064579 }, { 649, 0.2000008 }, { 998, 3.6141935421479836e-06 }, { 999, 1.6e-06 }
+    };
     for (size_t i = 0; i < 4; i++) {
         assert_near(rate("onecycle", 0, 0.4, 300 * up[i][0] / 299, 1000), up[i][1], 1e-12);
         assert_near(rate("onecycle", 0, 0.4, down[i][0] + 1, 1000), down[i][1], 1e-12);
@@ -75,10 +81,38 @@ static void gradual_warmup(void **state) {
 static void malformed(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "", "Cosine", "cosine:", "constant ", "steps:1:0.1", "step", "step:", "step:30", "step:30:", "step::0.1", "step:30:0", "step:30:-1",
-        "step:30:nan", "step:30:inf", "step:30:0.1x", "step:30,:0.1", "step:,30:0.1", "step:60,30:0.1", "step:30,30:0.1", "step:-3:0.1",
-        "step: 3:0.1", "step:0:0.1", "step:30:0.1:2", "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:0.1", "poly", "poly:", "poly:0",
-        "poly:-1", "poly:2,3", "poly:1e999", "poly:.", "onecycle:1",
+        "",
+        "Cosine",
+        "cosine:",
+        "constant ",
+        "steps:1:0.1",
+        "step",
+        "step:",
+        "step:30",
+        "step:30:",
+        "step::0.1",
+        "step:30:0",
+        "step:30:-1",
+        "step:30:nan",
+        "step:30:inf",
+        "step:30:0.1x",
+        "step:30,:0.1",
+        "step:,30:0.1",
+        "step:60,30:0.1",
+        "step:30,30:0.1",
+        "step:-3:0.1",
+        "step: 3:0.1",
+        "step:0:0.1",
+        "step:30:0.1:2",
+        "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:0.1",
+        "poly",
+        "poly:",
+        "poly:0",
+        "poly:-1",
+        "poly:2,3",
+        "poly:1e999",
+        "poly:.",
+        "onecycle:1",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sgrad_schedule s = { .factor = 7 };
