@@ -132,18 +132,7 @@ static json_t *identity_object(const struct sgrad__config *c) {
     return object;
 }
 
-int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
-    json_t *object = json_object();
-    json_object_set_new(object, "identity", identity_object(c));
-    json_object_set_new(object, "parameters", json_integer(c->parameters));
-    json_object_set_new(object, "mean", reals(c->mean, c->channels));
-    json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
-    json_object_set_new(object, "ranks", json_integer(c->ranks));
-    json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
-    json_object_set_new(object, "devices", text(c->devices));
-    json_object_set_new(object, "options", options_object(c->options));
-    json_object_set_new(object, "environment", environment_object());
-    json_object_set_new(object, "versions", versions_object());
+static int write_config(const char *folder, json_t *object) {
     char *path = config_path(folder), *content = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     struct sgrad_file file;
     int error = content ? sgrad_file_begin(path, &file) : sgrad_fail(SGRAD_EINVAL, "%s: an option is not UTF-8", path);
@@ -153,6 +142,27 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     }
     free(content);
     free(path);
+    return error;
+}
+
+/* What a run has anew each time that it goes on. */
+static void set_circumstances(json_t *object, const struct sgrad__config *c) {
+    json_object_set_new(object, "ranks", json_integer(c->ranks));
+    json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
+    json_object_set_new(object, "devices", text(c->devices));
+    json_object_set_new(object, "environment", environment_object());
+    json_object_set_new(object, "versions", versions_object());
+}
+
+int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
+    json_t *object = json_object();
+    json_object_set_new(object, "identity", identity_object(c));
+    json_object_set_new(object, "parameters", json_integer(c->parameters));
+    json_object_set_new(object, "mean", reals(c->mean, c->channels));
+    json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
+    json_object_set_new(object, "options", options_object(c->options));
+    set_circumstances(object, c);
+    int error = write_config(folder, object);
     json_decref(object);
     return error;
 }
@@ -253,5 +263,70 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     }
     json_decref(object);
     free(path);
+    return error;
+}
+
+/* ---- a run goes on -------------------------------------------------------------------------------------------- */
+
+/* What the last of those who turned this run had asked for: its first options, and what each continuation changed. */
+static json_t *last_options(json_t *config) {
+    json_t *options = json_deep_copy(json_object_get(config, "options")), *other;
+    size_t i;
+    if (!json_is_object(options)) json_decref(options), options = json_object();
+    json_array_foreach(json_object_get(config, "continued"), i, other) json_object_update(options, json_object_get(other, "options"));
+    return options;
+}
+
+/* The options of NOW that BEFORE has otherwise, but for where the run lies and that it goes on. */
+static json_t *changed_options(const json_t *before, json_t *now) {
+    json_t *changed = json_object(), *value;
+    const char *key;
+    json_object_foreach(now, key, value) {
+        char *was = json_dumps(json_object_get(before, key), JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        if ((!was || strcmp(was, is)) && strcmp(key, "out") && strcmp(key, "resume")) json_object_set(changed, key, value);
+        free(was);
+        free(is);
+    }
+    return changed;
+}
+
+/* "lr 0.001 (was 0.1), epochs 4 (was 2)"; free it. */
+static char *change_text(const json_t *before, json_t *changed) {
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    const char *key;
+    json_t *value;
+    int count = 0;
+    json_object_foreach(changed, key, value) {
+        char *was = json_dumps(json_object_get(before, key), JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "", key, is, was ? was : "none");
+        free(was);
+        free(is);
+    }
+    fclose(to);
+    return text;
+}
+
+int sgrad__config_continue(const char *folder, const struct sgrad__config *c, long step, char **changes) {
+    char *path;
+    json_t *config;
+    int error = read_config(folder, &path, &config);
+    free(path);
+    if (error) return error;
+    if (!config) return sgrad__config_write(folder, c);
+    json_t *before = last_options(config), *now = options_object(c->options), *changed = changed_options(before, now);
+    json_t *entry = json_pack("{s:i, s:O}", "step", (int)step, "options", changed), *all = json_object_get(config, "continued");
+    set_circumstances(entry, c);
+    if (!all) json_object_set_new(config, "continued", all = json_array());
+    json_array_append_new(all, entry);
+    error = write_config(folder, config);
+    if (!error) *changes = change_text(before, changed);
+    json_decref(before);
+    json_decref(now);
+    json_decref(changed);
+    json_decref(config);
     return error;
 }

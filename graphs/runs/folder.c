@@ -97,6 +97,7 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
             free(path);
             if (error) return error;
             *done = position.step;
+            return *done < r->steps ? sgrad__config_continue(r->folder, config, *done, &r->changes) : 0;
         } else {
             SGRAD_TRY(refuse_finished(r->folder));
             sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);

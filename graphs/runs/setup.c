@@ -132,5 +132,6 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__order_close(&r->order);
     if (r->lock > 0) close(r->lock);
     free(r->identity);
+    free(r->changes);
     free(r->folder);
 }

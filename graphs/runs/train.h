@@ -32,6 +32,7 @@ struct sgrad__run {
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     char *folder, *identity;
+    char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */

@@ -253,7 +253,8 @@ def test_environment():
     assert report["set otherwise"]["STARPU_SCHED"] == ["prio", environment(other).get("STARPU_SCHED")]
     assert '"prio"' in stargrad("report", one, other)
     stargrad(*NETWORK, "--steps", 4, "--out", one, "--resume", env={"STARPU_SCHED": "eager"})
-    assert environment(one)["STARPU_SCHED"] == "eager"
+    assert environment(one)["STARPU_SCHED"] == "prio"
+    assert json.loads(content(one, "config.json"))["continued"][0]["environment"]["STARPU_SCHED"] == "eager"
 
 
 def test_environment_of_ranks():

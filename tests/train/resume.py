@@ -71,6 +71,22 @@ def test_another_run_is_refused():
     assert content(out, "metrics.jsonl") == before
 
 
+def test_config_keeps_what_began_the_run():
+    out = folder("changed")
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
+    stargrad(*run, "--epochs", 2, "--lr", 0.01, "--schedule", "cosine")
+    began = json.loads(content(out, "config.json"))
+    said = stargrad(*run, "--epochs", 3, "--lr", 0.001, "--schedule", "cosine", "--resume")
+    assert "continues  after step 4, with epochs 3.0 (was 2.0), lr 0.001 (was 0.01)" in said, said
+    stargrad(*run, "--epochs", 1, "--resume")       # done already: nothing goes on
+    said = stargrad(*run, "--epochs", 4, "--lr", 0.001, "--schedule", "cosine", "--resume")
+    assert "continues  after step 6, with epochs 4.0 (was 3.0)\n" in said, said
+    config = json.loads(content(out, "config.json"))
+    continued = config.pop("continued")
+    assert config == began
+    assert [(c["step"], c["options"]) for c in continued] == [(4, {"epochs": 3.0, "lr": 0.001}), (6, {"epochs": 4.0})], continued
+
+
 def test_a_loss_that_is_no_number_stops_the_run():
     run = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,512", "--batch", 64, "--lr", 1e6, "--steps", 20)
     said = stargrad(*run, "--out", folder("nan"), status=1)
