@@ -97,10 +97,6 @@ struct sgrad_reader {
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
 };
 
-#define SGRAD_READER(name) extern const struct sgrad_reader sgrad_##name##_reader;
-#include "datasets/datasets.def"
-#undef SGRAD_READER
-
 extern const struct sgrad_reader *const sgrad_readers[];        /* all of datasets.def; ends with NULL */
 const struct sgrad_reader *sgrad_reader_find(const char *name);  /* or NULL */
 
