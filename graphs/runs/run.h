@@ -59,18 +59,21 @@ int sgrad__checkpoint_newest(const char *folder, char **path);
 int sgrad__checkpoint_load(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer, const char *path, const char *identity,
                            struct sgrad__position *position);
 
-/* ---- tensorboard.c, prometheus.c: who hears values by name; NULL hears nothing --------------------------------------- */
+/* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
 
 struct sgrad__tensorboard;
 int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
-void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step, const struct sgrad_histogram *h);
+void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
+                                  const struct sgrad_histogram *h);
 int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);                           /* EIO */
 void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
 
 struct sgrad__prometheus;
-int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus);                    /* EIO: the port is taken */
-void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, const char *name, double value);
+/* COUNT values by NAME, on PORT of this host; those are answered that have been told. EIO: the port is taken. */
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus);
+/* COUNT values from the one of number FIRST on. */
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);
 void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
 
 /* ---- metrics.c ------------------------------------------------------------------------------------------------ */
@@ -101,7 +104,8 @@ struct sgrad__step_event {
     const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
 };
 /* Those of a step are told before it. */
-void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step, const struct sgrad_histogram *histogram);
+void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,
+                              const struct sgrad_histogram *histogram);
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 
 /* An epoch, or what the run's last step leaves of it, is done and evaluated. */
