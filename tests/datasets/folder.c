@@ -262,7 +262,7 @@ static void read_in_threads(size_t memory, int expected_errors) {
         assert_int_equal(pthread_create(&thread[t], NULL, read_all, &visit[t]), 0);
     }
     for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
-    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     const int error = sgrad_dataset_statistics(dataset, mean, deviation);
     scratch_said();
     assert_int_equal(error, expected_errors ? SGRAD_EFORMAT : 0);
