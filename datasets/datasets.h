@@ -84,6 +84,10 @@ int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation);
 
+/* Reads COUNT samples from FROM on for nothing but the error that a damaged one is, so that it comes before the training and not
+ * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
+int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
+
 /* A number that tells one content from another, whatever its path: a hash of shape, labels and pixels, of a folder of its
  * files' names and sizes, of synthetic data of its recipe. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
@@ -99,6 +103,7 @@ struct sgrad_reader {
     /* One sample's pixels (H,W,C), from any thread. NULL: they are always in memory. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
+    bool computes;                      /* read looks at no file: it never fails */
 };
 
 extern const struct sgrad_reader *const sgrad_readers[];        /* all of datasets.def; ends with NULL */

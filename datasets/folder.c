@@ -158,16 +158,14 @@ static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct
                       folder->path, folder->file[i], image->width, image->height, dataset->width, dataset->height);
 }
 
-/* Without a size that was asked for, images have the first one's, or are refused. */
+/* Without a size that was asked for, images have the first one's. Others are refused when they are read: not every rank opens
+ * every file at every start. */
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
-    dataset->height = dataset->width = folder->side;
-    for (int64_t i = 0; i < dataset->count && !folder->side; i++) {
-        struct sgrad__image image;
-        SGRAD_TRY(with_file(folder, i, size_of, &image));
-        if (i == 0) dataset->height = image.height, dataset->width = image.width;
-        if (image.height != dataset->height || image.width != dataset->width) return odd_size(dataset, i, &image);
-    }
+    struct sgrad__image image = { .height = folder->side, .width = folder->side };
+    if (!folder->side) SGRAD_TRY(with_file(folder, 0, size_of, &image));
+    dataset->height = image.height;
+    dataset->width = image.width;
     return 0;
 }
 

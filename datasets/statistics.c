@@ -13,6 +13,7 @@
 
 struct tally {
     const struct sgrad_dataset *dataset;
+    bool adds;            /* else samples are read and forgotten */
     _Atomic int64_t next; /* sample that no thread has taken */
     int64_t end;          /* the first that none takes */
     _Atomic int error;
@@ -39,7 +40,7 @@ static void *tally_samples(void *argument) {
             int error = decoded ? dataset->reader->read(dataset, i, decoded) : 0;
             if (error)
                 tally->error = error;
-            else
+            else if (tally->adds)
                 add_sample(decoded ? decoded : dataset->pixels + (size_t)i * size, size, dataset->channels, sum, squares);
         }
     for (int c = 0; c < dataset->channels; c++) {
@@ -50,19 +51,31 @@ static void *tally_samples(void *argument) {
     return NULL;
 }
 
-int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
-    struct tally tally = { .dataset = dataset, .next = from, .end = from + count };
+/* COUNT samples from FROM on, with one thread a core. */
+static int run(struct tally *tally, int64_t from, int64_t count) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     pthread_t helper[64];
     int helpers = 0;
-    assert(from >= 0 && count >= 0 && from + count <= dataset->count);
+    assert(from >= 0 && count >= 0 && from + count <= tally->dataset->count);
+    tally->next = from;
+    tally->end = from + count;
     while (helpers < 64 && helpers < cores - 1 && (int64_t)helpers * STRETCH < count - STRETCH) {
-        if (pthread_create(&helper[helpers], NULL, tally_samples, &tally)) break;
+        if (pthread_create(&helper[helpers], NULL, tally_samples, tally)) break;
         helpers++;
     }
-    tally_samples(&tally);
+    tally_samples(tally);
     for (int i = 0; i < helpers; i++) pthread_join(helper[i], NULL);
-    if (tally.error) return tally.error;
+    return tally->error;
+}
+
+int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count) {
+    struct tally tally = { .dataset = dataset };
+    return dataset->pixels || dataset->reader->computes ? 0 : run(&tally, from, count);
+}
+
+int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
+    struct tally tally = { .dataset = dataset, .adds = true };
+    SGRAD_TRY(run(&tally, from, count));
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++) {
         sums->sum[c] = tally.sum[c];
         sums->squares[c] = tally.squares[c];

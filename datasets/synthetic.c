@@ -102,4 +102,5 @@ const struct sgrad_reader sgrad_synthetic_reader = {
     .open = open_synthetic,
     .read = make_sample,
     .close = close_synthetic,
+    .computes = true,
 };

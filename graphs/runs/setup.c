@@ -174,8 +174,7 @@ static int open_placement(struct sgrad__run *r) {
 
 /* A damaged test image is found before the first step, not after the first epoch. */
 static int check_test_images(struct sgrad__run *r) {
-    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    return r->test->pixels ? 0 : sgrad_dataset_statistics(r->test, mean, deviation);
+    return sgrad_dataset_check(r->test, 0, r->test->count);
 }
 
 /* The standard recipe for small colour images. */

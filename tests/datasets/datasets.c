@@ -87,6 +87,52 @@ static void statistics(void **state) {
     sgrad_dataset_close(dataset);
 }
 
+/* A data set whose every reading is counted; sample 150 is damaged. */
+enum { COUNTED = 200, DAMAGED = 150 };
+static _Atomic int read_count[COUNTED];
+static int read_counted(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
+    (void)dataset;
+    read_count[index]++;
+    pixels[0] = (uint8_t)index;
+    return index == DAMAGED ? sgrad_fail(SGRAD_EFORMAT, "sample %d is damaged", DAMAGED) : 0;
+}
+
+/* Were the samples from FROM to before TO read, each once, and no other? */
+static void assert_read(int from, int to) {
+    for (int i = 0; i < COUNTED; i++) assert_int_equal(read_count[i], i >= from && i < to);
+    memset((void *)read_count, 0, sizeof read_count);
+}
+
+static void ranges(void **state) {
+    (void)state;
+    struct sgrad_reader reader = { .name = "counted", .read = read_counted };
+    struct sgrad_dataset dataset = { .reader = &reader, .count = COUNTED, .height = 1, .width = 1, .channels = 1, .classes = 1,
+                                     .full_scale = 255 };
+    struct sgrad_dataset_sums sums;
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, DAMAGED), 0);
+    assert_read(0, DAMAGED);
+    assert_int_equal(sgrad_dataset_check(&dataset, DAMAGED + 1, COUNTED - DAMAGED - 1), 0);
+    assert_read(DAMAGED + 1, COUNTED);
+    assert_int_equal(sgrad_dataset_check(&dataset, 70, 0), 0);
+    assert_read(0, 0);
+    assert_fails(sgrad_dataset_check(&dataset, DAMAGED, 1), SGRAD_EFORMAT, "sample 150 is damaged");
+    assert_read(DAMAGED, DAMAGED + 1);
+    assert_int_equal(sgrad_dataset_sums(&dataset, 7, 100, &sums), 0);
+    assert_read(7, 107);
+    assert_int_equal(sums.sum[0], (7 + 106) * 100 / 2);
+    assert_fails(sgrad_dataset_sums(&dataset, DAMAGED, 1, &sums), SGRAD_EFORMAT, "sample 150 is damaged");
+    assert_read(DAMAGED, DAMAGED + 1);
+
+    reader.computes = true;             /* nothing to be damaged: nothing is read */
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
+    reader.computes = false;
+    dataset.pixels = (uint8_t[COUNTED]){ 1 };
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
+    assert_int_equal(sgrad_dataset_sums(&dataset, 0, COUNTED, &sums), 0);
+    assert_int_equal(sums.sum[0], 1);
+    assert_read(0, 0);
+}
+
 static void fingerprint(void **state) {
     (void)state;
     struct sgrad_dataset *a = open_good("digits", SGRAD_TRAIN), *b = open_good("digits", SGRAD_TRAIN);
@@ -208,6 +254,7 @@ int main(void) {
         cmocka_unit_test(names),
         cmocka_unit_test(digits),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(ranges),
         cmocka_unit_test(fingerprint),
         cmocka_unit_test(synthetic_can_be_learnt),
         cmocka_unit_test(synthetic_seed_and_size),
