@@ -1,19 +1,22 @@
-/* bench.c: stargrad bench. */
+/* bench.c: stargrad bench: how near training comes to the limit of its kernels on this machine. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
     { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
-    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files", &sgrad__text,
-      SGRAD__FIELD(data), .required = true },
+    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files",
+      &sgrad__text, SGRAD__FIELD(data), .required = true },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
-    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
+      SGRAD__FIELD(micro_batch), 1, 2147483647 },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
-    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group, SGRAD__FIELD(bn_group), 1, 2147483647 },
+    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
+      SGRAD__FIELD(bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights", &sgrad__choice, SGRAD__FIELD(precision) },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights",
+      &sgrad__choice, SGRAD__FIELD(precision) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
@@ -26,11 +29,13 @@ static double share(const struct sgrad_bench_result *r) { return r->step_ms > 0 
 
 static json_t *as_json(const struct sgrad_bench_result *r) {
     json_t *kernels = json_array();
-    for (int i = 0; i < r->kernels; i++)
-        json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", r->kernel[i].name, "calls", (json_int_t)r->kernel[i].calls,
-                                                 "ms", r->kernel[i].ms, "gflop", r->kernel[i].gflop, "gbyte", r->kernel[i].gbyte));
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms", r->limit_ms, "step_ms",
-                     r->step_ms, "share", share(r), "kernels", kernels);
+    for (int i = 0; i < r->kernels; i++) {
+        const struct sgrad_bench_kernel *k = &r->kernel[i];
+        json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", k->name, "calls", (json_int_t)k->calls,
+                                                 "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
+    }
+    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms", r->limit_ms,
+                     "step_ms", r->step_ms, "share", share(r), "kernels", kernels);
 }
 
 static void print(const struct sgrad_bench_result *r) {
@@ -40,8 +45,9 @@ static void print(const struct sgrad_bench_result *r) {
         printf("%-28s %7lld %10.2f %10.1f %10.1f\n", k->name, (long long)k->calls, k->ms, k->ms > 0 ? 1e3 * k->gflop / k->ms : 0,
                k->ms > 0 ? 1e3 * k->gbyte / k->ms : 0);
     }
-    printf("\nlimit %.1f ms a step on %d workers, %.0f samples/s\nsteps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->limit_ms, r->workers,
-           1e3 * (double)r->batch / r->limit_ms, r->step_ms, 1e3 * (double)r->batch / r->step_ms, 100 * share(r));
+    const double samples = 1e3 * (double)r->batch;
+    printf("\nlimit %.1f ms a step on %d workers, %.0f samples/s\n", r->limit_ms, r->workers, samples / r->limit_ms);
+    printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->step_ms, samples / r->step_ms, 100 * share(r));
 }
 
 static int run(const struct sgrad__request *request) {
@@ -61,7 +67,7 @@ const struct sgrad__command sgrad__bench_command = {
     .summary = "how near a network's training comes to this machine's limit",
     .options = options,
     .run = run,
-    .notes = "Each kernel of a step runs alone, on every worker at once, with its memory warm: the sum of the best times, shared by the\n"
-             "workers, is the limit. Then some steps are trained, and nothing is written.\n\nFor example:\n\n"
+    .notes = "Each kernel of a step runs alone, on every worker at once, with its memory warm: the sum of the best times, "
+             "shared by the\nworkers, is the limit. Then some steps are trained, and nothing is written.\n\nFor example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,12800 --batch 128",
 };

@@ -31,9 +31,7 @@ struct sgrad__command {
     const struct sgrad__option *options;    /* ends with a row of zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
 };
-#define CLI_COMMAND(name) extern const struct sgrad__command sgrad__##name##_command;
-#include "cli/cli.def"
-#undef CLI_COMMAND
+extern const struct sgrad__command sgrad__train_command;    /* of cli.def's, the one that another starts: launch */
 
 /* ---- options.c ---- */
 
@@ -48,7 +46,8 @@ struct sgrad__option {
     bool required;
     char letter;                        /* -n; 0: no short form */
 };
-#define SGRAD__PLACE(member) .field = offsetof(struct sgrad__request, member), .size = sizeof(((struct sgrad__request *)0)->member)
+#define SGRAD__PLACE(member) \
+    .field = offsetof(struct sgrad__request, member), .size = sizeof(((struct sgrad__request *)0)->member)
 #define SGRAD__FIELD(name) SGRAD__PLACE(train.name)
 
 /* How a word becomes a value. */

@@ -287,8 +287,8 @@ static void check_mpi(struct doctor *d) {
     if (!m->joined || m->mpi.error)
         find(d, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
     else
-        find(d, m->mpi.level < MPI_THREAD_SERIALIZED ? WARNING : OK, "MPI",
-             m->mpi.level < MPI_THREAD_SERIALIZED ? "several ranks need an MPI built with thread support" : NULL,
+        find(d, m->mpi.level < MPI_THREAD_MULTIPLE ? WARNING : OK, "MPI",
+             m->mpi.level < MPI_THREAD_MULTIPLE ? "several ranks need an MPI built with thread support" : NULL,
              "thread level %s", name);
 }
 

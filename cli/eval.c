@@ -1,4 +1,4 @@
-/* eval.c: stargrad eval. */
+/* eval.c: stargrad eval: accuracy and loss of saved weights. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@ static const struct sgrad__option options[] = {
       .required = true },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice, SGRAD__FIELD(precision) },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
+      SGRAD__FIELD(precision) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
@@ -24,9 +25,9 @@ static int run(const struct sgrad__request *request) {
     if (error) return sgrad__status(error);
     if (sgrad_launched_rank() > 0) return SGRAD__DONE;  /* rank 0 tells */
     if (request->train.json)
-        sgrad__print_json(json_pack(
-            "{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model, "data", request->train.data,
-            "test_loss", sgrad__json_real(result.test_loss), "test_top1", sgrad__json_real(result.test_top1)));
+        sgrad__print_json(json_pack("{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model,
+                                    "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
+                                    sgrad__json_real(result.test_top1)));
     else
         printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
     free(result.folder);

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { "ranks", "N", "processes, as a rule one a host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000, .required = true, .letter = 'n' },
-    { "retries", "R", "start again from the newest checkpoint so many times", &sgrad__whole, SGRAD__PLACE(launch.retries), 0, 1000000 },
+    { "ranks", "N", "processes, as a rule one a host", &sgrad__whole,
+      SGRAD__PLACE(launch.ranks), 1, 1000000, .required = true, .letter = 'n' },
+    { "retries", "R", "start again from the newest checkpoint so many times", &sgrad__whole,
+      SGRAD__PLACE(launch.retries), 0, 1000000 },
     { "host", "LIST", "hosts, as mpirun takes them: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
     { "hostfile", "FILE", "a file of hosts, as mpirun takes it", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
     { 0 },
@@ -250,7 +252,7 @@ const struct sgrad__command sgrad__launch_command = {
     .takes_words = true,
     .options = options,
     .run = run,
-    .notes = "Ranks are started by mpirun. A run that was killed, or lost a host, goes on from its newest checkpoint, on the hosts that are left. "
-             "For example:\n\n"
+    .notes = "Ranks are started by mpirun. A run that was killed, or lost a host, goes on from its newest checkpoint, on the "
+             "hosts that are left. For example:\n\n"
              "  stargrad launch -n 4 --retries 3 -- train --model resnet20 --data cifar10:DIR --out runs/r20",
 };

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CLI_COMMAND(name) extern const struct sgrad__command sgrad__##name##_command;
+#include "cli/cli.def"
+#undef CLI_COMMAND
 static const struct sgrad__command *const commands[] = {
 #define CLI_COMMAND(name) &sgrad__##name##_command,
 #include "cli/cli.def"

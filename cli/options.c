@@ -185,7 +185,7 @@ struct parsing {
     struct argp argp;
     int rows, status;
     int words;                  /* of the request, so far */
-    bool given[64];
+    bool *given;                /* by row */
 };
 
 static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text) {
@@ -196,15 +196,27 @@ static int wrong_value(const struct parsing *p, const struct sgrad__option *o, c
     return SGRAD__USAGE;
 }
 
+static int no_such_option(const struct parsing *p, const char *word, size_t length) {
+    const char **names = sgrad_alloc((size_t)p->rows + 2, sizeof *names);
+    char *name = sgrad_format("%.*s", (int)length, word);
+    int count = 0;
+    names[count++] = "help";
+    for (int i = 0; i < p->rows; i++)
+        if (p->command->options[i].name) names[count++] = p->command->options[i].name;
+    int status = sgrad__no_such(p->command->name, "option", name, names, "--");
+    free(name);
+    free(names);
+    return status;
+}
+
 /* getopt refused WORD: why? */
 static int wrong_option(const struct parsing *p, const char *word) {
-    const char *command = p->command->name, *names[64] = { "help" }, *match = NULL;
-    size_t length = strcspn(word, "="), count = 1;
+    const char *command = p->command->name, *match = NULL;
+    size_t length = strcspn(word, "=");
     int matches = 0;
     for (const struct sgrad__option *o = p->command->options; o->help; o++) {
         if (!o->name) continue;
         if (o->letter && word[1] == o->letter) return sgrad__wrong("%s: -%c takes a value: %s", command, o->letter, o->value);
-        names[count++] = o->name;
         if (length > 2 && !strncmp(word + 2, o->name, length - 2)) {
             matches++;
             match = o->name;
@@ -215,10 +227,7 @@ static int wrong_option(const struct parsing *p, const char *word) {
     }
     if (matches > 1)
         return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
-    char *name = sgrad_format("%.*s", (int)length, word);
-    int status = sgrad__no_such(command, "option", name, names, "--");
-    free(name);
-    return status;
+    return no_such_option(p, word, length);
 }
 
 /* A value that may be left out is the next word when that begins with a digit: --trace 5-10, --trace --json. */
@@ -309,12 +318,14 @@ bool sgrad__options_parse(const struct sgrad__command *command, int argc, char *
                           int *status) {
     struct parsing p = { .command = command, .request = request, .status = -1 };
     struct argp_option *options = table(command, request, &p.rows);
+    p.given = sgrad_alloc((size_t)p.rows + 1, sizeof *p.given);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
     error_t error = argp_parse(&p.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | ARGP_IN_ORDER, NULL, &p);
     for (int i = 0; i <= p.rows; i++) free((char *)options[i].doc);
     free(options);
     free(doc);
+    free(p.given);
     *status = p.status;
     return !error;
 }

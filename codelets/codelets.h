@@ -213,7 +213,6 @@ extern const struct sgrad_kernel sgrad_lamb_kernel;     /* two states; You et al
 
 /* Pixels to activations: divides by full scale, normalises, and in training pads by PAD, crops at random and flips at random.
  * Operands: 0 pixels U8 (N,H,W,C) (R), 1 y (N,H,W,C) F32 or BF16 (W). Randomness: (seed, epoch, sample index). */
-#define SGRAD_MAX_CHANNELS 4
 struct sgrad_image {
     float full_scale;
     float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];

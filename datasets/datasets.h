@@ -9,7 +9,7 @@
  *     SGRAD_TRY(sgrad_dataset_open("cifar10:/data/cifar", SGRAD_TRAIN, NULL, &train));
  *     printf("%lld images of %dx%dx%d, %d classes\n", (long long)train->count,
  *            train->height, train->width, train->channels, train->classes);
- *     double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+ *     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
  *     SGRAD_TRY(sgrad_dataset_statistics(train, mean, deviation));         // .4914 .4822 .4465, .2470 .2435 .2616
  *
  *     uint8_t pixels[2 * 32 * 32 * 3];
@@ -28,8 +28,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define SGRAD_DATASET_CHANNELS 4        /* at most */
 
 enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 
@@ -64,6 +62,11 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* NULL is fine 
 /* Gives back pixels and labels that are in memory: for who has read what is needed, since nothing can be read afterwards. */
 void sgrad_dataset_release(struct sgrad_dataset *dataset);
 
+/* Bytes of a sample's pixels. */
+static inline size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
+    return (size_t)dataset->height * (size_t)dataset->width * (size_t)dataset->channels;
+}
+
 /* Samples index[0…n-1] as pixels (n,H,W,C) and labels (n). Any number of threads may read at once. */
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, uint8_t *pixels, int32_t *labels);
 
@@ -73,12 +76,17 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);
 
 /* The same in two steps, for who reads a part: the sums over COUNT samples from FROM on, sums of parts being added; and what
- * follows from those of all. */
+ * follows from those of all. Of three who share ten samples, one takes 0 to 2, one 3 to 5, one 6 to 9. */
 struct sgrad_dataset_sums {
-    uint64_t sum[SGRAD_DATASET_CHANNELS], squares[SGRAD_DATASET_CHANNELS];
+    uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS];
 };
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums);
-void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean, double *deviation);
+void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
+                           double *deviation);
+
+/* Reads COUNT samples from FROM on for nothing but the error that a damaged one is, so that it comes before the training and not
+ * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
+int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
 /* A number that tells one content from another, whatever its path: a hash of shape, labels and pixels, of a folder of its
  * files' names and sizes, of synthetic data of its recipe. */
@@ -95,14 +103,10 @@ struct sgrad_reader {
     /* One sample's pixels (H,W,C), from any thread. NULL: they are always in memory. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
+    bool computes;                      /* read looks at no file: it never fails */
 };
 
-#define SGRAD_READER(name) extern const struct sgrad_reader sgrad_##name##_reader;
-#include "datasets/datasets.def"
-#undef SGRAD_READER
-
 extern const struct sgrad_reader *const sgrad_readers[];        /* all of datasets.def; ends with NULL */
-const struct sgrad_reader *sgrad_reader_find(const char *name);  /* or NULL */
 
 #ifdef __cplusplus
 }

@@ -158,20 +158,16 @@ static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct
                       folder->path, folder->file[i], image->width, image->height, dataset->width, dataset->height);
 }
 
-/* Without a size that was asked for, images have the first one's, or are refused. */
+/* Without a size that was asked for, images have the first one's. Others are refused when they are read: not every rank opens
+ * every file at every start. */
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
-    dataset->height = dataset->width = folder->side;
-    for (int64_t i = 0; i < dataset->count && !folder->side; i++) {
-        struct sgrad__image image;
-        SGRAD_TRY(with_file(folder, i, size_of, &image));
-        if (i == 0) dataset->height = image.height, dataset->width = image.width;
-        if (image.height != dataset->height || image.width != dataset->width) return odd_size(dataset, i, &image);
-    }
+    struct sgrad__image image = { .height = folder->side, .width = folder->side };
+    if (!folder->side) SGRAD_TRY(with_file(folder, 0, size_of, &image));
+    dataset->height = image.height;
+    dataset->width = image.width;
     return 0;
 }
-
-static size_t sample_bytes(const struct sgrad_dataset *dataset) { return 3 * (size_t)dataset->height * (size_t)dataset->width; }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
     const struct folder *folder = dataset->state;
@@ -181,9 +177,9 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     if (folder->side)
         sgrad__image_fit(&image, folder->side, pixels);
     else if (image.height == dataset->height && image.width == dataset->width)
-        memcpy(pixels, image.rgb, sample_bytes(dataset));
+        memcpy(pixels, image.rgb, sgrad_dataset_sample_bytes(dataset));
     else
-        error = odd_size(dataset, i, &image); /* the file has changed since */
+        error = odd_size(dataset, i, &image);
     free(image.rgb);
     return error;
 }
@@ -191,7 +187,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
 /* Two threads may decode the same image; one of them keeps it. */
 static int read_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
     const struct folder *folder = dataset->state;
-    const size_t size = sample_bytes(dataset);
+    const size_t size = sgrad_dataset_sample_bytes(dataset);
     if (!folder->kept) return decode_sample(dataset, i, pixels);
     uint8_t *kept = folder->kept + (size_t)i * size;
     if (atomic_load_explicit(&folder->state[i], memory_order_acquire) == KEPT) {
@@ -226,8 +222,8 @@ static void make_room(struct sgrad_dataset *dataset, size_t limit) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
     if (limit == 0) limit = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
-    if (sample_bytes(dataset) > limit / (size_t)dataset->count) return;
-    folder->kept = malloc((size_t)dataset->count * sample_bytes(dataset));
+    if (sgrad_dataset_sample_bytes(dataset) > limit / (size_t)dataset->count) return;
+    folder->kept = malloc((size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
     folder->state = sgrad_alloc((size_t)dataset->count, sizeof *folder->state);
 }
 

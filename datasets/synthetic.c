@@ -35,9 +35,9 @@ static void draw(uint64_t seed, uint32_t time, int64_t index, uint8_t *bytes, si
 static int make_sample(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
     const uint64_t seed = ((const struct synthetic *)dataset->state)->seed;
     const int height = dataset->height, width = dataset->width, channels = dataset->channels;
-    uint8_t pattern[CELLS][CELLS][SGRAD_DATASET_CHANNELS];
+    uint8_t pattern[CELLS][CELLS][SGRAD_MAX_CHANNELS];
     draw(seed, 0, dataset->label[index], &pattern[0][0][0], sizeof pattern);
-    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, (size_t)height * (size_t)width * (size_t)channels);
+    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, sgrad_dataset_sample_bytes(dataset));
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++, pixels += channels) {
             const uint8_t *cell = pattern[y * CELLS / height][x * CELLS / width];
@@ -60,12 +60,12 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
     const char *text = argument;
     int64_t height, width, channels, classes, count;
     if (!take_number(&text, 'x', SIDE_LIMIT, &height) || !take_number(&text, 'x', SIDE_LIMIT, &width) ||
-        !take_number(&text, ',', SGRAD_DATASET_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
+        !take_number(&text, ',', SGRAD_MAX_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
         !take_number(&text, 0, COUNT_LIMIT, &count))
         return sgrad_fail(SGRAD_EINVAL,
                           "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
                           "%d samples at most",
-                          argument, SIDE_LIMIT, SGRAD_DATASET_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
+                          argument, SIDE_LIMIT, SGRAD_MAX_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
     dataset->height = (int)height;
     dataset->width = (int)width;
     dataset->channels = (int)channels;
@@ -85,7 +85,7 @@ static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, c
     dataset->label = label;
     for (int64_t i = 0; i < dataset->count; i++) label[i] = (int32_t)(i % dataset->classes);
 
-    const size_t size = (size_t)dataset->height * (size_t)dataset->width * (size_t)dataset->channels;
+    const size_t size = sgrad_dataset_sample_bytes(dataset);
     if (size > MEMORY_LIMIT / (size_t)dataset->count) return 0;
     uint8_t *pixels = sgrad_alloc((size_t)dataset->count, size);
     dataset->pixels = pixels;
@@ -102,4 +102,5 @@ const struct sgrad_reader sgrad_synthetic_reader = {
     .open = open_synthetic,
     .read = make_sample,
     .close = close_synthetic,
+    .computes = true,
 };

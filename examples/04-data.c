@@ -36,7 +36,7 @@ static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
 
 static int look(const char *name, long count) {
     struct sgrad_dataset *train;
-    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     SGRAD_TRY(sgrad_dataset_open(name, SGRAD_TRAIN, NULL, &train));
     int error = sgrad_dataset_statistics(train, mean, deviation);
     if (!error) {
@@ -44,7 +44,7 @@ static int look(const char *name, long count) {
                train->channels, train->classes);
         for (int c = 0; c < train->channels; c++) printf("channel %d: mean %.4f, deviation %.4f\n", c, mean[c], deviation[c]);
     }
-    uint8_t *pixels = malloc((size_t)train->height * (size_t)train->width * (size_t)train->channels);
+    uint8_t *pixels = malloc(sgrad_dataset_sample_bytes(train));
     for (int64_t i = 0; i < count && i < train->count && !error; i++) error = show(train, i, pixels);
     free(pixels);
     sgrad_dataset_close(train);

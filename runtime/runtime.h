@@ -112,6 +112,8 @@ bool sgrad_shape_equal(const struct sgrad_shape *a, const struct sgrad_shape *b)
 #define SGRAD_SHAPE_TEXT 80
 const char *sgrad_shape_text(const struct sgrad_shape *shape, char text[SGRAD_SHAPE_TEXT]);     /* "(16,32,32,3)" */
 
+#define SGRAD_MAX_CHANNELS 4    /* of an image, at most */
+
 struct sgrad_view {     /* what a block of memory holds */
     enum sgrad_dtype dtype;
     struct sgrad_shape shape;

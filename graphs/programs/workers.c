@@ -1,5 +1,7 @@
-/* workers.c: how busy the workers of all ranks are. Every rank writes the shares of its own behind its vote (input.c), and they are
- * summed with the votes, so that telling them costs no message:
+/* workers.c: how busy the workers of all ranks are.
+ *
+ * Every rank writes the shares of its own behind its vote (input.c), and they are summed with the votes, so that telling them
+ * costs no message:
  *
  *     rank 0   vote │ cpu0 cpu1 │  0    0             votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1
  *     rank 1   vote │  0    0   │ cpu0 cpu1     sum   votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1          */
@@ -16,7 +18,9 @@ struct list {
 static struct list own_workers(void) {
     struct list list = { 0 };
     double share;
-    while (list.count < SGRAD_MAX_WORKERS && sgrad_worker_busy(list.count, list.name[list.count], sizeof *list.name, &share)) list.count++;
+    while (list.count < SGRAD_MAX_WORKERS &&
+           sgrad_worker_busy(list.count, list.name[list.count], sizeof *list.name, &share))
+        list.count++;
     return list;
 }
 
@@ -30,8 +34,9 @@ struct sgrad__workers *sgrad__workers_watch(const struct sgrad_context *context,
         sgrad_ranks_broadcast(&list, sizeof list, r);
         if (r == context->rank) w->first = w->count, w->own = list.count;
         for (int i = 0; i < list.count; i++) {
+            const char *name = list.name[i];
             w->name = sgrad_grow(w->name, w->count, sizeof *w->name);
-            w->name[w->count++] = context->ranks > 1 ? sgrad_format("rank%d/%s", r, list.name[i]) : sgrad_format("%s", list.name[i]);
+            w->name[w->count++] = context->ranks > 1 ? sgrad_format("rank%d/%s", r, name) : sgrad_format("%s", name);
         }
     }
     return w;

@@ -1,4 +1,4 @@
-/* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and those who asked to hear it. */
+/* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and who else listens. */
 #include "graphs/runs/run.h"
 
 #include <errno.h>
@@ -9,6 +9,11 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+
+/* By number: those of a step, then those of an epoch; the shares of the workers follow. */
+enum { LOSS, RATE, SPEED, EPOCH, TEST_LOSS, TEST_TOP1, VALUES, STEP_VALUES = TEST_LOSS };
+static const char *const value_name[VALUES] = { "train/loss",  "train/learning_rate", "train/samples_per_second",
+                                                "train/epoch", "test/loss",           "test/top1" };
 
 struct sgrad__metrics {
     struct sgrad__metrics_options is;
@@ -23,6 +28,8 @@ struct sgrad__metrics {
     double last;                /* when the last step was done, or the first one of those in flight submitted */
     double run_seconds;         /* of this process's steps */
     long run_steps;
+    int names;
+    char **name;                /* of what those who listen are told: VALUES, then "busy/cpu0", … */
     struct sgrad__tensorboard *tensorboard;
     struct sgrad__prometheus *prometheus;
     bool bar;                   /* the terminal is one */
@@ -104,6 +111,22 @@ static int drop_lines(struct sgrad__metrics *m) {
     return error;
 }
 
+/* Once: with 128 ranks of 64 workers there are 8,192, told at every step. */
+static void make_names(struct sgrad__metrics *m) {
+    const struct sgrad__workers *workers = m->is.workers;
+    m->names = VALUES + (workers ? workers->count : 0);
+    m->name = sgrad_alloc((size_t)m->names, sizeof *m->name);
+    for (int i = 0; i < VALUES; i++) m->name[i] = sgrad_format("%s", value_name[i]);
+    for (int i = VALUES; i < m->names; i++) m->name[i] = sgrad_format("busy/%s", workers->name[i - VALUES]);
+}
+
+static int open_listeners(struct sgrad__metrics *m) {
+    make_names(m);
+    if (m->is.tensorboard) SGRAD_TRY(sgrad__tensorboard_open(m->is.folder, &m->tensorboard));
+    if (!m->is.prometheus) return 0;
+    return sgrad__prometheus_open(m->is.prometheus, (const char *const *)m->name, m->names, &m->prometheus);
+}
+
 int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics) {
     struct sgrad__metrics *m = sgrad_alloc(1, sizeof *m);
     m->is = *options;
@@ -115,8 +138,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->owed = ends && m->told < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
-    if (!error && options->tensorboard) error = sgrad__tensorboard_open(options->folder, &m->tensorboard);
-    if (!error && options->prometheus) error = sgrad__prometheus_open(options->prometheus, &m->prometheus);
+    if (!error) error = open_listeners(m);
     if (error) sgrad__metrics_close(m);
     else *metrics = m;
     return error;
@@ -128,6 +150,8 @@ void sgrad__metrics_close(struct sgrad__metrics *m) {
     if (m->file) fclose(m->file);
     sgrad__tensorboard_close(m->tensorboard);
     sgrad__prometheus_close(m->prometheus);
+    for (int i = 0; i < m->names; i++) free(m->name[i]);
+    free(m->name);
     free(m->path);
     free(m);
 }
@@ -150,8 +174,8 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     int full = (int)(m->is.steps > 0 ? (double)width * (double)step / (double)m->is.steps : 0);
     full = full > width ? width : full;
     long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
-    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %.4f  %.0f images/s  ", full, "========================================",
-            width - full, "", step, m->is.steps, loss, rate);
+    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %.4f  %.0f images/s  ", full,
+            "========================================", width - full, "", step, m->is.steps, loss, rate);
     if (left >= 3600) fprintf(m->is.terminal, "%ld:%02ld:%02ld left\033[K", left / 3600, left / 60 % 60, left % 60);
     else fprintf(m->is.terminal, "%ld:%02ld left\033[K", left / 60, left % 60);
     fflush(m->is.terminal);
@@ -168,22 +192,19 @@ static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) 
 
 /* ---- those who listen ---------------------------------------------------------------------------------------- */
 
-static void tell(struct sgrad__metrics *m, const char *name, long step, double value) {
-    sgrad__tensorboard_tell(m->tensorboard, name, step, value);
-    sgrad__prometheus_tell(m->prometheus, name, value);
+/* COUNT values of STEP, from the one of number FIRST on. */
+static void tell(struct sgrad__metrics *m, long step, int first, const double *value, int count) {
+    for (int i = 0; i < count; i++) sgrad__tensorboard_tell(m->tensorboard, m->name[first + i], step, value[i]);
+    sgrad__prometheus_tell(m->prometheus, first, value, count);
 }
 
 /* The share of the step's time that each worker spent in tasks. */
 static void tell_workers(struct sgrad__metrics *m, long step, const double *busy) {
     const struct sgrad__workers *workers = m->is.workers;
     double own[SGRAD_MAX_WORKERS];
-    char name[64];
     if (!workers) return;
     if (!busy) sgrad__workers_busy(workers, own), busy = own;
-    for (int i = 0; i < workers->count; i++) {
-        snprintf(name, sizeof name, "busy/%s", workers->name[i]);
-        tell(m, name, step, busy[i]);
-    }
+    tell(m, step, VALUES, busy, workers->count);
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
@@ -194,7 +215,8 @@ void sgrad__metrics_submitted(struct sgrad__metrics *m) {
     if (m && m->in_flight++ == 0) m->last = now();
 }
 
-void sgrad__metrics_histogram(struct sgrad__metrics *m, const char *name, long step, const struct sgrad_histogram *histogram) {
+void sgrad__metrics_histogram(struct sgrad__metrics *m, const char *name, long step,
+                              const struct sgrad_histogram *histogram) {
     if (m) sgrad__tensorboard_histogram(m->tensorboard, name, step, histogram);
 }
 
@@ -210,10 +232,8 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
             e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
     if (m->tensorboard || m->prometheus) {
-        tell(m, "train/loss", e->step, loss);
-        tell(m, "train/learning_rate", e->step, e->rate);
-        tell(m, "train/samples_per_second", e->step, rate);
-        tell(m, "train/epoch", e->step, e->epoch);
+        const double value[] = { [LOSS] = loss, [RATE] = e->rate, [SPEED] = rate, [EPOCH] = e->epoch };
+        tell(m, e->step, LOSS, value, STEP_VALUES);
         tell_workers(m, e->step, e->busy);
     }
     if (m->bar && time - m->drawn > 0.1) {
@@ -230,12 +250,10 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
     m->owed = false;
     fprintf(m->file,
-            "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,\"seconds\":%s}\n",
+            "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,"
+            "\"seconds\":%s}\n",
             NUMBER(e->epoch), e->step, NUMBER(e->train_loss), NUMBER(e->test_loss), NUMBER(e->test_top1), NUMBER(e->seconds));
-    if (!isnan(e->test_top1)) {
-        tell(m, "test/loss", e->step, e->test_loss);
-        tell(m, "test/top1", e->step, e->test_top1);
-    }
+    if (!isnan(e->test_top1)) tell(m, e->step, TEST_LOSS, (double[]){ e->test_loss, e->test_top1 }, 2);
     if (m->is.terminal) print_epoch(m, e);
     return flush(m);
 }

@@ -185,7 +185,7 @@ struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_o
     p->share = options->batch / options->ranks;
     p->slots = sgrad__partition_slots(&p->partition, options->rank);
     p->steps_per_epoch = d->count / options->batch;
-    p->pixels = (size_t)d->height * (size_t)d->width * (size_t)d->channels;
+    p->pixels = sgrad_dataset_sample_bytes(d);
     p->record = p->pixels + sizeof *d->label;
     p->packet = packet_size(p);
     const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);

@@ -24,7 +24,7 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
 
 /* The two shares of a placement are this epoch's and the next one's. */
 static void print_placement(const struct sgrad__run *r, FILE *to) {
-    const double sample = (double)r->train->height * r->train->width * r->train->channels;
+    const double sample = (double)sgrad_dataset_sample_bytes(r->train);
     if (!r->placement) {
         fprintf(to, "placement  replicate: every rank has all %lld records, %.2f MB\n", (long long)r->train->count,
                 sample * (double)r->train->count / 1e6);

@@ -18,12 +18,13 @@
 struct gauge {
     char *name;
     double value;
+    bool told;
 };
 struct sgrad__prometheus {
     struct MHD_Daemon *daemon;
-    pthread_mutex_t lock;       /* of what is below: told by the training, read by the daemon's thread */
     int count;
     struct gauge *gauge;
+    pthread_mutex_t lock;       /* of values: told by the training, read by the daemon's thread */
 };
 
 static void write_gauge(FILE *to, const struct gauge *g) {
@@ -33,8 +34,8 @@ static void write_gauge(FILE *to, const struct gauge *g) {
     else fprintf(to, "%.9g\n", g->value);
 }
 
-static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method, const char *version,
-                              const char *data, size_t *data_size, void **state) {
+static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *data_size, void **state) {
     struct sgrad__prometheus *p = arg;
     char *text = NULL;
     size_t size = 0;
@@ -44,7 +45,8 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
     if (!to) return MHD_NO;
     if (!known) fputs("GET /metrics\n", to);
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; known && i < p->count; i++) write_gauge(to, &p->gauge[i]);
+    for (int i = 0; known && i < p->count; i++)
+        if (p->gauge[i].told) write_gauge(to, &p->gauge[i]);
     pthread_mutex_unlock(&p->lock);
     fclose(to);
     struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
@@ -54,12 +56,25 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
     return result;
 }
 
-int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus) {
-    const struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+/* "train/loss" is stargrad_train_loss there. */
+static char *gauge_name(const char *name) {
+    char *full = sgrad_format("stargrad_%s", name);
+    for (char *c = full; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return full;
+}
+
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus) {
+    const struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                                          .sin_addr = { htonl(INADDR_LOOPBACK) } };
     struct sgrad__prometheus *p = sgrad_alloc(1, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
+    p->count = count;
+    p->gauge = sgrad_alloc((size_t)count + 1, sizeof *p->gauge);
+    for (int i = 0; i < count; i++) p->gauge[i].name = gauge_name(name[i]);
     errno = 0;
-    p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, p, MHD_OPTION_SOCK_ADDR, &loopback, MHD_OPTION_END);
+    p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, p, MHD_OPTION_SOCK_ADDR,
+                                 &loopback, MHD_OPTION_END);
     if (!p->daemon) {
         int error = sgrad_fail(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s", port, port, strerror(errno ? errno : EADDRINUSE));
         sgrad__prometheus_close(p);
@@ -69,22 +84,13 @@ int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus) {
     return 0;
 }
 
-/* "train/loss" is stargrad_train_loss there. */
-static struct gauge *find(struct sgrad__prometheus *p, const char *name) {
-    char *full = sgrad_format("stargrad_%s", name);
-    for (char *c = full; *c; c++)
-        if (!isalnum((unsigned char)*c)) *c = '_';
-    for (int i = 0; i < p->count; i++)
-        if (strcmp(p->gauge[i].name, full) == 0) return free(full), &p->gauge[i];
-    p->gauge = sgrad_grow(p->gauge, p->count, sizeof *p->gauge);
-    p->gauge[p->count] = (struct gauge){ .name = full };
-    return &p->gauge[p->count++];
-}
-
-void sgrad__prometheus_tell(struct sgrad__prometheus *p, const char *name, double value) {
+void sgrad__prometheus_tell(struct sgrad__prometheus *p, int first, const double *value, int count) {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
-    find(p, name)->value = value;
+    for (int i = 0; i < count; i++) {
+        p->gauge[first + i].value = value[i];
+        p->gauge[first + i].told = true;
+    }
     pthread_mutex_unlock(&p->lock);
 }
 

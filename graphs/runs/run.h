@@ -62,7 +62,7 @@ int sgrad__checkpoint_newest(const char *folder, char **path);
 int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
                            struct sgrad__position *position);
 
-/* ---- tensorboard.c, prometheus.c: who hears values by name; NULL hears nothing --------------------------------------- */
+/* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
 
 struct sgrad__tensorboard;
 int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
@@ -73,8 +73,10 @@ int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);           
 void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
 
 struct sgrad__prometheus;
-int sgrad__prometheus_open(int port, struct sgrad__prometheus **prometheus);                    /* EIO: the port is taken */
-void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, const char *name, double value);
+/* COUNT values by NAME, on PORT of this host; those are answered that have been told. EIO: the port is taken. */
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus);
+/* COUNT values from the one of number FIRST on. */
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);
 void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
 
 /* ---- metrics.c ------------------------------------------------------------------------------------------------ */

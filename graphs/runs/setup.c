@@ -1,4 +1,5 @@
 /* setup.c: opening a run, from its options to its program; and closing it. */
+#include "datasets/datasets.h"
 #include "graphs/runs/train.h"
 
 #include <stdlib.h>
@@ -17,8 +18,9 @@ static int open_context(struct sgrad__run *r) {
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
-    int x = sgrad_graph_input(r->graph, r->train->height, r->train->width, r->train->channels);
-    int logits = r->model->build(r->graph, x, r->train->classes);
+    const struct sgrad_dataset *d = r->train ? r->train : r->test;
+    int x = sgrad_graph_input(r->graph, d->height, d->width, d->channels);
+    int logits = r->model->build(r->graph, x, d->classes);
     return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
 }
 
@@ -84,7 +86,6 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_open_data(r));
-    SGRAD_TRY(sgrad__run_check_test_images(r));
     sgrad__run_add_augmentation(r);
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(open_graph(r));
@@ -94,7 +95,8 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad__run_choose_micro_batch(r);
-    if (r->options.partition) SGRAD_TRY(sgrad__run_open_placement(r));
+    SGRAD_TRY(sgrad__run_measure_data(r));
+    if (r->options.partition) sgrad__run_open_placement(r);
     SGRAD_TRY(open_parameters(r));
     r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
@@ -103,12 +105,11 @@ int sgrad__run_open_training(struct sgrad__run *r) {
 
 int sgrad__run_open_evaluation(struct sgrad__run *r) {
     SGRAD_TRY(find_records(r));
-    SGRAD_TRY(sgrad__run_open_data(r));
+    SGRAD_TRY(sgrad__run_open_test_set(r));
     SGRAD_TRY(open_graph(r));
     SGRAD_TRY(open_context(r));
-    int error = open_parameters(r);
-    if (!error) error = sgrad__run_input_of_weights(r);
-    SGRAD_TRY(sgrad__run_agree(r, error));
+    SGRAD_TRY(sgrad__run_agree(r, open_parameters(r)));
+    SGRAD_TRY(sgrad__run_open_data_of_weights(r));
     r->micro = r->options.micro_batch ? r->options.micro_batch : 32;
     return 0;
 }

@@ -5,7 +5,8 @@
  *
  *     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
  *     Summary { repeated Value value = 1; }     Value { string tag = 1; float simple_value = 2; HistogramProto histo = 5; }
- *     HistogramProto { double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5; repeated double bucket_limit = 6, bucket = 7; }
+ *     HistogramProto { double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5;
+ *                      repeated double bucket_limit = 6, bucket = 7; }
  *
  * (Summary: tensorflow/core/framework/summary.proto; its repeated doubles are packed) */
 #include "graphs/runs/run.h"
@@ -30,6 +31,7 @@ struct message {
 struct sgrad__tensorboard {
     char *path;
     FILE *file;
+    uint32_t crc[256];          /* what a byte does to a checksum */
     struct message histogram, value, summary, event;        /* each part of the next, made anew for each */
 };
 
@@ -56,21 +58,25 @@ static void put_bytes(struct message *m, int field, const void *data, int size) 
 
 /* ---- records ---- */
 
+static void make_table(uint32_t table[256]) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        table[byte] = byte;
+        for (int bit = 0; bit < 8; bit++) table[byte] = table[byte] >> 1 ^ (table[byte] & 1 ? 0x82f63b78 : 0);
+    }
+}
+
 /* CRC-32C (Castagnoli), rotated and shifted as TensorFlow does. */
-static uint32_t checksum(const void *data, size_t size) {
+static uint32_t checksum(const uint32_t table[256], const void *data, size_t size) {
     const unsigned char *byte = data;
     uint32_t crc = 0xffffffff;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= byte[i];
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-    }
+    for (size_t i = 0; i < size; i++) crc = crc >> 8 ^ table[(crc ^ byte[i]) & 255];
     crc = ~crc;
     return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
 static void write_event(struct sgrad__tensorboard *t, const struct message *event) {
     const uint64_t size = (uint64_t)event->size;
-    const uint32_t of_size = checksum(&size, sizeof size), of_event = checksum(event->byte, size);
+    const uint32_t of_size = checksum(t->crc, &size, sizeof size), of_event = checksum(t->crc, event->byte, size);
     fwrite(&size, sizeof size, 1, t->file);
     fwrite(&of_size, sizeof of_size, 1, t->file);
     fwrite(event->byte, 1, size, t->file);
@@ -98,6 +104,7 @@ int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tens
         sgrad__tensorboard_close(t);
         return error;
     }
+    make_table(t->crc);
     put_double(&t->event, 1, wall_time());
     put_bytes(&t->event, 3, version, (int)strlen(version));
     write_event(t, &t->event);

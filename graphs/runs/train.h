@@ -55,11 +55,14 @@ void sgrad__run_close(struct sgrad__run *run);
 
 /* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
-int sgrad__run_open_data(struct sgrad__run *run);
-int sgrad__run_check_test_images(struct sgrad__run *run);   /* a damaged one is found before the first step */
-int sgrad__run_open_placement(struct sgrad__run *run);
+int sgrad__run_open_data(struct sgrad__run *run);           /* both sets; decodes nothing that can wait */
+int sgrad__run_open_test_set(struct sgrad__run *run);
+/* Mean and deviation of the training set, and whether all samples can be read: known to a run that goes on, else measured by all
+ * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_test_set. */
+int sgrad__run_measure_data(struct sgrad__run *run);
+int sgrad__run_open_data_of_weights(struct sgrad__run *run);
+void sgrad__run_open_placement(struct sgrad__run *run);
 void sgrad__run_add_augmentation(struct sgrad__run *run);
-int sgrad__run_input_of_weights(struct sgrad__run *run);
 
 /* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);

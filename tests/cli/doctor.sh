@@ -27,4 +27,26 @@ STARPU_NCPU=0 STARPU_NCUDA=0 "$STARGRAD" doctor >out 2>err
 [ $? = 1 ] || wrong 'a machine without workers is fine'
 says '^error .*StarPU'
 says '^Training cannot run here.$'
+
+# An MPI that gives one thread level less than is asked for: what training refuses, the doctor warns of.
+CC=${CC:-cc}
+if ! command -v "${CC%% *}" >/dev/null || ! command -v mpirun >/dev/null; then
+	echo 'skipped: no compiler, or no mpirun, for an MPI of a lower thread level'
+	exit 0
+fi
+cat >lower.c <<'END'
+int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided);
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    int error = PMPI_Init_thread(argc, argv, required, provided);
+    --*provided;
+    return error;
+}
+END
+$CC -shared -fPIC -o lower.so lower.c || wrong 'lower.c does not compile'
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+LD_PRELOAD=$work/lower.so passes doctor
+says '^warning .*MPI  *thread level serialized$'
+train=(train --model mlp --data digits --cpus 1 --print)
+! mpirun -n 2 -x LD_PRELOAD="$work/lower.so" "$STARGRAD" "${train[@]}" >out 2>err || wrong 'ranks train all the same'
+grep -q '^stargrad: this MPI has no MPI_THREAD_MULTIPLE' err || wrong 'training does not say why'
 exit 0

@@ -7,7 +7,8 @@ while read -r list name; do
 	passes list "$list"
 	says "^$name  *[^ ]"
 	passes list --json "$list"
-	python3 -c 'import json, sys; assert sys.argv[1] in [x["name"] for x in json.load(open("out"))]' "$name" || wrong "list --json $list"
+	python3 -c 'import json, sys; assert sys.argv[1] in [x["name"] for x in json.load(open("out"))]' "$name" ||
+		wrong "list --json $list"
 done <<'END'
 models convnet
 models resnet20

@@ -71,7 +71,7 @@ refuses 2 ".*'resnet21'.*did you mean .*resnet20" train --model resnet21 --data 
 refuses 2 ".*'adm'.*did you mean .*adam" "${train[@]}" --optimizer adm
 refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
-refuses 2 ".*digit: did you mean digits?" train --model convnet --data digit
+refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent
 refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent

@@ -16,13 +16,9 @@ static struct sgrad_dataset *open_good(const char *text, enum sgrad_split split)
 static void names(void **state) {
     (void)state;
     struct sgrad_dataset *none;
-    for (int i = 0; sgrad_readers[i]; i++) {
-        assert_ptr_equal(sgrad_reader_find(sgrad_readers[i]->name), sgrad_readers[i]);
-        assert_true(strlen(sgrad_readers[i]->summary) > 20);
-    }
-    assert_null(sgrad_reader_find("cifar"));
-    assert_fails(sgrad_dataset_open("cifar:/data", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "did you mean cifar10?");
-    assert_fails(sgrad_dataset_open("", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "no kind of data set");
+    for (int i = 0; sgrad_readers[i]; i++) assert_true(strlen(sgrad_readers[i]->summary) > 20);
+    assert_fails(sgrad_dataset_open("cifar:/data", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "did you mean 'cifar10'?");
+    assert_fails(sgrad_dataset_open("", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "no dataset is called ''");
     assert_fails(sgrad_dataset_open("mnist-from-the-net:x", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "stargrad list datasets");
     assert_fails(sgrad_dataset_open("cifar10", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "cifar10:DIR");
     assert_fails(sgrad_dataset_open("idx:", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "idx:DIR");
@@ -59,7 +55,7 @@ static void digits(void **state) {
 static void statistics(void **state) {
     (void)state;
     struct sgrad_dataset *dataset = open_good("synthetic:7x5x3,4,500", SGRAD_TRAIN);
-    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
     for (int c = 0; c < 3; c++) {
         const int n = 500 * 7 * 5;
@@ -76,7 +72,7 @@ static void statistics(void **state) {
         assert_int_equal(sgrad_dataset_sums(dataset, from, to - from, &part), 0);
         for (int c = 0; c < 3; c++) all.sum[c] += part.sum[c], all.squares[c] += part.squares[c];
     }
-    double again[2][SGRAD_DATASET_CHANNELS];
+    double again[2][SGRAD_MAX_CHANNELS];
     sgrad_dataset_moments(dataset, &all, again[0], again[1]);
     assert_memory_equal(again[0], mean, 3 * sizeof *mean);
     assert_memory_equal(again[1], deviation, 3 * sizeof *deviation);
@@ -89,6 +85,52 @@ static void statistics(void **state) {
     assert_null(dataset->pixels);
     assert_int_equal(dataset->count, 500);
     sgrad_dataset_close(dataset);
+}
+
+/* A data set whose every reading is counted; sample 150 is damaged. */
+enum { COUNTED = 200, DAMAGED = 150 };
+static _Atomic int read_count[COUNTED];
+static int read_counted(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
+    (void)dataset;
+    read_count[index]++;
+    pixels[0] = (uint8_t)index;
+    return index == DAMAGED ? sgrad_fail(SGRAD_EFORMAT, "sample %d is damaged", DAMAGED) : 0;
+}
+
+/* Were the samples from FROM to before TO read, each once, and no other? */
+static void assert_read(int from, int to) {
+    for (int i = 0; i < COUNTED; i++) assert_int_equal(read_count[i], i >= from && i < to);
+    memset((void *)read_count, 0, sizeof read_count);
+}
+
+static void ranges(void **state) {
+    (void)state;
+    struct sgrad_reader reader = { .name = "counted", .read = read_counted };
+    struct sgrad_dataset dataset = { .reader = &reader, .count = COUNTED, .height = 1, .width = 1, .channels = 1, .classes = 1,
+                                     .full_scale = 255 };
+    struct sgrad_dataset_sums sums;
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, DAMAGED), 0);
+    assert_read(0, DAMAGED);
+    assert_int_equal(sgrad_dataset_check(&dataset, DAMAGED + 1, COUNTED - DAMAGED - 1), 0);
+    assert_read(DAMAGED + 1, COUNTED);
+    assert_int_equal(sgrad_dataset_check(&dataset, 70, 0), 0);
+    assert_read(0, 0);
+    assert_fails(sgrad_dataset_check(&dataset, DAMAGED, 1), SGRAD_EFORMAT, "sample 150 is damaged");
+    assert_read(DAMAGED, DAMAGED + 1);
+    assert_int_equal(sgrad_dataset_sums(&dataset, 7, 100, &sums), 0);
+    assert_read(7, 107);
+    assert_int_equal(sums.sum[0], (7 + 106) * 100 / 2);
+    assert_fails(sgrad_dataset_sums(&dataset, DAMAGED, 1, &sums), SGRAD_EFORMAT, "sample 150 is damaged");
+    assert_read(DAMAGED, DAMAGED + 1);
+
+    reader.computes = true;             /* nothing to be damaged: nothing is read */
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
+    reader.computes = false;
+    dataset.pixels = (uint8_t[COUNTED]){ 1 };
+    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
+    assert_int_equal(sgrad_dataset_sums(&dataset, 0, COUNTED, &sums), 0);
+    assert_int_equal(sums.sum[0], 1);
+    assert_read(0, 0);
 }
 
 static void fingerprint(void **state) {
@@ -181,7 +223,7 @@ static void check_published(const char *kind, const char *folder, int64_t count,
         print_message("skipped: STARGRAD_DATA is %s, and must name a folder that holds %s/\n", data ? data : "not set", folder);
         skip();
     }
-    double m[SGRAD_DATASET_CHANNELS], d[SGRAD_DATASET_CHANNELS];
+    double m[SGRAD_MAX_CHANNELS], d[SGRAD_MAX_CHANNELS];
     struct sgrad_dataset *train = open_good(text, SGRAD_TRAIN), *test = open_good(text, SGRAD_TEST);
     assert_int_equal(train->count, count);
     assert_int_equal(test->count, 10000);
@@ -212,6 +254,7 @@ int main(void) {
         cmocka_unit_test(names),
         cmocka_unit_test(digits),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(ranges),
         cmocka_unit_test(fingerprint),
         cmocka_unit_test(synthetic_can_be_learnt),
         cmocka_unit_test(synthetic_seed_and_size),

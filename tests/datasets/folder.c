@@ -132,8 +132,12 @@ static void sizes(void **state) {
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     write_png("train/a/2.png", PNG_FORMAT_RGB, picture(3, 0), W, H);
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), 1, 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT,
+    assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);     /* looks at the first alone */
+    assert_int_equal(dataset->height * 100 + dataset->width, H * 100 + W);
+    assert_int_equal(sgrad_dataset_check(dataset, 0, 1), 0);
+    assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_EFORMAT,
                  "a/2.png: is 12x16, others are 16x12: folder:DIR,SIZE brings");
+    sgrad_dataset_close(dataset);
     assert_fails(open_split(",0", SGRAD_TRAIN, &dataset), SGRAD_EINVAL, "the size must be 1 to 8192");
     assert_fails(open_split(",8193", SGRAD_TRAIN, &dataset), SGRAD_EINVAL, "the size must be 1 to 8192");
     assert_fails(open_split(",6x", SGRAD_TRAIN, &dataset), SGRAD_EIO, "No such file");
@@ -262,7 +266,7 @@ static void read_in_threads(size_t memory, int expected_errors) {
         assert_int_equal(pthread_create(&thread[t], NULL, read_all, &visit[t]), 0);
     }
     for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
-    double mean[SGRAD_DATASET_CHANNELS], deviation[SGRAD_DATASET_CHANNELS];
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     const int error = sgrad_dataset_statistics(dataset, mean, deviation);
     scratch_said();
     assert_int_equal(error, expected_errors ? SGRAD_EFORMAT : 0);

@@ -1,0 +1,33 @@
+/* fingerprint.c: a number that tells one content of a data set from another. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <string.h>
+
+/* Eight bytes at a time: xor, multiply by an odd number (2^64 over the golden ratio), fold the high half down. */
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 32;
+}
+
+uint64_t sgrad__hash(uint64_t hash, const void *data, size_t size) {
+    const unsigned char *byte = data;
+    uint64_t word;
+    size_t i = 0;
+    for (; i + sizeof word <= size; i += sizeof word) {
+        memcpy(&word, byte + i, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = 0;
+    if (i < size) memcpy(&word, byte + i, size - i);
+    return mix(mix(hash, word), size);
+}
+
+uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
+    const int64_t shape[] = { dataset->count, dataset->height, dataset->width, dataset->channels, dataset->classes };
+    uint64_t hash = sgrad__hash(1, shape, sizeof shape);
+    hash = sgrad__hash(hash, dataset->label, (size_t)dataset->count * sizeof *dataset->label);
+    if (!dataset->pixels) return sgrad__hash(hash, &dataset->identity, sizeof dataset->identity);
+    return sgrad__hash(hash, dataset->pixels, (size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
+}

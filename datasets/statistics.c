@@ -1,0 +1,102 @@
+/* statistics.c: what follows from reading many samples: sums, mean and deviation, and whether all of them can be read. */
+#include "config.h"
+#include "datasets/datasets.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define STRETCH 64 /* samples that a thread takes at a time */
+
+struct tally {
+    const struct sgrad_dataset *dataset;
+    bool adds;            /* else samples are read and forgotten */
+    _Atomic int64_t next; /* sample that no thread has taken */
+    int64_t end;          /* the first that none takes */
+    _Atomic int error;
+    _Atomic uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS];
+};
+
+static void add_sample(const uint8_t *x, size_t size, int channels, uint64_t *sum, uint64_t *squares) {
+    for (size_t i = 0; i < size; i += (size_t)channels)
+        for (int c = 0; c < channels; c++) {
+            sum[c] += x[i + (size_t)c];
+            squares[c] += (uint32_t)x[i + (size_t)c] * x[i + (size_t)c];
+        }
+}
+
+/* Whole numbers: their sum does not depend on which thread took what. */
+static void *tally_samples(void *argument) {
+    struct tally *tally = argument;
+    const struct sgrad_dataset *dataset = tally->dataset;
+    const size_t size = sgrad_dataset_sample_bytes(dataset);
+    uint8_t *decoded = dataset->pixels ? NULL : sgrad_alloc(1, size);
+    uint64_t sum[SGRAD_MAX_CHANNELS] = { 0 }, squares[SGRAD_MAX_CHANNELS] = { 0 };
+    for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
+        for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
+            int error = decoded ? dataset->reader->read(dataset, i, decoded) : 0;
+            if (error)
+                tally->error = error;
+            else if (tally->adds)
+                add_sample(decoded ? decoded : dataset->pixels + (size_t)i * size, size, dataset->channels, sum, squares);
+        }
+    for (int c = 0; c < dataset->channels; c++) {
+        tally->sum[c] += sum[c];
+        tally->squares[c] += squares[c];
+    }
+    free(decoded);
+    return NULL;
+}
+
+/* COUNT samples from FROM on, with one thread a core. */
+static int run(struct tally *tally, int64_t from, int64_t count) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    pthread_t helper[64];
+    int helpers = 0;
+    assert(from >= 0 && count >= 0 && from + count <= tally->dataset->count);
+    tally->next = from;
+    tally->end = from + count;
+    while (helpers < 64 && helpers < cores - 1 && (int64_t)helpers * STRETCH < count - STRETCH) {
+        if (pthread_create(&helper[helpers], NULL, tally_samples, tally)) break;
+        helpers++;
+    }
+    tally_samples(tally);
+    for (int i = 0; i < helpers; i++) pthread_join(helper[i], NULL);
+    return tally->error;
+}
+
+int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count) {
+    struct tally tally = { .dataset = dataset };
+    return dataset->pixels || dataset->reader->computes ? 0 : run(&tally, from, count);
+}
+
+int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
+    struct tally tally = { .dataset = dataset, .adds = true };
+    SGRAD_TRY(run(&tally, from, count));
+    for (int c = 0; c < SGRAD_MAX_CHANNELS; c++) {
+        sums->sum[c] = tally.sum[c];
+        sums->squares[c] = tally.squares[c];
+    }
+    return 0;
+}
+
+void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
+                           double *deviation) {
+    const uint64_t n = (uint64_t)dataset->count * (uint64_t)dataset->height * (uint64_t)dataset->width;
+    for (int c = 0; c < dataset->channels; c++) {
+        /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
+        const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;
+        mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;
+        deviation[c] = variance ? sqrt((double)variance) / (double)n / dataset->full_scale : 1;
+    }
+}
+
+int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation) {
+    struct sgrad_dataset_sums sums;
+    SGRAD_TRY(sgrad_dataset_sums(dataset, 0, dataset->count, &sums));
+    sgrad_dataset_moments(dataset, &sums, mean, deviation);
+    return 0;
+}

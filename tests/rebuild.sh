@@ -1,0 +1,51 @@
+#!/bin/bash
+# A line of a list rebuilds little: ten objects of the library and the command at most, counted in what the compiler wrote down
+# of each when it was built (its .deps/NAME.Plo or .Po). Builds nothing, changes nothing.
+set -u
+most=10
+srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
+cd "${builddir:-$srcdir/build}" || exit 99
+
+# Those that the Makefile asks: a file that was renamed may have left an older one.
+mapfile -t notes < <(sed -n 's/^include \(.*\)\$(DEPDIR)\(.*\) # am--include-marker$/\1.deps\2/p' Makefile |
+	grep -vE '^(\./)?(tests|examples)/')
+for note in codelets/*_cuda.lo.d; do
+	object=${note%.lo.d}
+	[ ! -e "$srcdir/$object.cu" ] || [ ! -e "$object.lo" ] || notes+=("$note")
+done
+[ ${#notes[@]} -gt 0 ] || { echo 'skipped: configured with --disable-dependency-tracking' && exit 77; }
+
+# users FILE…: the notes of the objects that are made anew when one of these changes.
+users() {
+	local file
+	for file; do
+		grep -lE "(^|[ /])${file//./\\.}( |:|\$)" "${notes[@]}"
+	done | sort -u
+}
+
+# reached LIST: those of a changed line of it. A line of codelets.def reaches the header of its own operation too, which is made
+# from it; of all operations, the one with most users counts.
+reached() {
+	local own all=() here=()
+	case $1 in codelets/*)
+		mapfile -t all < <(users "$1" codelets/operations.h)
+		while read -r own; do
+			mapfile -t here < <(users "$1" codelets/operations.h "$own")
+			[ ${#here[@]} -le ${#all[@]} ] || all=("${here[@]}")
+		done < <(grep -ohE 'codelets/ops/[a-z0-9_]+\.h' "${notes[@]}" | sort -u)
+		;;
+	*) mapfile -t all < <(users "$1") ;;
+	esac
+	[ ${#all[@]} = 0 ] || printf '%s\n' "${all[@]}"
+}
+
+failed=0
+for path in "$srcdir"/{codelets,datasets,graphs/networks,graphs/programs,cli}/*.def "$srcdir/runtime/collectives.def"; do
+	list=${path#"$srcdir"/}
+	objects=$(reached "$list")
+	count=$(grep -c . <<<"$objects")
+	printf '%-32s %3d\n' "$list" "$count"
+	[ "$count" -gt 0 ] || { echo "$list: no object was made from it" >&2 && failed=1; }
+	[ "$count" -le $most ] || { printf '%s: a line rebuilds more than %d:\n%s\n' "$list" $most "$objects" >&2 && failed=1; }
+done
+exit $failed
