@@ -58,12 +58,18 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
     r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
+    r->fresh = access(r->folder, F_OK) != 0;
     SGRAD_TRY(make_folder(r->folder));
     SGRAD_TRY(lock_folder(r));
     if (!o->resume && !is_empty(r->folder))
         return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume",
                           r->folder);
     return 0;
+}
+
+void sgrad__run_leave_folder(struct sgrad__run *r) {
+    if (r->lock > 0) close(r->lock);
+    if (r->fresh) rmdir(r->folder);
 }
 
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
@@ -97,12 +103,14 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
             free(path);
             if (error) return error;
             *done = position.step;
+            r->fresh = false;
             return *done < r->steps ? sgrad__config_continue(r->folder, config, *done, &r->changes) : 0;
         } else {
             SGRAD_TRY(refuse_finished(r->folder));
             sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
         }
     }
+    r->fresh = false;
     return sgrad__config_write(r->folder, config);
 }
 

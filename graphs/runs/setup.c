@@ -3,7 +3,6 @@
 #include "graphs/runs/train.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
@@ -131,7 +130,7 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad_dataset_close(r->train);
     sgrad_dataset_close(r->test);
     sgrad__order_close(&r->order);
-    if (r->lock > 0) close(r->lock);
+    sgrad__run_leave_folder(r);
     free(r->identity);
     free(r->changes);
     free(r->folder);

@@ -32,6 +32,7 @@ struct sgrad__run {
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     char *folder, *identity;
+    bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
     int lock;                                   /* descriptor of the folder; 0: not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
@@ -74,6 +75,8 @@ int sgrad__run_choose_strategy(struct sgrad__run *run);
 
 /* Names the folder, and refuses one that holds something else, before any work is done. */
 int sgrad__run_claim_folder(struct sgrad__run *run);
+/* Gives up the lock; a folder that was made in vain goes. */
+void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
  * others get what it holds from there. */
 int sgrad__run_open_folder(struct sgrad__run *run, long *done);

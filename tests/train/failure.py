@@ -11,6 +11,7 @@ from run import RANKS, Skip, command, content, events, folder, losses, main, ran
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
 LONG = (*RUN, "--epochs", 1000)
+FAILING = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/failing")
 LIMIT = 600     # seconds: what has not ended by then hangs
 
 
@@ -107,6 +108,23 @@ def test_a_stopped_rank_is_named():
             said, out = stall(count, rank, 60)
         assert re.search(names, said), said
         assert [f for f in os.listdir(out) if re.match(r"checkpoint-\d+\.safetensors$", f)], os.listdir(out)
+
+
+def test_a_failed_step_is_no_checkpoint():
+    """What a rank whose kernel has failed sends is not what it should be: nothing that came of it is kept."""
+    for trial in range(3):
+        out = folder("failed")
+        status, said = end(start("mpirun", "-n", 2, FAILING, out))
+        kept = sorted(int(f[11:-12]) for f in os.listdir(out) if re.fullmatch(r"checkpoint-\d+\.safetensors", f))
+        assert status and kept == [1, 2, 3], (status, kept, said)
+
+
+def test_an_evaluation_that_fails_on_one_rank_ends():
+    out, run = folder("weights"), ("--model", "mlp", "--data", "synthetic:4x4x1,3,64")
+    stargrad("train", *run, "--batch", 32, "--steps", 1, "--out", out)
+    good, bad = (command("eval", *run, "--cpus", 1, "--weights", os.path.join(out, name)) for name in ("model.safetensors", "none"))
+    status, said = end(start("mpirun", "-n", 1, *good, ":", "-n", 1, *bad))
+    assert status and "none: No such file or directory" in said and "nothing has happened" not in said, (status, said)
 
 
 def test_launch_goes_on():

@@ -1,4 +1,5 @@
 """Several ranks train as one does: to the bit with --deterministic and 2^k of them, to 1e-5 with any number and any allreduce."""
+import json
 import os
 import re
 import signal
@@ -45,6 +46,18 @@ def test_groups_of_several_ranks():
     one = train(1, *run)
     for count in (4, 8):
         assert train(count, *run) == one, f"groups of 32 on {count} ranks"
+
+
+def test_a_micro_batch_as_group_on_unequal_ranks():
+    """Rank 0 has one core, rank 1 four: they would cut their shares otherwise, and statistics are means over groups of one size."""
+    run = command(*SMALL, "--bn-group", "micro", "--batch", 128, "--steps", 2)
+    out, given = folder("unequal"), folder("given")
+    mpirun(1, [*run, "--cpus", "1", "--out", out, ":", "-n", "1", *run, "--cpus", "4", "--out", out])
+    micro = json.loads(content(out, "config.json"))["micro_batch"]
+    ranks(2, *SMALL, "--bn-group", "micro", "--micro-batch", micro, "--batch", 128, "--steps", 2, "--out", given)
+    assert near(losses(out), losses(given))
+    one, other = ([e["test_loss"] for e in events(path, "epoch")] for path in (out, given))    # by the running statistics
+    assert near(one, other), (one, other)
 
 
 def test_any_number():

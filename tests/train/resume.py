@@ -3,8 +3,10 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
+import time
 
 from run import command, content, events, folder, losses, main, stargrad, wait_for_steps
 
@@ -40,7 +42,7 @@ def test_killed_at_any_moment():
 
 def test_signals_end_with_a_checkpoint():
     reference = whole()
-    for number, steps in ((signal.SIGINT, 7), (signal.SIGTERM, 8)):    # an epoch has 8
+    for number, steps in ((signal.SIGINT, 7), (signal.SIGTERM, 8), (signal.SIGHUP, 9)):    # an epoch has 8
         out = folder("stopped")
         process = start(*RUN, "--out", out)
         wait_for_steps(out, steps, process)
@@ -50,6 +52,38 @@ def test_signals_end_with_a_checkpoint():
         stargrad(*RUN, "--out", out, "--resume")
         assert content(out) == content(reference)
         assert [e["epoch"] for e in events(out, "epoch")] == [1, 2, 3]
+
+
+def test_a_signal_does_not_wait_for_an_evaluation():
+    run = ("train", "--model", "resnet20", "--data", "synthetic:32x32x3,10,40000", "--batch", 64, "--steps", 2)
+    out = folder("evaluating")
+    process = start(*run, "--out", out)
+    while process.poll() is None and not os.path.exists(os.path.join(out, "checkpoint-2.safetensors")):
+        time.sleep(0.005)                           # it is written before the evaluation of 4000 samples
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 1 and "stopped after step 2; checkpoint written" in said, said
+    assert not events(out, "epoch")
+    stargrad(*run, "--out", out, "--resume")        # its continuation owes the epoch's line
+    assert [e["step"] for e in events(out, "epoch")] == [2] and events(out, "epoch")[0]["test_top1"] is not None
+
+
+def test_metrics_that_cannot_be_written():
+    """The run ends, but not without a checkpoint."""
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--epochs", 200)
+    out = folder("full")
+
+    def limit():        # files of 4 MB: a checkpoint has 1.2, histograms of every step more
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
+
+    words = command(*run, "--tensorboard", "--histograms", 1, "--checkpoint-every", 1000, "--out", out)
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit)
+    step = re.search(r"its metrics cannot be written: stopped after step (\d+); checkpoint written", done.stderr)
+    assert done.returncode == 1 and step and "File too large" in done.stderr, done
+    assert os.path.exists(os.path.join(out, f"checkpoint-{step[1]}.safetensors")), os.listdir(out)
+    stargrad(*run, "--out", out, "--resume")
+    assert [e["step"] for e in events(out)][-1] == 400
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over():
