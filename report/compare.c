@@ -1,5 +1,7 @@
 /* compare.c: stargrad report A B …: runs side by side: what was set otherwise, how fast, how good, where the time went. */
-#include "report/timeline.h"
+#include "report/overlap.h"
+#include "report/pictures.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -147,13 +149,15 @@ static void print(const struct runs *runs) {
     print_differences(runs);
 }
 
+static json_t *number(double x) { return json_pack("o?", json_real(x)); }   /* null where X is none */
+
 static json_t *as_json(const struct runs *runs) {
     json_t *list = json_array();
     for (int i = 0; i < runs->count; i++) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
-        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, sgrad__json_real(figures[f].of(r)));
-        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), sgrad__json_real(share(r, k)));
+        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, number(figures[f].of(r)));
+        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), number(share(r, k)));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
         json_decref(shares);
         json_array_append_new(list, one);
@@ -203,7 +207,7 @@ static int read_run(const char *folder, struct run *r) {
     return 0;
 }
 
-int sgrad__compare(char *const *folder, bool json) {
+int sgrad_report_compare(char *const *folder, json_t **json) {
     struct runs runs = { 0 };
     int error = 0;
     for (; folder[runs.count] && !error; runs.count++) {
@@ -211,7 +215,7 @@ int sgrad__compare(char *const *folder, bool json) {
         runs.run[runs.count] = (struct run){ 0 };
         error = read_run(folder[runs.count], &runs.run[runs.count]);
     }
-    if (!error && json) sgrad__print_json(as_json(&runs));
+    if (!error && json) *json = as_json(&runs);
     if (!error && !json) print(&runs);
     if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) && !json)
         printf("\nlearning curves: %s/compare.svg, %s/compare.png\n", folder[0], folder[0]);

@@ -1,5 +1,5 @@
 /* findings.c: what stands out in a trace, and what to try. The limits below are where a change is worth trying, not more. */
-#include "report/timeline.h"
+#include "report/trace.h"
 
 #include <math.h>
 #include <stdlib.h>

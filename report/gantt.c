@@ -2,7 +2,7 @@
  * a dashed line where a step ends.
  *
  * Tasks of one kind that leave less than a pixel between them are drawn as one. */
-#include "report/timeline.h"
+#include "report/pictures.h"
 
 #include <math.h>
 #include <stdlib.h>

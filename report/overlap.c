@@ -7,7 +7,7 @@
  *
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
  * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its. */
-#include "report/timeline.h"
+#include "report/overlap.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* page.c: report.html, a page that needs nothing but a browser: page.html with the figures, the learning curve and the library
  * that zooms (d3 of version 3, Debian's libjs-d3) put in where it says so. */
-#include "report/timeline.h"
+#include "config.h"
+#include "report/pictures.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* records.h: files of GNU recutils' records, which StarPU's trace tool writes: lines "Key: value", an empty line after each. */
-#ifndef SGRAD_CLI_RECORDS_H
-#define SGRAD_CLI_RECORDS_H
+#ifndef SGRAD_REPORT_RECORDS_H
+#define SGRAD_REPORT_RECORDS_H
 
-#include "cli/cli.h"
+#include "runtime/runtime.h"
 
 enum { SGRAD__KEYS = 16 };
 

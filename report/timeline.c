@@ -5,6 +5,7 @@
 #include "report/records.h"
 #include "report/timeline.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* timeline.h: a trace, read: which worker ran what when, and which messages were under way; what report looks at. */
-#ifndef SGRAD_CLI_TIMELINE_H
-#define SGRAD_CLI_TIMELINE_H
+#ifndef SGRAD_REPORT_TIMELINE_H
+#define SGRAD_REPORT_TIMELINE_H
 
-#include "cli/cli.h"
+#include "runtime/runtime.h"
 
 struct sgrad__timeline_task {
     char *name;                         /* "layer1.0.conv1 backward-data #3" */
@@ -95,90 +95,5 @@ int sgrad__timeline_lines(const struct sgrad__timeline *timeline);
 int sgrad__timeline_line(const struct sgrad__timeline *timeline, int row);
 int sgrad__timeline_receives(const struct sgrad__timeline *timeline, int rank);
 char *sgrad__timeline_name(const struct sgrad__timeline *timeline, int line);      /* free it */
-
-/* ---- overlap.c: where the time went ---- */
-
-struct sgrad__overlap_row {
-    double kind[SGRAD_KINDS];           /* ms in tasks of a kind */
-    double scheduling;                  /* ms in no task, but in StarPU: pushing and popping tasks, dependencies, callbacks */
-    double fetching;                    /* ms in none of these, fetching what a task reads into its memory */
-    double waiting;                     /* ms in none of these, while a message to or from this rank was under way */
-    double idle;                        /* ms in none of these otherwise */
-};
-struct sgrad__overlap_rank {
-    double communication;               /* ms in which a message to or from this rank was under way */
-    double hidden;                      /* of these, those in which its workers did not wait: their mean */
-    double megabytes;                   /* received */
-    const char *awaited;                /* the task that began after most of the waiting; NULL: there was none */
-    double awaited_ms;
-};
-struct sgrad__overlap_layer {
-    const char *name;                   /* LENGTH characters of a task's name */
-    int length;
-    double ms, gflop, gbyte;            /* of all its tasks, on all workers */
-    double roof_ms;                     /* what these take where a worker reaches its roof; 0: that is unknown */
-};
-struct sgrad__overlap {
-    struct sgrad__overlap_row *row;     /* as the timeline's */
-    struct sgrad__overlap_rank *rank;
-    double *exposed;                    /* ms of a parcel's messages on a rank: [parcel * ranks + rank] */
-    int layers;
-    struct sgrad__overlap_layer *layer; /* the longest first */
-};
-/* Where a worker's time went: its kinds of task, then what else it did. */
-enum { SGRAD__SHARES = SGRAD_KINDS + 4 };
-const char *sgrad__share_name(int share);
-double sgrad__share(const struct sgrad__overlap_row *row, int share);      /* ms */
-void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
-void sgrad__overlap_free(struct sgrad__overlap *overlap);
-
-/* ---- critical.c: what no number of workers, and what no order, would make shorter ---- */
-
-struct sgrad__critical {
-    double ms;                          /* of the longest chain of tasks and messages, each of which waits for the one before it */
-    double kind[SGRAD_KINDS];           /* of these, in tasks of a kind */
-    double messages;                    /* and in messages */
-    double work;                        /* ms of tasks for each worker of a rank, the busiest rank's */
-};
-/* ms: no order of these tasks on these workers is shorter, as long as tasks take what they took. */
-double sgrad__critical_bound(const struct sgrad__critical *critical);
-void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical);
-
-/* ---- memory.c: how much memory was in use, when ---- */
-
-/* For each memory node of each rank its maximum and its course. */
-json_t *sgrad__memory_as_json(const struct sgrad__timeline *timeline);
-void sgrad__memory_print(const json_t *memory);
-
-/* ---- copies.c: what went between memory nodes ---- */
-
-/* NULL: nothing did. */
-json_t *sgrad__copies_as_json(const struct sgrad__timeline *timeline);
-void sgrad__copies_print(const json_t *copies);
-
-/* ---- findings.c: what stands out, in plain sentences ---- */
-
-/* An array of strings, the weightiest first; empty when nothing stands out. */
-json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap);
-
-/* ---- report_trace.c: all of this, told ---- */
-
-json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
-/* FOUND: what as_json made of the same. */
-void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical, const json_t *found);
-
-/* ---- page.c ---- */
-
-/* Writes FOLDER/report.html from what --json prints, the timeline (NULL: not traced) and curve.svg. An error is told. */
-bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve);
-
-/* ---- compare.c ---- */
-
-/* Prints what the runs in these folders, a list that ends with NULL, have in common and what not. An error is told. */
-int sgrad__compare(char *const *folder, bool json);
-
-/* ---- gantt.c: the timeline as a picture ---- */
-
-bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timeline);    /* as sgrad__curve_draw */
 
 #endif

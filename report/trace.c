@@ -1,5 +1,5 @@
 /* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
-#include "report/timeline.h"
+#include "report/trace.h"
 
 #include <math.h>
 #include <stdlib.h>
