@@ -2,6 +2,7 @@
 #include "report/overlap.h"
 #include "report/pictures.h"
 #include "report/report.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -112,12 +113,33 @@ static const struct figure figures[] = {
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
 
-/* Mean over the workers, in % of the traced time. */
-static double share(const struct run *r, int which) {
+/* Mean over the workers, in % of the traced time. NAN: the run was not traced, or knows no such kind of task. */
+static double share(const struct run *r, const char *name) {
+    const struct sgrad__timeline *t = &r->timeline;
     double sum = 0;
+    int which = 0;
     if (!r->traced) return NAN;
-    for (int i = 0; i < r->timeline.rows; i++) sum += sgrad__share(&r->overlap.row[i], which);
-    return 100 * sum / (r->timeline.length * r->timeline.rows);
+    while (which < sgrad__shares(t) && strcmp(sgrad__share_name(t, which), name) != 0) which++;
+    if (which == sgrad__shares(t)) return NAN;
+    for (int i = 0; i < t->rows; i++) sum += sgrad__share(t, &r->overlap.row[i], which);
+    return 100 * sum / (t->length * t->rows);
+}
+
+/* The names of what all runs spent time in: as a run has them in order, kinds of task that it does not know before what is no task. */
+static json_t *share_names(const struct runs *runs) {
+    json_t *names = json_array(), *known = json_object(), *ends = json_array();
+    for (int i = 0; i < runs->count; i++) {
+        const struct sgrad__timeline *t = &runs->run[i].timeline;
+        for (int k = 0; runs->run[i].traced && k < sgrad__shares(t); k++) {
+            const char *name = sgrad__share_name(t, k);
+            if (!json_object_get(known, name)) json_array_append_new(k < t->kinds.count ? names : ends, json_string(name));
+            json_object_set_new(known, name, json_true());
+        }
+    }
+    json_array_extend(names, ends);
+    json_decref(known);
+    json_decref(ends);
+    return names;
 }
 
 static void print_number(double x, int digits) {
@@ -141,27 +163,32 @@ static void print(const struct runs *runs) {
         putchar('\n');
     }
     if (traced) printf("\n%% of the traced steps\n");
-    for (int k = 0; k < SGRAD__SHARES && traced; k++) {
-        printf("%-24s", sgrad__share_name(k));
-        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], k), 1);
+    json_t *names = share_names(runs), *name;
+    size_t k;
+    json_array_foreach(names, k, name) {
+        printf("%-24s", json_string_value(name));
+        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], json_string_value(name)), 1);
         putchar('\n');
     }
+    json_decref(names);
     print_differences(runs);
 }
 
 static json_t *number(double x) { return json_pack("o?", json_real(x)); }   /* null where X is none */
 
 static json_t *as_json(const struct runs *runs) {
-    json_t *list = json_array();
+    json_t *list = json_array(), *names = share_names(runs), *name;
+    size_t k;
     for (int i = 0; i < runs->count; i++) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
         for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, number(figures[f].of(r)));
-        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), number(share(r, k)));
+        json_array_foreach(names, k, name) json_object_set_new(shares, json_string_value(name), number(share(r, json_string_value(name))));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
         json_decref(shares);
         json_array_append_new(list, one);
     }
+    json_decref(names);
     return json_pack("{s:o, s:o}", "runs", list, "set otherwise", find_differences(runs));
 }
 

@@ -1,6 +1,7 @@
 /* copies.c: what went between memory nodes, over PCIe: in all, and of which tensors most. Node 0 is main memory, the others are
  * devices'. A tensor's copies for several micro-batches ("images#0", "images#1") are told as one. */
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

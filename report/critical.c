@@ -5,6 +5,7 @@
  * A task counts as long as it ran; a message as long as its bytes take at the best rate that any message reached, since it may
  * have waited for others. */
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* findings.c: what stands out in a trace, and what to try. The limits below are where a change is worth trying, not more. */
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void add(struct list *list, double weight, char *text) {
 
 static double busy(const struct sgrad__overlap_row *row) {
     double sum = 0;
-    for (int k = 0; k < SGRAD_KINDS; k++) sum += row->kind[k];
+    for (int k = 0; k < SGRAD__KINDS; k++) sum += row->kind[k];
     return sum;
 }
 

@@ -22,13 +22,13 @@ static void write_tasks(FILE *to, const struct sgrad__timeline *t, int row) {
         const struct sgrad__timeline_task *task = &t->task[i];
         if (task->worker != row) continue;
         if (open && (open->kind != task->kind || task->begin - end > pixel)) {
-            write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, sgrad_kind_color(open->kind));
+            write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, t->kinds.kind[open->kind].color);
             open = NULL;
         }
         if (!open) open = task;
         end = task->end;
     }
-    if (open) write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, sgrad_kind_color(open->kind));
+    if (open) write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, t->kinds.kind[open->kind].color);
 }
 
 static void write_messages(FILE *to, const struct sgrad__timeline *t) {
@@ -60,8 +60,11 @@ static void write_gantt(FILE *to, const void *of) {
         fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 nohead front dashtype 2 lc '#333333'\n", t->step_end[i], t->step_end[i]);
     fputs("set key outside top center horizontal\nunset grid\nset grid xtics lc '#e4e4e4' lt 1\n"
           "plot $box using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable notitle", to);
-    for (int k = 0; k < SGRAD_KINDS; k++)
-        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title '%s'", sgrad_kind_color(k), sgrad_kind_name(k));
+    for (int k = 0; k < t->kinds.count; k++) {
+        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title ", t->kinds.kind[k].color);
+        sgrad__plot_quoted(to, t->kinds.kind[k].name);
+        fputs(" noenhanced", to);
+    }
     if (t->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
     fputs("\n", to);
 }

@@ -1,6 +1,7 @@
 /* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course is
  * cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
  * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its. */
 #include "report/overlap.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -203,14 +204,18 @@ static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wir
     return unite(wire, count);
 }
 
-const char *sgrad__share_name(int share) {
-    static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
-    return share < SGRAD_KINDS ? sgrad_kind_name(share) : others[share - SGRAD_KINDS];
+static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
+enum { OTHERS = sizeof others / sizeof *others };
+
+int sgrad__shares(const struct sgrad__timeline *t) { return t->kinds.count + OTHERS; }
+
+const char *sgrad__share_name(const struct sgrad__timeline *t, int share) {
+    return share < t->kinds.count ? t->kinds.kind[share].name : others[share - t->kinds.count];
 }
 
-double sgrad__share(const struct sgrad__overlap_row *row, int share) {
-    const double others[] = { row->scheduling, row->fetching, row->waiting, row->idle };
-    return share < SGRAD_KINDS ? row->kind[share] : others[share - SGRAD_KINDS];
+double sgrad__share(const struct sgrad__timeline *t, const struct sgrad__overlap_row *row, int share) {
+    const double ms[OTHERS] = { row->scheduling, row->fetching, row->waiting, row->idle };
+    return share < t->kinds.count ? row->kind[share] : ms[share - t->kinds.count];
 }
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {

@@ -5,7 +5,7 @@
 #include "report/timeline.h"
 
 struct sgrad__overlap_row {
-    double kind[SGRAD_KINDS];           /* ms in tasks of a kind */
+    double kind[SGRAD__KINDS];          /* ms in tasks of a kind */
     double scheduling;                  /* ms in no task, but in StarPU: pushing and popping tasks, dependencies, callbacks */
     double fetching;                    /* ms in none of these, fetching what a task reads into its memory */
     double waiting;                     /* ms in none of these, while a message to or from this rank was under way */
@@ -32,9 +32,9 @@ struct sgrad__overlap {
     struct sgrad__overlap_layer *layer; /* the longest first */
 };
 /* Where a worker's time went: its kinds of task, then what else it did. */
-enum { SGRAD__SHARES = SGRAD_KINDS + 4 };
-const char *sgrad__share_name(int share);
-double sgrad__share(const struct sgrad__overlap_row *row, int share);      /* ms */
+int sgrad__shares(const struct sgrad__timeline *timeline);                      /* how many */
+const char *sgrad__share_name(const struct sgrad__timeline *timeline, int share);
+double sgrad__share(const struct sgrad__timeline *timeline, const struct sgrad__overlap_row *row, int share);   /* ms */
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
 void sgrad__overlap_free(struct sgrad__overlap *overlap);
 

@@ -2,6 +2,7 @@
  * that zooms (d3 of version 3, Debian's libjs-d3) put in where it says so. */
 #include "config.h"
 #include "report/pictures.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,7 +28,7 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
     }
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
-        json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
+        json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, t->kinds.kind[task->kind].name, task->name));
     }
     char **text = sgrad_alloc((size_t)t->parcels + 1, sizeof *text);
     for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
@@ -40,7 +41,7 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
     }
     for (int i = 0; i < t->parcels; i++) free(text[i]);
     free(text);
-    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(colors, sgrad_kind_name(k), json_sprintf("#%06x", sgrad_kind_color(k)));
+    for (int k = 0; k < t->kinds.count; k++) json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
     if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
     return json_pack("{s:o, s:o, s:o}", "rows", rows, "boxes", boxes, "colors", colors);
 }

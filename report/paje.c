@@ -8,6 +8,7 @@
  *     19 time kind rank bytes node com_N                       and has come to another
  */
 #include "report/timeline.h"
+#include "runtime/runtime.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -5,6 +5,8 @@
 #include "report/history.h"
 #include "report/timeline.h"
 
+#include <stdio.h>
+
 /* ---- plot.c: gnuplot ---- */
 
 struct sgrad__plot {

@@ -1,5 +1,6 @@
 /* records.c: reads files of records. */
 #include "report/records.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,8 @@
 #ifndef SGRAD_REPORT_RECORDS_H
 #define SGRAD_REPORT_RECORDS_H
 
-#include "runtime/runtime.h"
+#include <stdbool.h>
+#include <stdio.h>
 
 enum { SGRAD__KEYS = 16 };
 

@@ -6,6 +6,7 @@
 #include "report/pictures.h"
 #include "report/timeline.h"
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <stdlib.h>
 

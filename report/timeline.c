@@ -1,9 +1,10 @@
 /* timeline.c: reads what StarPU's trace tool leaves in a run's folder: tasks.rec and comms.rec, GNU recutils' records of
- * "Key: value" lines with an empty line after each, and kernels.json, where runtime/trace.c says of which kind a kernel is.
+ * "Key: value" lines with an empty line after each.
  *
  * StarPU writes a record for everything that tasks depend on; a task of ours has a name, a worker and times. */
 #include "report/records.h"
 #include "report/timeline.h"
+#include "runtime/runtime.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -43,13 +44,6 @@ static void add_job(struct sgrad__timeline *t, const struct sgrad__records *r, d
     t->job[t->jobs++] = job;
 }
 
-static enum sgrad_kind kind_of(const json_t *kernels, const char *model) {
-    const char *name = model ? json_string_value(json_object_get(kernels, model)) : NULL;
-    for (int k = 0; name && k < SGRAD_KINDS; k++)
-        if (strcmp(name, sgrad_kind_name(k)) == 0) return k;
-    return SGRAD_INPUT;
-}
-
 static int row_of(struct sgrad__timeline *t, int rank, int worker) {
     for (int i = 0; i < t->rows; i++)
         if (t->row[i].rank == rank && t->row[i].worker == worker) return i;
@@ -70,13 +64,13 @@ static double operand_gbytes(const char *sizes, const char *modes) {
     return 1e-9 * bytes;
 }
 
-static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct sgrad__records *r) {
+static bool add_task(struct sgrad__timeline *t, struct sgrad__records *r) {
     if (!r->value[NAME] || !r->value[WORKER] || !r->value[START] || !r->value[END] || atoi(r->value[WORKER]) < 0) {
         add_job(t, r, 0, -1);
         return true;
     }
     const int rank = r->value[RANK] ? atoi(r->value[RANK]) : -1;
-    struct sgrad__timeline_task task = { .name = r->value[NAME], .kind = kind_of(kernels, r->value[MODEL]),
+    struct sgrad__timeline_task task = { .name = r->value[NAME], .kind = sgrad__kinds_of(&t->kinds, r->value[MODEL]),
                                          .step = r->value[STEP] ? atoi(r->value[STEP]) : -1, .begin = atof(r->value[START]), .end = atof(r->value[END]),
                                          .gflop = r->value[GFLOP] ? atof(r->value[GFLOP]) : 0, .gbyte = operand_gbytes(r->value[SIZES], r->value[MODES]) };
     if (!(task.end >= task.begin) || !isfinite(task.end - task.begin) || rank >= 1 << 16) return false;
@@ -88,12 +82,12 @@ static bool add_task(struct sgrad__timeline *t, const json_t *kernels, struct sg
     return true;
 }
 
-static int read_tasks(const char *folder, const json_t *kernels, struct sgrad__timeline *t) {
+static int read_tasks(const char *folder, struct sgrad__timeline *t) {
     struct sgrad__records records;
     int error = 0;
     SGRAD_TRY(sgrad__records_open(folder, "tasks.rec", task_keys, &records));
     while (!error && sgrad__records_next(&records, &error))
-        if (!add_task(t, kernels, &records)) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", records.path, records.number);
+        if (!add_task(t, &records)) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", records.path, records.number);
     if (!error && !t->tasks) error = sgrad_fail(SGRAD_EFORMAT, "%s: no task in it; trace the run again", records.path);
     sgrad__records_close(&records);
     return error;
@@ -203,23 +197,23 @@ static void read_roof(const char *folder, struct sgrad__timeline *t) {
     free(path);
 }
 
+static int read_trace(const char *folder, struct sgrad__timeline *t) {
+    SGRAD_TRY(sgrad__kinds_read(folder, &t->kinds));
+    SGRAD_TRY(read_tasks(folder, t));
+    SGRAD_TRY(read_messages(folder, t));
+    if (t->messages) SGRAD_TRY(sgrad__timeline_read_parcels(folder, t));
+    put_in_order(t);
+    read_roof(folder, t);
+    return sgrad__timeline_read_paje(folder, t);
+}
+
 int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there) {
     struct stat status;
-    char *path = sgrad_format("%s/trace", folder), *kinds = sgrad_format("%s/kernels.json", path);
+    char *path = sgrad_format("%s/trace", folder);
     *timeline = (struct sgrad__timeline){ 0 };
     *there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-    json_t *kernels = *there ? json_load_file(kinds, 0, NULL) : NULL;
-    int error = 0;
-    if (*there && !kernels) error = sgrad_fail(SGRAD_EFORMAT, "%s: not written by this program, or not whole; trace the run again", kinds);
-    if (*there && !error) error = read_tasks(folder, kernels, timeline);
-    if (*there && !error) error = read_messages(folder, timeline);
-    if (*there && !error && timeline->messages) error = sgrad__timeline_read_parcels(folder, timeline);
-    if (*there && !error) put_in_order(timeline);
-    if (*there && !error) read_roof(folder, timeline);
-    if (*there && !error) error = sgrad__timeline_read_paje(folder, timeline);
+    const int error = *there ? read_trace(folder, timeline) : 0;
     if (error) sgrad__timeline_free(timeline);
-    json_decref(kernels);
-    free(kinds);
     free(path);
     return error;
 }
@@ -247,6 +241,7 @@ char *sgrad__timeline_name(const struct sgrad__timeline *t, int line) {
 void sgrad__timeline_free(struct sgrad__timeline *t) {
     for (int i = 0; i < t->tasks; i++) free(t->task[i].name);
     free(t->task);
+    sgrad__kinds_free(&t->kinds);
     for (int i = 0; i < t->parcels; i++) {
         for (int j = 0; j < t->parcel[i].parts; j++) free(t->parcel[i].part[j].name);
         free(t->parcel[i].part);

@@ -2,11 +2,14 @@
 #ifndef SGRAD_REPORT_TIMELINE_H
 #define SGRAD_REPORT_TIMELINE_H
 
-#include "runtime/runtime.h"
+#include "report/kinds.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 struct sgrad__timeline_task {
     char *name;                         /* "layer1.0.conv1 backward-data #3" */
-    enum sgrad_kind kind;
+    int kind;                           /* index of the timeline's */
     int worker;                         /* index of a row */
     int step;                           /* of training; -1: none */
     double begin, end;                  /* ms since the first task began */
@@ -34,7 +37,7 @@ struct sgrad__timeline_parcel {
 struct sgrad__timeline_job {
     int64_t id;                         /* never 0 */
     double ms;                          /* of a task: how long it ran */
-    int kind;                           /* of a task; -1: no task */
+    int kind;                           /* of a task, as its; -1: no task */
     int first, count;                   /* the jobs that it waited for: in the timeline's list BEFORE */
 };
 /* What a worker was in, by StarPU's states, besides tasks. */
@@ -65,6 +68,7 @@ struct sgrad__timeline {
     int steps;                          /* of training that tasks belong to */
     double start;                       /* of the first task, ms of StarPU's clock */
     double length;                      /* ms, from the first begin to the last end */
+    struct sgrad__kinds kinds;
     struct sgrad__timeline_row *row;    /* by rank, then worker */
     struct sgrad__timeline_task *task;  /* by begin */
     struct sgrad__timeline_message *message;

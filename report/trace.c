@@ -1,18 +1,19 @@
 /* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
 #include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *shares_as_json(const struct sgrad__overlap_row *row) {
+static json_t *shares_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap_row *row) {
     json_t *shares = json_object();
-    for (int i = 0; i < SGRAD__SHARES; i++) json_object_set_new(shares, sgrad__share_name(i), json_real(sgrad__share(row, i)));
+    for (int i = 0; i < sgrad__shares(t); i++) json_object_set_new(shares, sgrad__share_name(t, i), json_real(sgrad__share(t, row, i)));
     return shares;
 }
 
-static json_t *critical_as_json(const struct sgrad__critical *c) {
+static json_t *critical_as_json(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
     json_t *kinds = json_object();
-    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(kinds, sgrad_kind_name(k), json_real(c->kind[k]));
+    for (int k = 0; k < t->kinds.count; k++) json_object_set_new(kinds, t->kinds.kind[k].name, json_real(c->kind[k]));
     json_object_set_new(kinds, "messages", json_real(c->messages));
     return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
 }
@@ -54,7 +55,7 @@ static json_t *traffic_as_json(const struct sgrad__timeline *t, const struct sgr
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
     json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
     for (int i = 0; i < t->rows; i++)
-        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", shares_as_json(&o->row[i])));
+        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker, "ms", shares_as_json(t, &o->row[i])));
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)
         json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
@@ -63,7 +64,7 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
                                                 "gbyte", o->layer[i].gbyte, "roof_ms", o->layer[i].roof_ms));
     json_t *copies = sgrad__copies_as_json(t);
     return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers,
-                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
+                     "ranks", ranks, "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(t, c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", copies);
 }
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -96,7 +97,7 @@ static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__o
 
 static void print_critical(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
-    for (int k = 0; k < SGRAD_KINDS; k++) printf("%s %.1f, ", sgrad_kind_name(k), c->kind[k]);
+    for (int k = 0; k < t->kinds.count; k++) printf("%s %.1f, ", t->kinds.kind[k].name, c->kind[k]);
     printf("messages %.1f ms\n", c->messages);
     printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work for each worker %.1f ms, critical path %.1f ms\n", sgrad__critical_bound(c),
            percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
@@ -121,11 +122,11 @@ static void print_layers(const struct sgrad__overlap *o) {
 
 void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c, const json_t *found) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n%16s", t->steps, t->length, t->tasks, t->messages, "% of the time");
-    for (int k = 0; k < SGRAD_KINDS; k++) printf(" %10s", sgrad_kind_name(k));
+    for (int k = 0; k < t->kinds.count; k++) printf(" %10s", t->kinds.kind[k].name);
     printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
     for (int i = 0; i < t->rows; i++) {
         printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
-        for (int j = 0; j < SGRAD__SHARES; j++) printf(" %10.1f", percent(sgrad__share(&o->row[i], j), t->length));
+        for (int j = 0; j < sgrad__shares(t); j++) printf(" %10.1f", percent(sgrad__share(t, &o->row[i], j), t->length));
         putchar('\n');
     }
     for (int r = 0; r < t->ranks && t->ranks > 1; r++)

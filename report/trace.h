@@ -10,7 +10,7 @@
 
 struct sgrad__critical {
     double ms;                          /* of the longest chain of tasks and messages, each of which waits for the one before it */
-    double kind[SGRAD_KINDS];           /* of these, in tasks of a kind */
+    double kind[SGRAD__KINDS];          /* of these, in tasks of a kind */
     double messages;                    /* and in messages */
     double work;                        /* ms of tasks for each worker of a rank, the busiest rank's */
 };

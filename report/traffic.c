@@ -6,6 +6,7 @@
  * Both ends bear the name of what is sent, but a server calls all that it receives "push" and all that it sends "weights". */
 #include "report/records.h"
 #include "report/timeline.h"
+#include "runtime/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
