@@ -16,6 +16,7 @@ enum { LARGE = 1 << 14 };       /* bytes: what a smaller message takes says noth
 struct node {
     double ms;                  /* of the longest chain that ends here; below 0: not known yet */
     int before;                 /* on it; -1: this is its first */
+    int seen;                   /* of what it waits for: so many are entered */
     bool entered;
 };
 struct search {
@@ -54,7 +55,7 @@ static void settle(struct search *s, int j) {
         const int b = before(s, j, n);
         if (b < 0) continue;
         const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
-        if (ms > node->ms) *node = (struct node){ ms, b, true };
+        if (ms > node->ms) node->ms = ms, node->before = b;
     }
     node->ms += s->t->job[j].ms;
 }
@@ -65,17 +66,19 @@ static void visit(struct search *s, int *stack, int from) {
     stack[depth++] = from;
     while (depth) {
         const int j = stack[depth - 1];
-        bool waits = false;
-        s->node[j].entered = true;
-        for (int n = 0; n < befores(s, j) && !waits; n++) {
-            const int b = before(s, j, n);
-            if (b < 0 || s->node[b].entered) continue;
-            stack[depth++] = b;
-            waits = true;
+        struct node *node = &s->node[j];
+        int waits = -1;
+        node->entered = true;
+        while (waits < 0 && node->seen < befores(s, j)) {
+            const int b = before(s, j, node->seen++);
+            if (b >= 0 && !s->node[b].entered) waits = b;
         }
-        if (waits) continue;
-        settle(s, j);
-        depth--;
+        if (waits >= 0) {
+            stack[depth++] = waits;
+        } else {
+            settle(s, j);
+            depth--;
+        }
     }
 }
 

@@ -35,6 +35,9 @@ struct sgrad__overlap {
 int sgrad__shares(const struct sgrad__timeline *timeline);                      /* how many */
 const char *sgrad__share_name(const struct sgrad__timeline *timeline, int share);
 double sgrad__share(const struct sgrad__timeline *timeline, const struct sgrad__overlap_row *row, int share);   /* ms */
+/* layers.c: what *LAYER, which is the caller's, holds afterwards: the longest first. Returns how many. */
+int sgrad__layers_find(const struct sgrad__timeline *timeline, struct sgrad__overlap_layer **layer);
+
 void sgrad__overlap_find(const struct sgrad__timeline *timeline, struct sgrad__overlap *overlap);
 void sgrad__overlap_free(struct sgrad__overlap *overlap);
 

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#define SGRAD__MESSAGE_COLOR 0xc0392b
+
 /* ---- plot.c: gnuplot ---- */
 
 struct sgrad__plot {

@@ -49,3 +49,13 @@ void sgrad__records_close(struct sgrad__records *r) {
     free(r->line);
     free(r->path);
 }
+
+int64_t sgrad__records_job(const char *text, char **end) {
+    int64_t rank = 0, number = strtoll(text, end, 10);
+    if (*end == text) return 0;
+    if (**end == '_') {
+        rank = number;
+        number = strtoll(*end + 1, end, 10);
+    }
+    return (rank + 1) << 40 | number;
+}

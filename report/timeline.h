@@ -3,6 +3,7 @@
 #define SGRAD_REPORT_TIMELINE_H
 
 #include "report/kinds.h"
+#include "report/numbers.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,8 @@ struct sgrad__timeline_part {
 };
 struct sgrad__timeline_parcel {
     char *name;
+    int messages;
+    double bytes;                       /* of them */
     int parts;                          /* 0: unknown */
     struct sgrad__timeline_part *part;
 };
@@ -62,6 +65,8 @@ struct sgrad__timeline_copy {
 struct sgrad__timeline_row {
     int rank, worker;                   /* as StarPU numbers them, within a rank */
     double gflops, gbytes;              /* its roof: a second of arithmetic, of memory; 0: unknown */
+    int first, tasks;                   /* of the timeline's tasks: the worker's own */
+    int first_span, spans;              /* likewise */
 };
 struct sgrad__timeline {
     int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
@@ -70,10 +75,12 @@ struct sgrad__timeline {
     double length;                      /* ms, from the first begin to the last end */
     struct sgrad__kinds kinds;
     struct sgrad__timeline_row *row;    /* by rank, then worker */
-    struct sgrad__timeline_task *task;  /* by begin */
+    struct sgrad__numbers workers;      /* of {rank, worker}, two ints: its row */
+    int *first_row;                     /* [ranks + 1]: of each rank's own, and how many rows there are */
+    struct sgrad__timeline_task *task;  /* by row, then begin */
     struct sgrad__timeline_message *message;
     struct sgrad__timeline_parcel *parcel;
-    struct sgrad__timeline_span *span;
+    struct sgrad__timeline_span *span;  /* by row, then begin */
     struct sgrad__timeline_memory *memory;      /* of each rank by time; before and after the tasks, too */
     struct sgrad__timeline_copy *copy;
     struct sgrad__timeline_job *job;    /* by id */
@@ -85,6 +92,12 @@ struct sgrad__timeline {
 int sgrad__timeline_read(const char *folder, struct sgrad__timeline *timeline, bool *there);
 void sgrad__timeline_free(struct sgrad__timeline *timeline);
 
+/* tasks.c: tasks.rec; tasks and rows are in the order of the file. */
+int sgrad__timeline_read_tasks(const char *folder, struct sgrad__timeline *timeline);
+
+/* messages.c: comms.rec. */
+int sgrad__timeline_read_messages(const char *folder, struct sgrad__timeline *timeline);
+
 /* traffic.c: what the timeline's messages are of, by their handles. */
 int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *timeline);
 /* "bucket 3 (layer3.0.conv2.weight, layer3.0.bn1.weight and 3 more)"; free it. */
@@ -92,12 +105,5 @@ char *sgrad__timeline_parcel_text(const struct sgrad__timeline_parcel *parcel);
 
 /* paje.c: what paje.trace adds to a timeline whose tasks are known. */
 int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *timeline);
-
-/* The lines of a picture, from the top: each rank's workers, below them, where there are several ranks, what it receives. */
-#define SGRAD__MESSAGE_COLOR 0xc0392b
-int sgrad__timeline_lines(const struct sgrad__timeline *timeline);
-int sgrad__timeline_line(const struct sgrad__timeline *timeline, int row);
-int sgrad__timeline_receives(const struct sgrad__timeline *timeline, int rank);
-char *sgrad__timeline_name(const struct sgrad__timeline *timeline, int line);      /* free it */
 
 #endif

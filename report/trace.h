@@ -6,6 +6,8 @@
 
 #include <jansson.h>
 
+enum { SGRAD__TOLD = 32 };              /* lines of a list of ranks that text has, at most */
+
 /* ---- critical.c: what no number of workers, and what no order, would make shorter ---- */
 
 struct sgrad__critical {
