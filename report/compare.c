@@ -56,7 +56,8 @@ static json_t *find_differences(const struct runs *runs) {
     json_t *all = json_object(), *found = json_object(), *value;
     const char *key;
     for (int p = 0; p < PARTS; p++)
-        for (int i = 0; i < runs->count; i++) json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
+        for (int i = 0; i < runs->count; i++)
+            json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
     json_object_foreach(all, key, value) {
         if (strcmp(key, "out") == 0 || !differs(runs, key)) continue;
         json_t *values = json_array();
@@ -102,7 +103,9 @@ static double best(const struct run *r) {
     const struct sgrad__history_epoch *e = sgrad__history_best(&r->history);
     return e ? 100 * e->top1 : NAN;
 }
-static double traced_step(const struct run *r) { return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN; }
+static double traced_step(const struct run *r) {
+    return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN;
+}
 
 static const struct figure figures[] = {
     { "steps", 0, steps },
@@ -125,7 +128,7 @@ static double share(const struct run *r, const char *name) {
     return 100 * sum / (t->length * t->rows);
 }
 
-/* The names of what all runs spent time in: as a run has them in order, kinds of task that it does not know before what is no task. */
+/* The names of what all runs spent time in: the kinds of task of each, in order, then what is no task. */
 static json_t *share_names(const struct runs *runs) {
     json_t *names = json_array(), *known = json_object(), *ends = json_array();
     for (int i = 0; i < runs->count; i++) {
@@ -183,7 +186,8 @@ static json_t *as_json(const struct runs *runs) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
         for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, number(figures[f].of(r)));
-        json_array_foreach(names, k, name) json_object_set_new(shares, json_string_value(name), number(share(r, json_string_value(name))));
+        json_array_foreach(names, k, name)
+            json_object_set_new(shares, json_string_value(name), number(share(r, json_string_value(name))));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
         json_decref(shares);
         json_array_append_new(list, one);
@@ -213,9 +217,12 @@ static void write_curves(FILE *to, const void *of) {
     }
     fprintf(to, "set key top right\nset multiplot layout 1,%d\n", evaluated ? 2 : 1);
     for (int panel = 0; panel < (evaluated ? 2 : 1); panel++) {
-        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot " : "set title 'training loss'\nset xlabel 'step'\nplot ", to);
+        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot "
+                    : "set title 'training loss'\nset xlabel 'step'\nplot ",
+              to);
         for (int i = 0; i < runs->count; i++) {
-            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i, panel ? "linespoints" : "lines");
+            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i,
+                    panel ? "linespoints" : "lines");
             sgrad__plot_quoted(to, runs->run[i].folder);
             fputs(" noenhanced", to);
         }
@@ -244,7 +251,8 @@ int sgrad_report_compare(char *const *folder, json_t **json) {
     }
     if (!error && json) *json = as_json(&runs);
     if (!error && !json) print(&runs);
-    if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) && !json)
+    if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) &&
+        !json)
         printf("\nlearning curves: %s/compare.svg, %s/compare.png\n", folder[0], folder[0]);
     for (int i = 0; i < runs.count; i++) {
         sgrad__overlap_free(&runs.run[i].overlap);

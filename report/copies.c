@@ -27,8 +27,8 @@ static void add(struct sum *s, const struct sgrad__timeline_copy *c) {
 }
 
 static json_t *sum_as_json(const struct sum *s) {
-    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb", s->megabytes[TO_HOST],
-                     "between_devices_mb", s->megabytes[BETWEEN]);
+    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb",
+                     s->megabytes[TO_HOST], "between_devices_mb", s->megabytes[BETWEEN]);
 }
 
 json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
@@ -38,7 +38,8 @@ json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
     for (int i = 0; i < t->copies; i++) {
         const struct sgrad__timeline_copy *copy = &t->copy[i];
         if (copy->to < 0) continue;
-        const int length = (int)strcspn(copy->name, "#"), known = names.count, n = sgrad__number(&names, copy->name, (size_t)length);
+        const int length = (int)strcspn(copy->name, "#"), known = names.count;
+        const int n = sgrad__number(&names, copy->name, (size_t)length);
         if (n == known) {
             sums = sgrad_grow(sums, n, sizeof *sums);
             sums[n] = (struct sum){ .name = copy->name, .length = length };

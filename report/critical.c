@@ -111,7 +111,9 @@ static double find_work(const struct sgrad__timeline *t) {
 double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
 
 void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
-    struct search s = { .t = t, .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node), .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
+    struct search s = { .t = t,
+                        .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node),
+                        .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
     int *stack = sgrad_alloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
     *c = (struct sgrad__critical){ .work = find_work(t) };
     find_messages(&s);
@@ -122,7 +124,8 @@ void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critica
     for (int j = last; j >= 0; j = s.node[j].before) {
         const struct sgrad__timeline_job *job = &t->job[j];
         if (job->kind >= 0) c->kind[job->kind] += job->ms;
-        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends)) c->messages += wire(&s, s.message[j]);
+        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends))
+            c->messages += wire(&s, s.message[j]);
     }
     if (last >= 0) c->ms = s.node[last].ms;
     free(stack);

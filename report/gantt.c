@@ -61,12 +61,14 @@ static void write_messages(FILE *to, const struct picture *p) {
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
-        if (begin < end && p->lines.of_rank[m->to] >= 0) arrow[count++] = (struct arrow){ p->lines.of_rank[m->to], { begin, end } };
+        if (begin < end && p->lines.of_rank[m->to] >= 0)
+            arrow[count++] = (struct arrow){ p->lines.of_rank[m->to], { begin, end } };
     }
     qsort(arrow, (size_t)count, sizeof *arrow, by_line);
     for (int i = 0, next; i < count; i = next) {
         double end = arrow[i].span.end;
-        for (next = i + 1; next < count && arrow[next].line == arrow[i].line && arrow[next].span.begin - end <= pixel; next++) end = fmax(end, arrow[next].span.end);
+        for (next = i + 1; next < count && arrow[next].line == arrow[i].line && arrow[next].span.begin - end <= pixel; next++)
+            end = fmax(end, arrow[next].span.end);
         write_box(to, arrow[i].span.begin, end, arrow[i].line, 0.15, SGRAD__MESSAGE_COLOR);
     }
     free(arrow);
@@ -101,8 +103,10 @@ static void write_gantt(FILE *to, const void *of) {
     write_messages(to, p);
     fputs("END\n", to);
     write_names(to, p);
-    fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length, 0.5 - p->lines.count);
-    for (int i = 0; i + 1 < t->steps; i++) fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 %s\n", t->step_end[i], t->step_end[i], dashes);
+    fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length,
+            0.5 - p->lines.count);
+    for (int i = 0; i + 1 < t->steps; i++)
+        fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 %s\n", t->step_end[i], t->step_end[i], dashes);
     if (p->lines.left_out) fprintf(to, "set title '%s'\n", p->lines.left_out);
     fputs("set key outside top center horizontal\nunset grid\nset grid xtics lc '#e4e4e4' lt 1\n"
           "plot $box using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable notitle", to);
@@ -114,7 +118,8 @@ bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *t) {
     struct picture p = { .timeline = t };
     sgrad__lines_pick(t, &p.lines);
     const int height = ROUND + (p.lines.count > MANY ? LOW_ROW : ROW) * p.lines.count;
-    const bool drawn = sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, height, write_gantt, &p });
+    const bool drawn =
+        sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, height, write_gantt, &p });
     sgrad__lines_free(&p.lines);
     return drawn;
 }

@@ -1,4 +1,4 @@
-/* kinds.c: reads kernels.json, which a traced run leaves (runtime/trace.c), because StarPU's files name a task's kernel, not its kind:
+/* kinds.c: reads kernels.json, which a traced run leaves (runtime/trace.c): StarPU's files name a task's kernel, not its kind.
  *
  *     {"kinds": [{"name": "forward", "color": "#3b82c4"}, …], "kernels": {"stargrad_relu_forward": "forward", …}}
  *
@@ -26,7 +26,9 @@ int sgrad__kinds_of(const struct sgrad__kinds *k, const char *model) {
     return kind >= 0 ? kind : input >= 0 ? input : k->count - 1;
 }
 
-static int refuse(const char *path, const char *why) { return sgrad_fail(SGRAD_EFORMAT, "%s: %s; trace the run again", path, why); }
+static int refuse(const char *path, const char *why) {
+    return sgrad_fail(SGRAD_EFORMAT, "%s: %s; trace the run again", path, why);
+}
 
 /* "#3b82c4". */
 static bool read_color(const char *text, unsigned *color) {
@@ -40,12 +42,14 @@ static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds 
     size_t i;
     if (!json_array_size(list)) return refuse(path, "no kind of task in it");
     if (json_array_size(list) > SGRAD__KINDS)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list), SGRAD__KINDS);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list),
+                          SGRAD__KINDS);
     json_array_foreach(list, i, kind) {
         const char *name = json_string_value(json_object_get(kind, "name"));
         if (!name || !*name || sgrad__kinds_find(k, name) >= 0) return refuse(path, "a kind of task without a name of its own");
         k->kind[k->count].name = name;
-        if (!read_color(json_string_value(json_object_get(kind, "color")), &k->kind[k->count].color)) return refuse(path, "a kind of task without a color like \"#3b82c4\"");
+        if (!read_color(json_string_value(json_object_get(kind, "color")), &k->kind[k->count].color))
+            return refuse(path, "a kind of task without a color like \"#3b82c4\"");
         k->count++;
     }
     return 0;

@@ -21,7 +21,8 @@ int sgrad__layers_find(const struct sgrad__timeline *t, struct sgrad__overlap_la
     struct sgrad__numbers names = { 0 };
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
-        const int length = (int)strcspn(task->name, " "), known = names.count, n = sgrad__number(&names, task->name, (size_t)length);
+        const int length = (int)strcspn(task->name, " "), known = names.count;
+        const int n = sgrad__number(&names, task->name, (size_t)length);
         if (n == known) {
             found = sgrad_grow(found, n, sizeof *found);
             found[n] = (struct sgrad__overlap_layer){ .name = task->name, .length = length };

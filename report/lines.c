@@ -50,8 +50,10 @@ void sgrad__lines_pick(const struct sgrad__timeline *t, struct sgrad__lines *l) 
     const int room = all < SGRAD__LINES ? all : SGRAD__LINES, ranks = t->ranks <= SGRAD__LINES / 2 ? t->ranks : SGRAD__LINES / 2;
     const int each = all <= SGRAD__LINES ? t->rows : SGRAD__LINES / ranks - receives;
     bool *shown = sgrad_alloc((size_t)t->rows, sizeof *shown);
-    *l = (struct sgrad__lines){ .row = sgrad_alloc((size_t)room, sizeof *l->row), .rank = sgrad_alloc((size_t)room, sizeof *l->rank),
-                                .of_row = sgrad_alloc((size_t)t->rows, sizeof *l->of_row), .of_rank = sgrad_alloc((size_t)t->ranks, sizeof *l->of_rank) };
+    *l = (struct sgrad__lines){ .row = sgrad_alloc((size_t)room, sizeof *l->row),
+                                .rank = sgrad_alloc((size_t)room, sizeof *l->rank),
+                                .of_row = sgrad_alloc((size_t)t->rows, sizeof *l->of_row),
+                                .of_rank = sgrad_alloc((size_t)t->ranks, sizeof *l->of_rank) };
     for (int i = 0; i < t->rows; i++) l->of_row[i] = -1;
     for (int r = 0; r < t->ranks; r++) l->of_rank[r] = -1;
     for (int r = 0; r < ranks; r++) {
@@ -75,5 +77,6 @@ void sgrad__lines_free(struct sgrad__lines *l) {
 
 char *sgrad__lines_name(const struct sgrad__timeline *t, const struct sgrad__lines *l, int line) {
     const int row = l->row[line];
-    return row < 0 ? sgrad_format("rank %d receives", l->rank[line]) : sgrad_format("rank %d worker %d", l->rank[line], t->row[row].worker);
+    return row < 0 ? sgrad_format("rank %d receives", l->rank[line])
+                   : sgrad_format("rank %d worker %d", l->rank[line], t->row[row].worker);
 }

@@ -1,5 +1,5 @@
-/* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course is
- * cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
+/* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course
+ * is cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -20,7 +20,7 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
     for (int i = 0; i < count; i++) {
         const struct sgrad__timeline_memory *m = change[i];
         if (m->ms > t->length) continue;
-        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing has changed yet, and nothing is known */
+        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing is known yet */
         if (!known) most[0] = now = m->megabytes;      /* a rank may begin later than the others */
         known = true;
         for (const int at = slot_of(t, m->ms); slot < at;) most[++slot] = now;
@@ -39,7 +39,8 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
 
 /* The file has them by time. */
 static int by_node(const void *one, const void *other) {
-    const struct sgrad__timeline_memory *a = *(const struct sgrad__timeline_memory *const *)one, *b = *(const struct sgrad__timeline_memory *const *)other;
+    const struct sgrad__timeline_memory *a = *(const struct sgrad__timeline_memory *const *)one,
+                                        *b = *(const struct sgrad__timeline_memory *const *)other;
     return a->rank != b->rank ? a->rank - b->rank : a->node != b->node ? a->node - b->node : (a > b) - (a < b);
 }
 
@@ -49,7 +50,8 @@ json_t *sgrad__memory_as_json(const struct sgrad__timeline *t) {
     for (int i = 0; i < t->memories; i++) change[i] = &t->memory[i];
     if (t->memories) qsort(change, (size_t)t->memories, sizeof *change, by_node);
     for (int i = 0, next; i < t->memories; i = next) {
-        for (next = i + 1; next < t->memories && change[next]->rank == change[i]->rank && change[next]->node == change[i]->node;) next++;
+        for (next = i + 1; next < t->memories && change[next]->rank == change[i]->rank && change[next]->node == change[i]->node;)
+            next++;
         json_t *node = change[i]->rank < t->ranks ? node_as_json(t, change + i, next - i) : NULL;
         if (node) json_array_append_new(memory, node);
     }

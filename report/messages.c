@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 enum { FROM, TO, SENT, RECEIVED, BYTES, SENDS, RECEIVES, SEND_HANDLE, RECEIVE_HANDLE };
-static const char *const message_keys[] = { "Src", "Dst", "SendTime", "RecvTime", "Size", "SendJobId", "RecvJobId", "SendHandle", "RecvHandle", NULL };
+static const char *const message_keys[] = { "Src",       "Dst",       "SendTime",   "RecvTime",   "Size",
+                                            "SendJobId", "RecvJobId", "SendHandle", "RecvHandle", NULL };
 
 static void add_message(struct sgrad__timeline *t, struct sgrad__records *r) {
     for (int i = FROM; i <= BYTES; i++)

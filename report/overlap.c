@@ -8,7 +8,7 @@
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
  * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its.
  *
- * Every list is sorted once and walked once, so that a trace of a thousand times the tasks takes about a thousand times as long. */
+ * Every list is sorted once and walked once: a thousand times the tasks take about a thousand times as long. */
 #include "report/overlap.h"
 #include "report/spans.h"
 #include "runtime/runtime.h"
@@ -42,13 +42,15 @@ struct search {
 /* ---- messages of a rank ---- */
 
 static int by_end(const void *one, const void *other) {
-    const struct sgrad__timeline_message *a = *(const struct sgrad__timeline_message *const *)one, *b = *(const struct sgrad__timeline_message *const *)other;
+    const struct sgrad__timeline_message *a = *(const struct sgrad__timeline_message *const *)one,
+                                         *b = *(const struct sgrad__timeline_message *const *)other;
     return a->end != b->end ? (a->end > b->end) - (a->end < b->end) : (a > b) - (a < b);
 }
 
 /* All messages, by rank, then by end: one of a rank to another stands in both. FIRST[r]: where those of rank r begin. */
 static const struct sgrad__timeline_message **sort_mail(const struct sgrad__timeline *t, int *first) {
-    const struct sgrad__timeline_message **all = sgrad_alloc((size_t)t->messages + 1, sizeof *all), **mail = sgrad_alloc(2 * (size_t)t->messages + 1, sizeof *mail);
+    const struct sgrad__timeline_message **all = sgrad_alloc((size_t)t->messages + 1, sizeof *all),
+                                         **mail = sgrad_alloc(2 * (size_t)t->messages + 1, sizeof *mail);
     int *next = sgrad_alloc((size_t)t->ranks + 1, sizeof *next);
     for (int i = 0; i < t->messages; i++) {
         all[i] = &t->message[i];
@@ -83,8 +85,8 @@ static int by_begin(const void *one, const void *other) {
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* In the order of their ends, each message takes what those that arrive before it have left of its time. TAKEN, from the last back, is
- * what is taken: a message's end is behind all of it. */
+/* In the order of their ends, each message takes what those that arrive before it have left of its time. TAKEN is what they have
+ * taken, and ends before it does. */
 static void find_heads(struct search *s) {
     struct sgrad__span *taken = sgrad_alloc((size_t)s->mails + 1, sizeof *taken);
     int depth = 0;
@@ -95,7 +97,8 @@ static void find_heads(struct search *s) {
         const double end = free_until;
         if (begin >= end) continue;
         for (; depth && taken[depth - 1].end > begin; depth--) {
-            if (taken[depth - 1].end < free_until) s->head[s->heads++] = (struct head){ taken[depth - 1].end, free_until, m->parcel };
+            if (taken[depth - 1].end < free_until)
+                s->head[s->heads++] = (struct head){ taken[depth - 1].end, free_until, m->parcel };
             free_until = fmin(free_until, taken[depth - 1].begin);
         }
         if (begin < free_until) s->head[s->heads++] = (struct head){ begin, free_until, m->parcel };
@@ -133,7 +136,8 @@ static void find_row(struct search *s, const struct sgrad__timeline_row *row, st
         found->kind[task->kind] += task->end - task->begin;
         s->busy[count++] = (struct sgrad__span){ task->begin, task->end };
     }
-    const double tasks = unite(s->busy, &count), scheduled = add_state(s, row, SGRAD__SCHEDULING, &count), fetched = add_state(s, row, SGRAD__FETCHING, &count);
+    const double tasks = unite(s->busy, &count), scheduled = add_state(s, row, SGRAD__SCHEDULING, &count),
+                 fetched = add_state(s, row, SGRAD__FETCHING, &count);
     double hidden = 0;
     for (int i = 0; i < count; i++) {
         hidden += sgrad__spans_before(&s->wire, s->busy[i].end) - sgrad__spans_before(&s->wire, s->busy[i].begin);
@@ -146,12 +150,13 @@ static void find_row(struct search *s, const struct sgrad__timeline_row *row, st
     found->idle = s->t->length - fetched - found->waiting;
 }
 
-/* Which task, by its name without the micro-batch, a worker was waiting before, and for how long, while messages were under way. */
+/* Which task, by its name without the micro-batch, a worker waited before, while messages were under way, and for how long. */
 static void find_awaited(struct search *s, const struct sgrad__timeline_row *row, struct sgrad__overlap_rank *rank) {
     double end = 0;
     for (int i = row->first; i < row->first + row->tasks; i++) {
         const struct sgrad__timeline_task *task = &s->t->task[i];
-        const double wait = task->begin > end ? sgrad__spans_before(&s->wire, task->begin) - sgrad__spans_before(&s->wire, end) : 0;
+        const double wait =
+            task->begin > end ? sgrad__spans_before(&s->wire, task->begin) - sgrad__spans_before(&s->wire, end) : 0;
         double *sum = &s->awaited[s->awaits[i]];
         end = fmax(end, task->end);
         if (wait > 0 && (*sum += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = *sum;
@@ -161,7 +166,8 @@ static void find_awaited(struct search *s, const struct sgrad__timeline_row *row
 
 static void number_names(struct search *s) {
     struct sgrad__numbers names = { 0 };
-    for (int i = 0; i < s->t->tasks; i++) s->awaits[i] = sgrad__number(&names, s->t->task[i].name, strcspn(s->t->task[i].name, "#"));
+    for (int i = 0; i < s->t->tasks; i++)
+        s->awaits[i] = sgrad__number(&names, s->t->task[i].name, strcspn(s->t->task[i].name, "#"));
     s->awaited = sgrad_alloc((size_t)names.count, sizeof *s->awaited);
     sgrad__numbers_free(&names);
 }
@@ -210,10 +216,15 @@ void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap 
     const size_t mails = 2 * (size_t)t->messages + 1, busy = (size_t)t->tasks + (size_t)t->spans + 1;
     int *first = sgrad_alloc((size_t)t->ranks + 1, sizeof *first);
     const struct sgrad__timeline_message **mail = sort_mail(t, first);
-    struct search s = { .t = t, .head = sgrad_alloc(2 * mails, sizeof *s.head), .edge = sgrad_alloc(2 * busy, sizeof *s.edge),
-                        .wire = { .span = sgrad_alloc(mails, sizeof *s.wire.span), .before = sgrad_alloc(mails + 1, sizeof *s.wire.before) },
-                        .busy = sgrad_alloc(busy, sizeof *s.busy), .awaits = sgrad_alloc((size_t)t->tasks, sizeof *s.awaits) };
-    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
+    struct search s = { .t = t,
+                        .head = sgrad_alloc(2 * mails, sizeof *s.head),
+                        .edge = sgrad_alloc(2 * busy, sizeof *s.edge),
+                        .wire = { .span = sgrad_alloc(mails, sizeof *s.wire.span),
+                                  .before = sgrad_alloc(mails + 1, sizeof *s.wire.before) },
+                        .busy = sgrad_alloc(busy, sizeof *s.busy),
+                        .awaits = sgrad_alloc((size_t)t->tasks, sizeof *s.awaits) };
+    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row),
+                                  .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
                                   .exposed = sgrad_alloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
     number_names(&s);
     for (int r = 0; r < t->ranks; r++) {

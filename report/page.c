@@ -52,12 +52,15 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
     for (int i = 0; i < t->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
         const int line = lines.of_row[task->worker];
-        if (line >= 0) json_array_append_new(boxes, box(line, task->begin, task->end, t->kinds.kind[task->kind].name, task->name));
+        if (line >= 0)
+            json_array_append_new(boxes, box(line, task->begin, task->end, t->kinds.kind[task->kind].name, task->name));
     }
     add_messages(t, &lines, boxes);
-    for (int k = 0; k < t->kinds.count; k++) json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
+    for (int k = 0; k < t->kinds.count; k++)
+        json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
     if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
-    json_t *json = json_pack("{s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "colors", colors, "left_out", lines.left_out);
+    json_t *json = json_pack("{s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "colors", colors,
+                             "left_out", lines.left_out);
     sgrad__lines_free(&lines);
     return json;
 }

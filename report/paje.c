@@ -67,7 +67,8 @@ static bool place(const char *text, const char *kind, int *rank, int *number) {
 /* ---- states ---- */
 
 static enum sgrad__state state_of(const char *name) {
-    static const char *const scheduling[] = { "B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th" }, *const fetching[] = { "Fi", "Po" };
+    static const char *const scheduling[] = { "B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th" };
+    static const char *const fetching[] = { "Fi", "Po" };
     for (size_t i = 0; i < sizeof scheduling / sizeof *scheduling; i++)
         if (strcmp(name, scheduling[i]) == 0) return SGRAD__SCHEDULING;
     for (size_t i = 0; i < sizeof fetching / sizeof *fetching; i++)
@@ -145,7 +146,8 @@ static void see(struct search *s, const struct line *line) {
     static const struct {
         const char *event;
         void (*see)(struct search *s, const struct line *line);
-    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
+    } events[] = { { "10", see_state },  { "20", see_state },     { "11", see_state },  { "12", see_state },
+                   { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
         if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
 }
@@ -159,7 +161,8 @@ static int read_lines(FILE *file, const char *path, struct search *s) {
     for (ssize_t length; !error && (length = getline(&text, &room, file)) > 0;) {
         const bool whole = text[length - 1] == '\n';
         if (!number++ && text[0] != '%') error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
-        else if (!whole) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
+        else if (!whole)
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
         if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(s, &line);
     }

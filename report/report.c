@@ -26,8 +26,9 @@ static json_t *epochs_as_json(const struct sgrad__history *h) {
     json_t *epochs = json_array();
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        json_array_append_new(epochs, json_pack("{s:o?, s:o?, s:o?, s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss", json_real(e->train_loss),
-                                                "test_loss", json_real(e->test_loss), "test_top1", json_real(e->top1), "seconds", json_real(e->seconds)));
+        json_array_append_new(epochs, json_pack("{s:o?, s:o?, s:o?, s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss",
+                                                json_real(e->train_loss), "test_loss", json_real(e->test_loss), "test_top1",
+                                                json_real(e->top1), "seconds", json_real(e->seconds)));
     }
     return epochs;
 }
@@ -36,9 +37,12 @@ static json_t *as_json(const struct sgrad_report *r) {
     const struct sgrad__history *h = &r->history;
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
-    json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", r->folder, "config", h->config, "steps", (json_int_t)last->step,
-                             "loss", json_real(last->loss), "samples_per_second", json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
-    if (best) json_object_set_new(json, "best", json_pack("{s:o?, s:o?}", "epoch", json_real(best->epoch), "test_top1", json_real(best->top1)));
+    json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", r->folder, "config", h->config, "steps",
+                             (json_int_t)last->step, "loss", json_real(last->loss), "samples_per_second",
+                             json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
+    if (best)
+        json_object_set_new(json, "best",
+                            json_pack("{s:o?, s:o?}", "epoch", json_real(best->epoch), "test_top1", json_real(best->top1)));
     if (r->traced) json_object_set_new(json, "trace", sgrad__trace_as_json(&r->timeline, &r->overlap, &r->critical));
     return json;
 }
@@ -61,7 +65,8 @@ static void print_history(const struct sgrad__history *h) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
         printf("%6.4g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
     }
-    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss, sgrad__history_median_rate(h));
+    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss,
+           sgrad__history_median_rate(h));
     if (best) printf("best test accuracy %.2f %%, after epoch %.4g\n", 100 * best->top1, best->epoch);
 }
 
@@ -78,7 +83,9 @@ void sgrad_report_print(const struct sgrad_report *r) {
 /* ---- pictures ---- */
 
 static void note_picture(struct sgrad_report *r, const char *name) {
-    json_object_set_new(r->json, name, json_pack("[o, o]", json_sprintf("%s/%s.svg", r->folder, name), json_sprintf("%s/%s.png", r->folder, name)));
+    json_object_set_new(
+        r->json, name,
+        json_pack("[o, o]", json_sprintf("%s/%s.svg", r->folder, name), json_sprintf("%s/%s.png", r->folder, name)));
 }
 
 void sgrad_report_draw(struct sgrad_report *r) {
@@ -86,7 +93,8 @@ void sgrad_report_draw(struct sgrad_report *r) {
     const bool curve = sgrad__curve_draw(r->folder, &r->history);
     if (curve) note_picture(r, "curve");
     if (timeline && sgrad__gantt_draw(r->folder, timeline)) note_picture(r, "gantt");
-    if (sgrad__page_write(r->folder, r->json, timeline, curve)) json_object_set_new(r->json, "page", json_sprintf("%s/report.html", r->folder));
+    if (sgrad__page_write(r->folder, r->json, timeline, curve))
+        json_object_set_new(r->json, "page", json_sprintf("%s/report.html", r->folder));
 }
 
 bool sgrad_report_curve(const char *folder) {

@@ -20,7 +20,8 @@
  *         return 0;
  *     }
  *
- * Functions return 0 or a negative SGRAD_E…, as everywhere. What cannot be drawn (gnuplot is not there) is a warning in one line. */
+ * Functions return 0 or a negative SGRAD_E…, as everywhere. What cannot be drawn (there is no gnuplot) is a warning in one line.
+ */
 #ifndef SGRAD_REPORT_H
 #define SGRAD_REPORT_H
 
@@ -29,8 +30,8 @@
 
 struct sgrad_report;
 
-/* Reads FOLDER, which has to stay as long as the report, and works out what is told of it. SGRAD_EIO, SGRAD_EFORMAT: a file is not
- * there or not whole. */
+/* Reads FOLDER, a name that has to stay as long as the report, and works out what is told of it. SGRAD_EIO, SGRAD_EFORMAT: a
+ * file is not there or not whole. */
 int sgrad_report_open(const char *folder, struct sgrad_report **report);
 void sgrad_report_close(struct sgrad_report *report);
 
@@ -40,8 +41,8 @@ void sgrad_report_draw(struct sgrad_report *report);
 void sgrad_report_print(const struct sgrad_report *report);         /* on standard output */
 json_t *sgrad_report_json(const struct sgrad_report *report);       /* all of it; json_decref is the caller's */
 
-/* Lays the runs in these folders, a list that ends with NULL, side by side, and draws compare.svg into the first. JSON NULL: prints
- * on standard output; else *JSON is the same, and the caller's. */
+/* Lays the runs in these folders, a list that ends with NULL, side by side, and draws compare.svg into the first. JSON NULL:
+ * prints on standard output; else *JSON is the same, and the caller's. */
 int sgrad_report_compare(char *const *folder, json_t **json);
 
 /* Draws the learning curve alone: FOLDER/curve.svg and .png. false: it could not, and has said why in one line. */

@@ -35,7 +35,8 @@ static void find_steps(struct sgrad__timeline *t) {
     t->steps = first < 0 || last - first >= t->tasks ? 0 : last - first + 1;
     t->step_end = sgrad_alloc((size_t)t->steps + 1, sizeof *t->step_end);
     for (int i = 0; i < t->tasks && t->steps; i++)
-        if (t->task[i].step >= 0) t->step_end[t->task[i].step - first] = fmax(t->step_end[t->task[i].step - first], t->task[i].end);
+        if (t->task[i].step >= 0)
+            t->step_end[t->task[i].step - first] = fmax(t->step_end[t->task[i].step - first], t->task[i].end);
 }
 
 /* Rows in the order of ranks and workers, tasks in that of rows and time. */
@@ -80,7 +81,8 @@ static void read_roof(const char *folder, struct sgrad__timeline *t) {
     json_t *roof = json_load_file(path, 0, NULL), *worker;
     size_t i;
     json_array_foreach(roof, i, worker) {
-        const int key[] = { (int)json_integer_value(json_object_get(worker, "rank")), (int)json_integer_value(json_object_get(worker, "worker")) };
+        const int key[] = { (int)json_integer_value(json_object_get(worker, "rank")),
+                            (int)json_integer_value(json_object_get(worker, "worker")) };
         const int row = sgrad__number_find(&t->workers, key, sizeof key);
         if (row < 0) continue;
         t->row[row].gflops = json_real_value(json_object_get(worker, "gflops"));

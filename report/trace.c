@@ -7,7 +7,8 @@
 
 static json_t *shares_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap_row *row) {
     json_t *shares = json_object();
-    for (int i = 0; i < sgrad__shares(t); i++) json_object_set_new(shares, sgrad__share_name(t, i), json_real(sgrad__share(t, row, i)));
+    for (int i = 0; i < sgrad__shares(t); i++)
+        json_object_set_new(shares, sgrad__share_name(t, i), json_real(sgrad__share(t, row, i)));
     return shares;
 }
 
@@ -52,13 +53,13 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
                                                "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
     for (int i = 0; i < o->layers; i++) {
         const struct sgrad__overlap_layer *l = &o->layer[i];
-        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", l->name, l->length, "ms", l->ms, "gflop", l->gflop,
-                                                "gbyte", l->gbyte, "roof_ms", l->roof_ms));
+        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", l->name, l->length, "ms", l->ms, "gflop",
+                                                l->gflop, "gbyte", l->gbyte, "roof_ms", l->roof_ms));
     }
     return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps,
-                     "tasks", t->tasks, "messages", t->messages, "workers", workers, "ranks", ranks, "traffic", traffic_as_json(t, o),
-                     "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(t, c), "bound", bound_as_json(c),
-                     "layers", layers, "findings", sgrad__findings(t, o), "copies", sgrad__copies_as_json(t));
+                     "tasks", t->tasks, "messages", t->messages, "workers", workers, "ranks", ranks, "traffic",
+                     traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(t, c), "bound",
+                     bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", sgrad__copies_as_json(t));
 }
 
 /* ---- text ---- */
@@ -108,8 +109,8 @@ static void print_workers(const struct sgrad__timeline *t, const struct sgrad__o
 static void print_ranks(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
     if (t->ranks < 2) return;
     for (int r = 0; r < t->ranks && r < SGRAD__TOLD; r++)
-        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n", r,
-               o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
+        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n",
+               r, o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
     print_rest(t->ranks, SGRAD__TOLD);
 }
 
@@ -134,7 +135,8 @@ static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__o
     for (int n = 0; n < t->parcels && n < PARCELS && exposed[n].ms > 0; n++) {
         const struct sgrad__timeline_parcel *p = &t->parcel[exposed[n].parcel];
         char *text = sgrad__timeline_parcel_text(p);
-        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages, 1e-6 * p->bytes);
+        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
+               1e-6 * p->bytes);
         free(text);
     }
     free(exposed);
@@ -144,7 +146,8 @@ static void print_critical(const struct sgrad__timeline *t, const struct sgrad__
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
     for (int k = 0; k < t->kinds.count; k++) printf("%s %.1f, ", t->kinds.kind[k].name, c->kind[k]);
     printf("messages %.1f ms\n", c->messages);
-    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work for each worker %.1f ms, critical path %.1f ms\n",
+    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; "
+           "work for each worker %.1f ms, critical path %.1f ms\n",
            sgrad__critical_bound(c), percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
 }
 
@@ -158,15 +161,16 @@ static void print_layers(const struct sgrad__overlap *o) {
     printf("\n%-24s %10s %10s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s", "Flop/byte", "% of roof");
     for (int i = 0; i < o->layers && i < LAYERS; i++) {
         const struct sgrad__overlap_layer *l = &o->layer[i];
-        printf("%-24.*s %10.1f %10.2f %10.1f %10.1f", l->length, l->name, l->ms, l->gflop, l->ms > 0 ? 1000 * l->gflop / l->ms : 0,
-               l->gbyte > 0 ? l->gflop / l->gbyte : 0);
+        printf("%-24.*s %10.1f %10.2f %10.1f %10.1f", l->length, l->name, l->ms, l->gflop,
+               l->ms > 0 ? 1000 * l->gflop / l->ms : 0, l->gbyte > 0 ? l->gflop / l->gbyte : 0);
         if (l->roof_ms > 0) printf(" %10.0f\n", percent(l->roof_ms, l->ms));
         else printf(" %10s\n", "?");
     }
     print_rest(o->layers, LAYERS);
 }
 
-void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c, const json_t *found) {
+void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c,
+                        const json_t *found) {
     printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n", t->steps, t->length, t->tasks, t->messages);
     print_workers(t, o);
     print_ranks(t, o);

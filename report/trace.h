@@ -11,7 +11,7 @@ enum { SGRAD__TOLD = 32 };              /* lines of a list of ranks that text ha
 /* ---- critical.c: what no number of workers, and what no order, would make shorter ---- */
 
 struct sgrad__critical {
-    double ms;                          /* of the longest chain of tasks and messages, each of which waits for the one before it */
+    double ms;                          /* of the longest chain of tasks and messages, each waiting for the one before it */
     double kind[SGRAD__KINDS];          /* of these, in tasks of a kind */
     double messages;                    /* and in messages */
     double work;                        /* ms of tasks for each worker of a rank, the busiest rank's */
@@ -39,8 +39,10 @@ json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgr
 
 /* ---- trace.c: all of this, told ---- */
 
-json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical);
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
+                             const struct sgrad__critical *critical);
 /* FOUND: what as_json made of the same. */
-void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap, const struct sgrad__critical *critical, const json_t *found);
+void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
+                        const struct sgrad__critical *critical, const json_t *found);
 
 #endif

@@ -1,7 +1,7 @@
-/* traffic.c: what messages are of. comms.rec knows a message's handles, data.rec their names, tasks.rec what was gathered in them:
+/* traffic.c: what messages are of. comms.rec knows a message's handles, data.rec their names, tasks.rec what they hold:
  *
- *     layer3.0.conv2.weight sum ──┐
- *     layer3.0.bn1.weight gradient#0 ──┴─ task "bucket 3" ──> bucket 3 ══message══> bucket 3 from 1 ── sum ──> bucket 3 reduced ══> …
+ *     layer3.0.conv2.weight sum ───────┐
+ *     layer3.0.bn1.weight gradient#0 ──┴─ task "bucket 3" ─> bucket 3 ══message══> bucket 3 from 1 ─ sum ─> bucket 3 reduced ═> …
  *
  * Both ends bear the name of what is sent, but a server calls all that it receives "push" and all that it sends "weights". */
 #include "report/records.h"
@@ -47,7 +47,8 @@ static int read_handles(const char *folder, struct handles *h) {
     while (!error && sgrad__records_next(&r, &error)) {
         if (!r.value[HANDLE] || !r.value[NAME]) continue;
         h->handle = sgrad_grow(h->handle, h->count, sizeof *h->handle);
-        h->handle[h->count++] = (struct handle){ r.value[RANK] ? atoi(r.value[RANK]) : 0, strtoull(r.value[HANDLE], NULL, 16), r.value[NAME] };
+        h->handle[h->count++] =
+            (struct handle){ r.value[RANK] ? atoi(r.value[RANK]) : 0, strtoull(r.value[HANDLE], NULL, 16), r.value[NAME] };
         shorten(r.value[NAME]);
         r.value[NAME] = NULL;
     }
@@ -57,7 +58,8 @@ static int read_handles(const char *folder, struct handles *h) {
 }
 
 static const char *name_of(const struct handles *h, int rank, uint64_t is) {
-    const struct handle *found = h->count ? bsearch(&(struct handle){ rank, is, NULL }, h->handle, (size_t)h->count, sizeof *found, by_handle) : NULL;
+    const struct handle *found =
+        h->count ? bsearch(&(struct handle){ rank, is, NULL }, h->handle, (size_t)h->count, sizeof *found, by_handle) : NULL;
     return found ? found->name : "?";
 }
 
@@ -84,7 +86,8 @@ static int parcel_of(struct search *s, const char *name) {
     return t->parcels++;
 }
 
-/* A part's name is a word: "layer3.0.conv2.weight gradient#0" is of layer3.0.conv2.weight. Chunks of a parcel have the same parts. */
+/* A part's name is a word: "layer3.0.conv2.weight gradient#0" is of layer3.0.conv2.weight. A parcel's chunks have the same
+ * parts. */
 static void add_part(struct search *s, int parcel, const char *name, double bytes) {
     struct sgrad__timeline_parcel *p = &s->t->parcel[parcel];
     const size_t length = strcspn(name, " ");
@@ -139,7 +142,9 @@ static bool better(const struct sgrad__timeline_parcel *p, const struct sgrad__t
     return p->parts && (!than->parts || p->parts < than->parts);
 }
 
-static const char *received(const struct search *s, const struct sgrad__timeline_message *m) { return name_of(&s->handles, m->to, m->received); }
+static const char *received(const struct search *s, const struct sgrad__timeline_message *m) {
+    return name_of(&s->handles, m->to, m->received);
+}
 
 static int find_parcels(const char *folder, struct search *s) {
     struct sgrad__timeline *t = s->t;

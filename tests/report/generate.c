@@ -8,7 +8,8 @@
 
 static const double start = 1000;       /* ms of StarPU's clock */
 static const double took[KINDS] = { 1, 4, 6, 2, 3 };
-static const int kind_at[SLOTS] = { INPUT, FORWARD, FORWARD, FORWARD, FORWARD, BACKWARD, BACKWARD, BACKWARD, BACKWARD, BACKWARD, REDUCTION, UPDATE };
+static const int kind_at[SLOTS] = { INPUT,    FORWARD,  FORWARD,  FORWARD,  FORWARD,   BACKWARD,
+                                    BACKWARD, BACKWARD, BACKWARD, BACKWARD, REDUCTION, UPDATE };
 static const double sent_at[BUCKETS] = { 50, 66 };
 const char *const generated_kinds[KINDS] = { "input", "forward", "backward", "reduction", "update" };
 const double generated_ms[KINDS] = { STEPS * 1 * 1, STEPS * 4 * 4, STEPS * 5 * 6, STEPS * 2, STEPS * 3 };
@@ -46,7 +47,9 @@ static double ends(const struct run *r, int rank, int step, int slot) {
 /* Jobs: a rank's tasks; then what sends and receives its chunks; of rank 0, too, the end of each step. */
 static int tasks(const struct run *r) { return STEPS * SLOTS * r->workers; }
 static int job(const struct run *r, int worker, int step, int slot) { return 1 + (step * SLOTS + slot) * r->workers + worker; }
-static int sends(const struct run *r, int step, int bucket, int chunk) { return 1 + tasks(r) + 2 * ((step * BUCKETS + bucket) * CHUNKS + chunk); }
+static int sends(const struct run *r, int step, int bucket, int chunk) {
+    return 1 + tasks(r) + 2 * ((step * BUCKETS + bucket) * CHUNKS + chunk);
+}
 static int barrier(const struct run *r, int step) { return sends(r, STEPS, 0, 0) + step; }
 
 static void write_before(FILE *to, const struct run *r, int rank, int worker, int step, int slot) {
@@ -62,11 +65,14 @@ static void write_task(FILE *to, const struct run *r, int rank, int worker, int 
     const char *kind = generated_kinds[kind_at[slot]];
     const int bucket = (worker + step) % BUCKETS;
     if (kind_at[slot] == REDUCTION)
-        fprintf(to, "Name: bucket %d\nHandles: %x %x %x\nModes: R R W\nSizes: 3000 2000 5000\n", bucket, 0x10 + bucket, 0x20 + bucket, 0x30 + bucket);
+        fprintf(to, "Name: bucket %d\nHandles: %x %x %x\nModes: R R W\nSizes: 3000 2000 5000\n", bucket, 0x10 + bucket,
+                0x20 + bucket, 0x30 + bucket);
     else
         fprintf(to, "Name: layer%d %s #%d\nHandles: 1\nModes: RW\nSizes: 1000000\n", slot, kind, worker);
-    fprintf(to, "Model: stargrad_%s\nJobId: %d_%d\nWorkerId: %d\nStartTime: %.6f\nEndTime: %.6f\nGFlop: 0.1\nIteration: %d\nMPIRank: %d\n", kind, rank,
-            job(r, worker, step, slot), worker, begins(step, slot), ends(r, rank, step, slot), 10 + step, rank);
+    fprintf(to,
+            "Model: stargrad_%s\nJobId: %d_%d\nWorkerId: %d\nStartTime: %.6f\nEndTime: %.6f\nGFlop: 0.1\nIteration: %d\nMPIRank: "
+            "%d\n",
+            kind, rank, job(r, worker, step, slot), worker, begins(step, slot), ends(r, rank, step, slot), 10 + step, rank);
     write_before(to, r, rank, worker, step, slot);
     putc('\n', to);
 }
@@ -100,7 +106,9 @@ static void write_messages(const struct run *r) {
                 for (int c = 0; c < CHUNKS; c++) {
                     const double at = start + step * STEP_MS + sent_at[b], chunk = 10.0 / CHUNKS;
                     const int next = (rank + 1) % r->ranks, j = sends(r, step, b, c);
-                    fprintf(to, "Src: %d\nDst: %d\nSendTime: %.6f\nRecvTime: %.6f\nSendHandle: %x\nRecvHandle: %x\nSendJobId: %d_%d\nRecvJobId: %d_%d\nSize: 20000\n\n",
+                    fprintf(to,
+                            "Src: %d\nDst: %d\nSendTime: %.6f\nRecvTime: %.6f\nSendHandle: %x\nRecvHandle: %x\nSendJobId: "
+                            "%d_%d\nRecvJobId: %d_%d\nSize: 20000\n\n",
                             rank, next, at + c * chunk, at + (c + 1) * chunk, 0x30 + b, 0x40 + b, rank, j, next, j + 1);
                 }
     end(to);
@@ -110,8 +118,10 @@ static void write_handles(const struct run *r) {
     FILE *to = begin(r, "trace/data.rec");
     for (int rank = 0; rank < r->ranks; rank++)
         for (int b = 0; b < BUCKETS; b++)
-            fprintf(to, "Handle: %x\nName: conv%d.weight gradient#0\nMPIRank: %d\n\nHandle: %x\nName: conv%d.bias gradient#0\nMPIRank: %d\n\n"
-                        "Handle: %x\nName: bucket %d\nMPIRank: %d\n\nHandle: %x\nName: bucket %d from %d\nMPIRank: %d\n\n",
+            fprintf(to,
+                    "Handle: %x\nName: conv%d.weight gradient#0\nMPIRank: %d\n\nHandle: %x\nName: conv%d.bias "
+                    "gradient#0\nMPIRank: %d\n\n"
+                    "Handle: %x\nName: bucket %d\nMPIRank: %d\n\nHandle: %x\nName: bucket %d from %d\nMPIRank: %d\n\n",
                     0x10 + b, b, rank, 0x20 + b, b, rank, 0x30 + b, b, rank, 0x40 + b, b, (rank + r->ranks - 1) % r->ranks, rank);
     end(to);
 }
@@ -119,7 +129,8 @@ static void write_handles(const struct run *r) {
 /* ---- paje.trace ---- */
 
 /* A line of Paje: EVENT at MS in the container called NAME, a number, of a rank; then what FORMAT says. */
-static void event(FILE *to, const struct run *r, int event, double ms, int rank, const char *name, int number, const char *format, ...) {
+static void event(FILE *to, const struct run *r, int event, double ms, int rank, const char *name, int number, const char *format,
+                  ...) {
     va_list list;
     fprintf(to, "%d\t%.6f\t", event, ms);
     if (r->ranks > 1) fprintf(to, "%d_", rank);
@@ -146,7 +157,8 @@ static void write_copies(FILE *to, const struct run *r) {
             if (r->ranks > 1) snprintf(place, sizeof place, "%d_mm%d", rank, arrives);
             else snprintf(place, sizeof place, "mm%d", arrives);
             for (int w = 0; w < r->workers; w++)
-                fprintf(to, "%d\t%.6f\tF\tp\t1000000\t%s\tcom_%d%s\n", arrives ? 19 : 24, start + 1 + arrives, place, w, arrives ? "" : "\tbeef\t\"images#0\"\t0\t0");
+                fprintf(to, "%d\t%.6f\tF\tp\t1000000\t%s\tcom_%d%s\n", arrives ? 19 : 24, start + 1 + arrives, place, w,
+                        arrives ? "" : "\tbeef\t\"images#0\"\t0\t0");
         }
 }
 
@@ -159,7 +171,8 @@ static void write_paje(const struct run *r) {
         for (int slot = 0; slot < SLOTS; slot++)
             for (int rank = 0; rank < r->ranks; rank++)
                 for (int w = 0; w < r->workers; w++) write_states(to, r, rank, w, step, slot);
-    for (int rank = 0; rank < r->ranks; rank++) event(to, r, 13, begins(STEPS - 1, SLOTS - 1), rank, "mm", 0, "use\t%d.0", 200 + rank);
+    for (int rank = 0; rank < r->ranks; rank++)
+        event(to, r, 13, begins(STEPS - 1, SLOTS - 1), rank, "mm", 0, "use\t%d.0", 200 + rank);
     end(to);
 }
 
@@ -168,7 +181,8 @@ static void write_paje(const struct run *r) {
 static void write_roof(const struct run *r) {
     FILE *to = begin(r, "trace/roof.json");
     for (int i = 0; i < r->ranks * r->workers; i++)
-        fprintf(to, "%c{\"rank\": %d, \"worker\": %d, \"gflops\": 50.0, \"gbytes\": 10.0}\n", i ? ',' : '[', i / r->workers, i % r->workers);
+        fprintf(to, "%c{\"rank\": %d, \"worker\": %d, \"gflops\": 50.0, \"gbytes\": 10.0}\n", i ? ',' : '[', i / r->workers,
+                i % r->workers);
     fputs("]\n", to);
     end(to);
 }
@@ -180,8 +194,9 @@ void generate(const char *folder, int ranks, int workers) {
     mkdir(path, 0777);
     put(&r, "config.json", "{\"identity\": {\"model\": \"generated\"}, \"options\": {\"data\": \"nothing\"}}\n");
     put(&r, "metrics.jsonl", "{\"event\":\"step\",\"step\":11,\"epoch\":0,\"loss\":2.5,\"lr\":0.1,\"samples_per_second\":100}\n");
-    put(&r, "trace/kernels.json", "{\"stargrad_input\": \"input\", \"stargrad_forward\": \"forward\", \"stargrad_backward\": \"backward\", "
-                                  "\"stargrad_reduction\": \"reduction\", \"stargrad_update\": \"update\"}\n");
+    put(&r, "trace/kernels.json",
+        "{\"stargrad_input\": \"input\", \"stargrad_forward\": \"forward\", \"stargrad_backward\": \"backward\", "
+        "\"stargrad_reduction\": \"reduction\", \"stargrad_update\": \"update\"}\n");
     write_tasks(&r);
     write_messages(&r);
     write_handles(&r);

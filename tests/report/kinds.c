@@ -12,9 +12,11 @@ static const char *with(const char *text) {
 static void of_the_trace(void **state) {
     (void)state;
     struct sgrad__kinds kinds;
-    assert_int_equal(sgrad__kinds_read(with("{\"kernels\": {\"stargrad_a\": \"input\", \"stargrad_b\": \"walk\"},"
-                                            " \"kinds\": [{\"name\": \"walk\", \"color\": \"#3b82C4\"}, {\"name\": \"input\", \"color\": \"#000001\"},"
-                                            "             {\"name\": \"rest\", \"color\": \"#ffffff\"}]}"), &kinds), 0);
+    const char *folder =
+        with("{\"kernels\": {\"stargrad_a\": \"input\", \"stargrad_b\": \"walk\"},"
+             " \"kinds\": [{\"name\": \"walk\", \"color\": \"#3b82C4\"}, {\"name\": \"input\", \"color\": \"#000001\"},"
+             "             {\"name\": \"rest\", \"color\": \"#ffffff\"}]}");
+    assert_int_equal(sgrad__kinds_read(folder, &kinds), 0);
     assert_int_equal(kinds.count, 3);
     assert_string_equal(kinds.kind[0].name, "walk");
     assert_int_equal(kinds.kind[0].color, 0x3b82c4);
@@ -47,9 +49,11 @@ static void none_of_them(void **state) {
     (void)state;
     struct sgrad__kinds kinds;
     char many[1024] = "{\"kernels\": {}, \"kinds\": [";
-    for (int i = 0; i < 17; i++) snprintf(many + strlen(many), 64, "%s{\"name\": \"k%d\", \"color\": \"#000000\"}", i ? ", " : "", i);
+    for (int i = 0; i < 17; i++)
+        snprintf(many + strlen(many), 64, "%s{\"name\": \"k%d\", \"color\": \"#000000\"}", i ? ", " : "", i);
     strcat(many, "]}");
-    assert_fails(sgrad__kinds_read(with(many), &kinds), SGRAD_EFORMAT, "kernels.json: 17 kinds of task, where a report has at most 16");
+    assert_fails(sgrad__kinds_read(with(many), &kinds), SGRAD_EFORMAT,
+                 "kernels.json: 17 kinds of task, where a report has at most 16");
     static const struct {
         const char *text, *says;
     } wrong[] = {
@@ -58,16 +62,19 @@ static void none_of_them(void **state) {
         { "{\"kinds\": [], \"kernels\": {}}", "no kind of task in it" },
         { "{\"kinds\": 1, \"kernels\": {}}", "no kind of task in it" },
         { "{\"kinds\": [{\"color\": \"#000000\"}], \"kernels\": {}}", "without a name" },
-        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}, {\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {}}", "without a name of its own" },
+        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}, {\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {}}",
+          "without a name of its own" },
         { "{\"kinds\": [{\"name\": \"a\"}], \"kernels\": {}}", "without a color" },
         { "{\"kinds\": [{\"name\": \"a\", \"color\": \"red\"}], \"kernels\": {}}", "without a color" },
         { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#12345g\"}], \"kernels\": {}}", "without a color" },
         { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}]}", "no kernels in it" },
-        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {\"k\": \"b\"}}", "kernel k is of none of its kinds" },
+        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {\"k\": \"b\"}}",
+          "kernel k is of none of its kinds" },
         { "{\"k\": \"b\"}", "kernel k is of none of its kinds" },
         { "{\"k\": 1}", "kernel k is of none of its kinds" },
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_fails(sgrad__kinds_read(with(wrong[i].text), &kinds), SGRAD_EFORMAT, wrong[i].says);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(sgrad__kinds_read(with(wrong[i].text), &kinds), SGRAD_EFORMAT, wrong[i].says);
 }
 
 int main(void) {

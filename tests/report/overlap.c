@@ -33,27 +33,39 @@ static int task_order(const void *one, const void *other) {
 static void invent(struct world *w) {
     *w = (struct world){ .t = { .ranks = RANKS, .rows = ROWS, .parcels = PARCELS, .length = LENGTH, .kinds.count = 2 } };
     w->t.kinds.kind[0].name = "walk", w->t.kinds.kind[1].name = "run";
-    w->t.row = w->row, w->t.task = w->task, w->t.span = w->span, w->t.message = w->message, w->t.parcel = w->parcel, w->t.first_row = w->first_row;
+    w->t.row = w->row, w->t.task = w->task, w->t.span = w->span, w->t.message = w->message, w->t.parcel = w->parcel,
+    w->t.first_row = w->first_row;
     for (int r = 0; r <= RANKS; r++) w->first_row[r] = r * WORKERS;
     for (int i = 0; i < ROWS; i++) {
         struct sgrad__timeline_row *row = &w->row[i];
-        *row = (struct sgrad__timeline_row){ .rank = i / WORKERS, .worker = i % WORKERS, .first = w->t.tasks, .tasks = 1 + below(MOST - 1),
-                                             .first_span = w->t.spans, .spans = below(MOST) };
+        *row = (struct sgrad__timeline_row){ .rank = i / WORKERS,
+                                             .worker = i % WORKERS,
+                                             .first = w->t.tasks,
+                                             .tasks = 1 + below(MOST - 1),
+                                             .first_span = w->t.spans,
+                                             .spans = below(MOST) };
         for (int k = 0; k < row->tasks; k++) {
             const int begin = below(LENGTH), end = begin + below(6);
-            w->task[w->t.tasks++] = (struct sgrad__timeline_task){ .name = below(2) ? "a #1" : "b #2", .kind = below(2), .worker = i, .step = -1, .begin = begin,
+            w->task[w->t.tasks++] = (struct sgrad__timeline_task){ .name = below(2) ? "a #1" : "b #2",
+                                                                   .kind = below(2),
+                                                                   .worker = i,
+                                                                   .step = -1,
+                                                                   .begin = begin,
                                                                    .end = end < LENGTH ? end : LENGTH };
         }
         qsort(&w->task[row->first], (size_t)row->tasks, sizeof *w->task, task_order);
         for (int k = 0; k < row->spans; k++) {
             const int begin = below(LENGTH) - 5;
-            w->span[w->t.spans++] = (struct sgrad__timeline_span){ i, below(2) ? SGRAD__SCHEDULING : SGRAD__FETCHING, begin, begin + below(9) };
+            w->span[w->t.spans++] =
+                (struct sgrad__timeline_span){ i, below(2) ? SGRAD__SCHEDULING : SGRAD__FETCHING, begin, begin + below(9) };
         }
     }
     w->t.messages = below(4 * MOST);
     for (int i = 0; i < w->t.messages; i++) {       /* no two end at once: either might be called the one that was waited for */
         const int end = 2 * i + below(2) - 10;
-        w->message[i] = (struct sgrad__timeline_message){ .from = below(RANKS), .to = below(RANKS), .begin = end - below(20), .end = end, .bytes = 1, .parcel = below(PARCELS) };
+        w->message[i] = (struct sgrad__timeline_message){
+            .from = below(RANKS), .to = below(RANKS), .begin = end - below(20), .end = end, .bytes = 1, .parcel = below(PARCELS)
+        };
     }
 }
 

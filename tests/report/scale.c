@@ -24,8 +24,8 @@ struct size {
     double length;          /* ms */
 };
 
-/* After each task 0.5 ms of scheduling and 0.25 of fetching; on the last rank a backward task leaves only the first two thirds of these
- * before the next begins, and what is after the last task of all is no part. */
+/* After each task 0.5 ms of scheduling and 0.25 of fetching; on the last rank a backward task leaves only the first two thirds of
+ * these before the next begins, and what is after the last task of all is no part. */
 static void check_worker(const struct size *z, const json_t *worker) {
     const bool slow = (int)number(worker, "rank") == z->ranks - 1;
     const json_t *ms = json_object_get(worker, "ms");
@@ -35,7 +35,8 @@ static void check_worker(const struct size *z, const json_t *worker) {
         busy += number(ms, generated_kinds[k]);
     }
     const int short_ones = slow ? 10 : 0, whole = STEPS * SLOTS - short_ones - slow;
-    const double scheduling = 0.5 * whole + 0.25 * short_ones, fetching = 0.25 * whole + 0.25 * short_ones, waiting = z->ranks > 1 && !slow ? 5 : 0;
+    const double scheduling = 0.5 * whole + 0.25 * short_ones, fetching = 0.25 * whole + 0.25 * short_ones,
+                 waiting = z->ranks > 1 && !slow ? 5 : 0;
     near(number(ms, "scheduling"), scheduling);
     near(number(ms, "fetching data"), fetching);
     near(number(ms, "waiting for messages"), waiting);
@@ -53,7 +54,8 @@ static void check_ranks(const struct size *z, const json_t *trace) {
         near(number(rank, "hidden_ms"), slow ? 40 : 35);
         near(number(rank, "received_mb"), STEPS * BUCKETS * CHUNKS * 0.02);
         for (size_t b = 0; b < BUCKETS; b++)
-            near(json_number_value(json_array_get(json_object_get(json_array_get(traffic, b), "exposed_ms"), (size_t)r)), slow ? 0 : 2.5);
+            near(json_number_value(json_array_get(json_object_get(json_array_get(traffic, b), "exposed_ms"), (size_t)r)),
+                 slow ? 0 : 2.5);
     }
     for (size_t b = 0; b < BUCKETS && z->ranks > 1; b++) {
         const json_t *bucket = json_array_get(traffic, b), *of = json_object_get(bucket, "of");
@@ -93,7 +95,8 @@ static void check_findings(const struct size *z, const json_t *trace) {
     char slow[32];
     bool found = false;
     snprintf(slow, sizeof slow, "rank %d works", z->ranks - 1);
-    for (size_t i = 0; i < json_array_size(findings); i++) found |= strstr(json_string_value(json_array_get(findings, i)), slow) != NULL;
+    for (size_t i = 0; i < json_array_size(findings); i++)
+        found |= strstr(json_string_value(json_array_get(findings, i)), slow) != NULL;
     assert_int_equal(found, z->ranks > 1);
 }
 
@@ -109,7 +112,8 @@ static void check_page(const char *folder, const json_t *json, const char *sente
     assert_true(lines.count <= SGRAD__LINES);
     if (sentence) assert_string_equal(lines.left_out, sentence);
     else assert_null(lines.left_out);
-    for (int i = 0; i < lines.count; i++) assert_int_equal(lines.row[i] >= 0 ? lines.of_row[lines.row[i]] : lines.of_rank[lines.rank[i]], i);
+    for (int i = 0; i < lines.count; i++)
+        assert_int_equal(lines.row[i] >= 0 ? lines.of_row[lines.row[i]] : lines.of_rank[lines.rank[i]], i);
     sgrad__lines_free(&lines);
     assert_true(sgrad__page_write(folder, json, &timeline, false));
     char *path = sgrad_format("%s/report.html", folder);
