@@ -79,39 +79,4 @@ int sgrad__status(int error);
 void sgrad__print_json(json_t *result);
 json_t *sgrad__json_real(double x);     /* null where X is no number, for JSON has none for that */
 
-/* ---- history.c: a run's folder, read ---- */
-
-struct sgrad__history_step {
-    double step, loss, rate;            /* rate: samples per second */
-};
-struct sgrad__history_epoch {
-    double epoch, train_loss, test_loss, top1, seconds;
-};
-struct sgrad__history {
-    json_t *config;
-    int steps, epochs;                  /* how many of each */
-    struct sgrad__history_step *step;
-    struct sgrad__history_epoch *epoch;
-};
-int sgrad__history_read(const char *folder, struct sgrad__history *history);    /* at least one step is there */
-void sgrad__history_free(struct sgrad__history *history);
-const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *history);   /* NULL: none was evaluated */
-double sgrad__history_median_rate(const struct sgrad__history *history);
-
-/* ---- plot.c ---- */
-
-struct sgrad__plot {
-    const char *name, *what;                    /* of the files; of what they show: "learning curve" */
-    int width, height;                          /* points */
-    void (*write)(FILE *to, const void *of);    /* gnuplot's commands; called for each file */
-    const void *of;
-};
-/* Draws FOLDER/NAME.svg and .png; when that cannot be, warns in one line, says why, and returns false. */
-bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot);
-void sgrad__plot_quoted(FILE *to, const char *text);    /* in gnuplot's single quotes */
-
-/* ---- curve.c ---- */
-
-bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history);
-
 #endif

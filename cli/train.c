@@ -1,5 +1,6 @@
 /* train.c: stargrad train: what a run can be told, and what is said of it at the end. */
 #include "cli/cli.h"
+#include "report/report.h"
 
 #include <stdlib.h>
 
@@ -99,11 +100,7 @@ static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
 
 /* The path of the picture of the learning curve, or NULL; free it. */
 static char *draw(const char *folder) {
-    struct sgrad__history history;
-    if (sgrad__history_read(folder, &history)) return NULL;
-    bool drawn = sgrad__curve_draw(folder, &history);
-    sgrad__history_free(&history);
-    return drawn ? sgrad_format("%s/curve.png", folder) : NULL;
+    return sgrad_report_curve(folder) ? sgrad_format("%s/curve.png", folder) : NULL;
 }
 
 static int run(const struct sgrad__request *request) {

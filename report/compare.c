@@ -1,5 +1,8 @@
 /* compare.c: stargrad report A B …: runs side by side: what was set otherwise, how fast, how good, where the time went. */
-#include "report/timeline.h"
+#include "report/overlap.h"
+#include "report/pictures.h"
+#include "report/report.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +56,8 @@ static json_t *find_differences(const struct runs *runs) {
     json_t *all = json_object(), *found = json_object(), *value;
     const char *key;
     for (int p = 0; p < PARTS; p++)
-        for (int i = 0; i < runs->count; i++) json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
+        for (int i = 0; i < runs->count; i++)
+            json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
     json_object_foreach(all, key, value) {
         if (strcmp(key, "out") == 0 || !differs(runs, key)) continue;
         json_t *values = json_array();
@@ -99,7 +103,9 @@ static double best(const struct run *r) {
     const struct sgrad__history_epoch *e = sgrad__history_best(&r->history);
     return e ? 100 * e->top1 : NAN;
 }
-static double traced_step(const struct run *r) { return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN; }
+static double traced_step(const struct run *r) {
+    return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN;
+}
 
 static const struct figure figures[] = {
     { "steps", 0, steps },
@@ -110,12 +116,33 @@ static const struct figure figures[] = {
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
 
-/* Mean over the workers, in % of the traced time. */
-static double share(const struct run *r, int which) {
+/* Mean over the workers, in % of the traced time. NAN: the run was not traced, or knows no such kind of task. */
+static double share(const struct run *r, const char *name) {
+    const struct sgrad__timeline *t = &r->timeline;
     double sum = 0;
+    int which = 0;
     if (!r->traced) return NAN;
-    for (int i = 0; i < r->timeline.rows; i++) sum += sgrad__share(&r->overlap.row[i], which);
-    return 100 * sum / (r->timeline.length * r->timeline.rows);
+    while (which < sgrad__shares(t) && strcmp(sgrad__share_name(t, which), name) != 0) which++;
+    if (which == sgrad__shares(t)) return NAN;
+    for (int i = 0; i < t->rows; i++) sum += sgrad__share(t, &r->overlap.row[i], which);
+    return 100 * sum / (t->length * t->rows);
+}
+
+/* The names of what all runs spent time in: the kinds of task of each, in order, then what is no task. */
+static json_t *share_names(const struct runs *runs) {
+    json_t *names = json_array(), *known = json_object(), *ends = json_array();
+    for (int i = 0; i < runs->count; i++) {
+        const struct sgrad__timeline *t = &runs->run[i].timeline;
+        for (int k = 0; runs->run[i].traced && k < sgrad__shares(t); k++) {
+            const char *name = sgrad__share_name(t, k);
+            if (!json_object_get(known, name)) json_array_append_new(k < t->kinds.count ? names : ends, json_string(name));
+            json_object_set_new(known, name, json_true());
+        }
+    }
+    json_array_extend(names, ends);
+    json_decref(known);
+    json_decref(ends);
+    return names;
 }
 
 static void print_number(double x, int digits) {
@@ -139,25 +166,33 @@ static void print(const struct runs *runs) {
         putchar('\n');
     }
     if (traced) printf("\n%% of the traced steps\n");
-    for (int k = 0; k < SGRAD__SHARES && traced; k++) {
-        printf("%-24s", sgrad__share_name(k));
-        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], k), 1);
+    json_t *names = share_names(runs), *name;
+    size_t k;
+    json_array_foreach(names, k, name) {
+        printf("%-24s", json_string_value(name));
+        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], json_string_value(name)), 1);
         putchar('\n');
     }
+    json_decref(names);
     print_differences(runs);
 }
 
+static json_t *number(double x) { return json_pack("o?", json_real(x)); }   /* null where X is none */
+
 static json_t *as_json(const struct runs *runs) {
-    json_t *list = json_array();
+    json_t *list = json_array(), *names = share_names(runs), *name;
+    size_t k;
     for (int i = 0; i < runs->count; i++) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
-        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, sgrad__json_real(figures[f].of(r)));
-        for (int k = 0; k < SGRAD__SHARES; k++) json_object_set_new(shares, sgrad__share_name(k), sgrad__json_real(share(r, k)));
+        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, number(figures[f].of(r)));
+        json_array_foreach(names, k, name)
+            json_object_set_new(shares, json_string_value(name), number(share(r, json_string_value(name))));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
         json_decref(shares);
         json_array_append_new(list, one);
     }
+    json_decref(names);
     return json_pack("{s:o, s:o}", "runs", list, "set otherwise", find_differences(runs));
 }
 
@@ -182,9 +217,12 @@ static void write_curves(FILE *to, const void *of) {
     }
     fprintf(to, "set key top right\nset multiplot layout 1,%d\n", evaluated ? 2 : 1);
     for (int panel = 0; panel < (evaluated ? 2 : 1); panel++) {
-        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot " : "set title 'training loss'\nset xlabel 'step'\nplot ", to);
+        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot "
+                    : "set title 'training loss'\nset xlabel 'step'\nplot ",
+              to);
         for (int i = 0; i < runs->count; i++) {
-            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i, panel ? "linespoints" : "lines");
+            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i,
+                    panel ? "linespoints" : "lines");
             sgrad__plot_quoted(to, runs->run[i].folder);
             fputs(" noenhanced", to);
         }
@@ -203,7 +241,7 @@ static int read_run(const char *folder, struct run *r) {
     return 0;
 }
 
-int sgrad__compare(char *const *folder, bool json) {
+int sgrad_report_compare(char *const *folder, json_t **json) {
     struct runs runs = { 0 };
     int error = 0;
     for (; folder[runs.count] && !error; runs.count++) {
@@ -211,9 +249,10 @@ int sgrad__compare(char *const *folder, bool json) {
         runs.run[runs.count] = (struct run){ 0 };
         error = read_run(folder[runs.count], &runs.run[runs.count]);
     }
-    if (!error && json) sgrad__print_json(as_json(&runs));
+    if (!error && json) *json = as_json(&runs);
     if (!error && !json) print(&runs);
-    if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) && !json)
+    if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) &&
+        !json)
         printf("\nlearning curves: %s/compare.svg, %s/compare.png\n", folder[0], folder[0]);
     for (int i = 0; i < runs.count; i++) {
         sgrad__overlap_free(&runs.run[i].overlap);

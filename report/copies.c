@@ -1,6 +1,7 @@
 /* copies.c: what went between memory nodes, over PCIe: in all, and of which tensors most. Node 0 is main memory, the others are
  * devices'. A tensor's copies for several micro-batches ("images#0", "images#1") are told as one. */
-#include "report/timeline.h"
+#include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,29 +26,30 @@ static void add(struct sum *s, const struct sgrad__timeline_copy *c) {
     s->megabytes[!c->from ? TO_DEVICES : !c->to ? TO_HOST : BETWEEN] += 1e-6 * c->bytes;
 }
 
-static struct sum *sum_of(struct sum *sums, int *count, const char *name) {
-    const int length = (int)strcspn(name, "#");
-    for (int i = 0; i < *count; i++)
-        if (sums[i].length == length && strncmp(sums[i].name, name, (size_t)length) == 0) return &sums[i];
-    sums[*count] = (struct sum){ .name = name, .length = length };
-    return &sums[(*count)++];
-}
-
 static json_t *sum_as_json(const struct sum *s) {
-    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb", s->megabytes[TO_HOST],
-                     "between_devices_mb", s->megabytes[BETWEEN]);
+    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb",
+                     s->megabytes[TO_HOST], "between_devices_mb", s->megabytes[BETWEEN]);
 }
 
 json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
-    struct sum total = { 0 }, *sums = sgrad_alloc((size_t)t->copies + 1, sizeof *sums);
+    struct sum total = { 0 }, *sums = NULL;
+    struct sgrad__numbers names = { 0 };
     json_t *tensors = json_array();
-    int count = 0;
     for (int i = 0; i < t->copies; i++) {
-        if (t->copy[i].to < 0) continue;
-        add(&total, &t->copy[i]);
-        add(sum_of(sums, &count, t->copy[i].name), &t->copy[i]);
+        const struct sgrad__timeline_copy *copy = &t->copy[i];
+        if (copy->to < 0) continue;
+        const int length = (int)strcspn(copy->name, "#"), known = names.count;
+        const int n = sgrad__number(&names, copy->name, (size_t)length);
+        if (n == known) {
+            sums = sgrad_grow(sums, n, sizeof *sums);
+            sums[n] = (struct sum){ .name = copy->name, .length = length };
+        }
+        add(&total, copy);
+        add(&sums[n], copy);
     }
-    qsort(sums, (size_t)count, sizeof *sums, by_megabytes);
+    const int count = names.count;
+    if (count) qsort(sums, (size_t)count, sizeof *sums, by_megabytes);
+    sgrad__numbers_free(&names);
     for (int i = 0; i < count; i++) {
         json_t *tensor = sum_as_json(&sums[i]);
         json_object_set_new(tensor, "name", json_stringn(sums[i].name, (size_t)sums[i].length));

@@ -4,7 +4,8 @@
  *
  * A task counts as long as it ran; a message as long as its bytes take at the best rate that any message reached, since it may
  * have waited for others. */
-#include "report/timeline.h"
+#include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ enum { LARGE = 1 << 14 };       /* bytes: what a smaller message takes says noth
 struct node {
     double ms;                  /* of the longest chain that ends here; below 0: not known yet */
     int before;                 /* on it; -1: this is its first */
+    int seen;                   /* of what it waits for: so many are entered */
     bool entered;
 };
 struct search {
@@ -53,7 +55,7 @@ static void settle(struct search *s, int j) {
         const int b = before(s, j, n);
         if (b < 0) continue;
         const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
-        if (ms > node->ms) *node = (struct node){ ms, b, true };
+        if (ms > node->ms) node->ms = ms, node->before = b;
     }
     node->ms += s->t->job[j].ms;
 }
@@ -64,17 +66,19 @@ static void visit(struct search *s, int *stack, int from) {
     stack[depth++] = from;
     while (depth) {
         const int j = stack[depth - 1];
-        bool waits = false;
-        s->node[j].entered = true;
-        for (int n = 0; n < befores(s, j) && !waits; n++) {
-            const int b = before(s, j, n);
-            if (b < 0 || s->node[b].entered) continue;
-            stack[depth++] = b;
-            waits = true;
+        struct node *node = &s->node[j];
+        int waits = -1;
+        node->entered = true;
+        while (waits < 0 && node->seen < befores(s, j)) {
+            const int b = before(s, j, node->seen++);
+            if (b >= 0 && !s->node[b].entered) waits = b;
         }
-        if (waits) continue;
-        settle(s, j);
-        depth--;
+        if (waits >= 0) {
+            stack[depth++] = waits;
+        } else {
+            settle(s, j);
+            depth--;
+        }
     }
 }
 
@@ -107,7 +111,9 @@ static double find_work(const struct sgrad__timeline *t) {
 double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
 
 void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
-    struct search s = { .t = t, .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node), .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
+    struct search s = { .t = t,
+                        .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node),
+                        .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
     int *stack = sgrad_alloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
     *c = (struct sgrad__critical){ .work = find_work(t) };
     find_messages(&s);
@@ -118,7 +124,8 @@ void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critica
     for (int j = last; j >= 0; j = s.node[j].before) {
         const struct sgrad__timeline_job *job = &t->job[j];
         if (job->kind >= 0) c->kind[job->kind] += job->ms;
-        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends)) c->messages += wire(&s, s.message[j]);
+        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends))
+            c->messages += wire(&s, s.message[j]);
     }
     if (last >= 0) c->ms = s.node[last].ms;
     free(stack);

@@ -1,5 +1,5 @@
 /* curve.c: the picture of a learning curve: loss by step on the left, test accuracy by epoch on the right. */
-#include "cli/cli.h"
+#include "report/pictures.h"
 
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* findings.c: what stands out in a trace, and what to try. The limits below are where a change is worth trying, not more. */
-#include "report/timeline.h"
+#include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void add(struct list *list, double weight, char *text) {
 
 static double busy(const struct sgrad__overlap_row *row) {
     double sum = 0;
-    for (int k = 0; k < SGRAD_KINDS; k++) sum += row->kind[k];
+    for (int k = 0; k < SGRAD__KINDS; k++) sum += row->kind[k];
     return sum;
 }
 
@@ -38,9 +39,11 @@ static void find_exposed(struct list *list, const struct sgrad__timeline *t, con
     const double exposed = rank->communication - rank->hidden;
     if (t->ranks < 2 || !t->parcels || exposed < part * t->length || !rank->awaited) return;
     char *parcel = sgrad__timeline_parcel_text(&t->parcel[most]);
-    add(list, exposed, sgrad_format("messages of %s are exposed for %.1f ms a step on rank %d, all its messages for %.1f, most of it before \"%.*s\": try a smaller "
-                                    "--bucket, another --allreduce, or a larger --batch", parcel, o->exposed[most * t->ranks + worst] / steps, worst,
-                                    exposed / steps, (int)strcspn(rank->awaited, "#"), rank->awaited));
+    add(list, exposed,
+        sgrad_format("messages of %s are exposed for %.1f ms a step on rank %d, all its messages for %.1f, most of it before "
+                     "\"%.*s\": try a smaller --bucket, another --allreduce, or a larger --batch",
+                     parcel, o->exposed[most * t->ranks + worst] / steps, worst, exposed / steps,
+                     (int)strcspn(rank->awaited, "#"), rank->awaited));
     free(parcel);
 }
 
@@ -58,8 +61,9 @@ static void find_slow_rank(struct list *list, const struct sgrad__timeline *t, c
         if (sum[r] < sum[least]) least = r;
     }
     if (sum[least] > 0 && sum[most] > slower * sum[least])
-        add(list, sum[most] - sum[least], sgrad_format("rank %d works %.1f ms a step, rank %d %.1f: the others wait for the slower; look what else its node does",
-                                                       most, sum[most] / steps, least, sum[least] / steps));
+        add(list, sum[most] - sum[least],
+            sgrad_format("rank %d works %.1f ms a step, rank %d %.1f: the others wait for the slower; look what else its "
+                         "node does", most, sum[most] / steps, least, sum[least] / steps));
     free(workers);
     free(sum);
 }
@@ -68,7 +72,9 @@ static void find_starved(struct list *list, const struct sgrad__timeline *t, con
     double idle = 0;
     for (int i = 0; i < t->rows; i++) idle += o->row[i].idle / t->rows;
     if (idle > part * t->length)
-        add(list, idle, sgrad_format("workers have nothing to do for %.1f ms a step: a smaller --micro-batch gives them more tasks at once", idle / steps));
+        add(list, idle,
+            sgrad_format("workers have nothing to do for %.1f ms a step: a smaller --micro-batch gives them more tasks at once",
+                         idle / steps));
 }
 
 /* StarPU needs about 0.01 ms a task; where it is far more, and tasks are not small, the worker was not alone on its core. */
@@ -77,10 +83,14 @@ static void find_scheduling(struct list *list, const struct sgrad__timeline *t, 
     for (int i = 0; i < t->rows; i++) sum += busy(&o->row[i]), scheduling += o->row[i].scheduling / t->rows;
     if (scheduling < part * t->length) return;
     if (sum / t->tasks < small)
-        add(list, scheduling, sgrad_format("StarPU's own work takes each worker %.1f ms a step, for %.0f tasks of %.3f ms on average: try a larger --micro-batch",
-                                           scheduling / steps, t->tasks / steps, sum / t->tasks));
+        add(list, scheduling,
+            sgrad_format("StarPU's own work takes each worker %.1f ms a step, for %.0f tasks of %.3f ms on average: try a larger "
+                         "--micro-batch",
+                         scheduling / steps, t->tasks / steps, sum / t->tasks));
     else
-        add(list, scheduling, sgrad_format("workers are between tasks, in StarPU, for %.1f ms a step: look what else runs on their cores", scheduling / steps));
+        add(list, scheduling,
+            sgrad_format("workers are between tasks, in StarPU, for %.1f ms a step: look what else runs on their cores",
+                         scheduling / steps));
 }
 
 static int by_weight(const void *one, const void *other) {

@@ -1,71 +1,125 @@
 /* gantt.c: the picture of a traced stretch: a row for each worker, coloured by kind of task, and one for each rank's messages;
  * a dashed line where a step ends.
  *
- * Tasks of one kind that leave less than a pixel between them are drawn as one. */
-#include "report/timeline.h"
+ * Tasks of one kind that leave less than a pixel between them are drawn as one, and so are messages. */
+#include "report/lines.h"
+#include "report/pictures.h"
+#include "report/spans.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 1400, ROW = 34, ROUND = 110 };   /* points; around the rows */
+enum { WIDTH = 1400, ROW = 34, MANY = 64, LOW_ROW = 17, ROUND = 110 };  /* points: a row, where there are many, around the rows */
+static const char *const dashes = "nohead front dashtype 2 lc '#333333'";
+
+struct picture {
+    const struct sgrad__timeline *timeline;
+    struct sgrad__lines lines;
+};
 
 /* Lines go down, gnuplot's axis up. */
 static void write_box(FILE *to, double begin, double end, int line, double half, unsigned color) {
     fprintf(to, "%.4f %d %.4f %.4f %.3f %.3f %u\n", begin, -line, begin, end, -line - half, -line + half, color);
 }
 
-static void write_tasks(FILE *to, const struct sgrad__timeline *t, int row) {
+static void write_tasks(FILE *to, const struct picture *p, int line) {
+    const struct sgrad__timeline *t = p->timeline;
+    const struct sgrad__timeline_row *row = &t->row[p->lines.row[line]];
     const struct sgrad__timeline_task *open = NULL;
     const double pixel = t->length / WIDTH;
     double end = 0;
-    for (int i = 0; i < t->tasks; i++) {
+    for (int i = row->first; i < row->first + row->tasks; i++) {
         const struct sgrad__timeline_task *task = &t->task[i];
-        if (task->worker != row) continue;
         if (open && (open->kind != task->kind || task->begin - end > pixel)) {
-            write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, sgrad_kind_color(open->kind));
+            write_box(to, open->begin, end, line, 0.4, t->kinds.kind[open->kind].color);
             open = NULL;
         }
         if (!open) open = task;
         end = task->end;
     }
-    if (open) write_box(to, open->begin, end, sgrad__timeline_line(t, row), 0.4, sgrad_kind_color(open->kind));
+    if (open) write_box(to, open->begin, end, line, 0.4, t->kinds.kind[open->kind].color);
 }
 
-static void write_messages(FILE *to, const struct sgrad__timeline *t) {
+/* ---- messages ---- */
+
+struct arrow {
+    int line;
+    struct sgrad__span span;
+};
+
+static int by_line(const void *one, const void *other) {
+    const struct arrow *a = one, *b = other;
+    return a->line != b->line ? a->line - b->line : (a->span.begin > b->span.begin) - (a->span.begin < b->span.begin);
+}
+
+static void write_messages(FILE *to, const struct picture *p) {
+    const struct sgrad__timeline *t = p->timeline;
+    const double pixel = t->length / WIDTH;
+    struct arrow *arrow = sgrad_alloc((size_t)t->messages + 1, sizeof *arrow);
+    int count = 0;
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
-        if (begin < end) write_box(to, begin, end, sgrad__timeline_receives(t, m->to), 0.15, SGRAD__MESSAGE_COLOR);
+        if (begin < end && p->lines.of_rank[m->to] >= 0)
+            arrow[count++] = (struct arrow){ p->lines.of_rank[m->to], { begin, end } };
     }
+    qsort(arrow, (size_t)count, sizeof *arrow, by_line);
+    for (int i = 0, next; i < count; i = next) {
+        double end = arrow[i].span.end;
+        for (next = i + 1; next < count && arrow[next].line == arrow[i].line && arrow[next].span.begin - end <= pixel; next++)
+            end = fmax(end, arrow[next].span.end);
+        write_box(to, arrow[i].span.begin, end, arrow[i].line, 0.15, SGRAD__MESSAGE_COLOR);
+    }
+    free(arrow);
 }
 
-static void write_names(FILE *to, const struct sgrad__timeline *t) {
-    for (int i = 0; i < sgrad__timeline_lines(t); i++) {
-        char *name = sgrad__timeline_name(t, i);
+/* ---- all of it ---- */
+
+static void write_names(FILE *to, const struct picture *p) {
+    for (int i = 0; i < p->lines.count; i++) {
+        char *name = sgrad__lines_name(p->timeline, &p->lines, i);
         fprintf(to, "%s'%s' %d", i ? ", " : "set ytics (", name, -i);
         free(name);
     }
     fputs(")\n", to);
 }
 
+static void write_key(FILE *to, const struct sgrad__timeline *t) {
+    for (int k = 0; k < t->kinds.count; k++) {
+        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title ", t->kinds.kind[k].color);
+        sgrad__plot_quoted(to, t->kinds.kind[k].name);
+        fputs(" noenhanced", to);
+    }
+    if (t->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
+}
+
 static void write_gantt(FILE *to, const void *of) {
-    const struct sgrad__timeline *t = of;
+    const struct picture *p = of;
+    const struct sgrad__timeline *t = p->timeline;
     fputs("$box << END\n", to);
-    for (int i = 0; i < t->rows; i++) write_tasks(to, t, i);
-    write_messages(to, t);
+    for (int i = 0; i < p->lines.count; i++)
+        if (p->lines.row[i] >= 0) write_tasks(to, p, i);
+    write_messages(to, p);
     fputs("END\n", to);
-    write_names(to, t);
-    fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length, 0.5 - sgrad__timeline_lines(t));
+    write_names(to, p);
+    fprintf(to, "set xrange [0:%.4f]\nset yrange [%.1f:0.5]\nset xlabel 'ms'\nset style fill solid 1 noborder\n", t->length,
+            0.5 - p->lines.count);
     for (int i = 0; i + 1 < t->steps; i++)
-        fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 nohead front dashtype 2 lc '#333333'\n", t->step_end[i], t->step_end[i]);
+        fprintf(to, "set arrow from %.4f, graph 0 to %.4f, graph 1 %s\n", t->step_end[i], t->step_end[i], dashes);
+    if (p->lines.left_out) fprintf(to, "set title '%s'\n", p->lines.left_out);
     fputs("set key outside top center horizontal\nunset grid\nset grid xtics lc '#e4e4e4' lt 1\n"
           "plot $box using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable notitle", to);
-    for (int k = 0; k < SGRAD_KINDS; k++)
-        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title '%s'", sgrad_kind_color(k), sgrad_kind_name(k));
-    if (t->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
+    write_key(to, t);
     fputs("\n", to);
 }
 
 bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *t) {
-    return sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, ROUND + ROW * sgrad__timeline_lines(t), write_gantt, t });
+    struct picture p = { .timeline = t };
+    sgrad__lines_pick(t, &p.lines);
+    const int height = ROUND + (p.lines.count > MANY ? LOW_ROW : ROW) * p.lines.count;
+    const bool drawn =
+        sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, height, write_gantt, &p });
+    sgrad__lines_free(&p.lines);
+    return drawn;
 }

@@ -1,5 +1,6 @@
 /* history.c: reads what a run left in its folder: config.json, and metrics.jsonl, one object a line. */
-#include "cli/cli.h"
+#include "report/history.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>

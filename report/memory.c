@@ -1,6 +1,7 @@
-/* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course is
- * cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
-#include "report/timeline.h"
+/* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course
+ * is cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
+#include "report/trace.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,15 +12,15 @@ static int slot_of(const struct sgrad__timeline *t, double ms) {
     return ms <= 0 ? 0 : ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
 }
 
-/* NULL: nothing is known of it. */
-static json_t *node_as_json(const struct sgrad__timeline *t, int rank, int node) {
+/* Of COUNT changes of one node; NULL: nothing is known of it. */
+static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad__timeline_memory *const *change, int count) {
     double most[SLOTS] = { 0 }, now = 0, max = 0;
     int slot = 0;
     bool known = false;
-    for (int i = 0; i < t->memories; i++) {
-        const struct sgrad__timeline_memory *m = &t->memory[i];
-        if (m->rank != rank || m->node != node || m->ms > t->length) continue;
-        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing has changed yet, and nothing is known */
+    for (int i = 0; i < count; i++) {
+        const struct sgrad__timeline_memory *m = change[i];
+        if (m->ms > t->length) continue;
+        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing is known yet */
         if (!known) most[0] = now = m->megabytes;      /* a rank may begin later than the others */
         known = true;
         for (const int at = slot_of(t, m->ms); slot < at;) most[++slot] = now;
@@ -33,19 +34,28 @@ static json_t *node_as_json(const struct sgrad__timeline *t, int rank, int node)
         if (!i || most[i] != most[i - 1]) json_array_append_new(curve, json_pack("[f, f]", i * t->length / SLOTS, most[i]));
         max = fmax(max, most[i]);
     }
-    return json_pack("{s:i, s:i, s:f, s:o}", "rank", rank, "node", node, "max_mb", max, "curve", curve);
+    return json_pack("{s:i, s:i, s:f, s:o}", "rank", change[0]->rank, "node", change[0]->node, "max_mb", max, "curve", curve);
+}
+
+/* The file has them by time. */
+static int by_node(const void *one, const void *other) {
+    const struct sgrad__timeline_memory *a = *(const struct sgrad__timeline_memory *const *)one,
+                                        *b = *(const struct sgrad__timeline_memory *const *)other;
+    return a->rank != b->rank ? a->rank - b->rank : a->node != b->node ? a->node - b->node : (a > b) - (a < b);
 }
 
 json_t *sgrad__memory_as_json(const struct sgrad__timeline *t) {
+    const struct sgrad__timeline_memory **change = sgrad_alloc((size_t)t->memories + 1, sizeof *change);
     json_t *memory = json_array();
-    int nodes = 0;
-    for (int i = 0; i < t->memories; i++) nodes = t->memory[i].node >= nodes ? t->memory[i].node + 1 : nodes;
-    for (int r = 0; r < t->ranks; r++) {
-        for (int n = 0; n < nodes; n++) {
-            json_t *node = node_as_json(t, r, n);
-            if (node) json_array_append_new(memory, node);
-        }
+    for (int i = 0; i < t->memories; i++) change[i] = &t->memory[i];
+    if (t->memories) qsort(change, (size_t)t->memories, sizeof *change, by_node);
+    for (int i = 0, next; i < t->memories; i = next) {
+        for (next = i + 1; next < t->memories && change[next]->rank == change[i]->rank && change[next]->node == change[i]->node;)
+            next++;
+        json_t *node = change[i]->rank < t->ranks ? node_as_json(t, change + i, next - i) : NULL;
+        if (node) json_array_append_new(memory, node);
     }
+    free(change);
     return memory;
 }
 
@@ -53,10 +63,12 @@ void sgrad__memory_print(const json_t *memory) {
     json_t *node;
     size_t i;
     json_array_foreach(memory, i, node) {
+        if (i == SGRAD__TOLD) break;
         const int number = (int)json_integer_value(json_object_get(node, "node"));
         char *name = number ? sgrad_format("memory node %d", number) : sgrad_format("main memory");
         printf("%srank %d %s: at most %.1f MB\n", i ? "" : "\n", (int)json_integer_value(json_object_get(node, "rank")), name,
                json_real_value(json_object_get(node, "max_mb")));
         free(name);
     }
+    if (json_array_size(memory) > SGRAD__TOLD) printf("and %zu more (--json has all)\n", json_array_size(memory) - SGRAD__TOLD);
 }

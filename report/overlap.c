@@ -1,245 +1,247 @@
 /* overlap.c: where the time of a traced stretch went: for each worker by kind of task, for each rank how much of its
- * communication was hidden, for each layer how long its tasks took.
+ * communication was hidden.
  *
  *     messages     ├──────────┤      ├────┤          communication: their union
  *     worker 0   ██████·   ██████████·   ████        · scheduling, fetching: in no task, but in StarPU
  *                       ‾‾‾           ‾‾‾            waiting: in neither, while a message is under way
  *
  * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
- * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its. */
-#include "report/timeline.h"
+ * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its.
+ *
+ * Every list is sorted once and walked once: a thousand times the tasks take about a thousand times as long. */
+#include "report/overlap.h"
+#include "report/spans.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct span {
+/* A stretch of a rank's communication, and the parcel of the message that is the next to arrive. */
+struct head {
     double begin, end;
+    int parcel;
+};
+/* At this moment so many of a rank's workers more are in a task, or in StarPU. */
+struct edge {
+    double ms;
+    int more;
+};
+struct search {
+    const struct sgrad__timeline *t;
+    const struct sgrad__timeline_message **mail;    /* of the rank at hand, by end */
+    int mails, heads, edges;
+    struct sgrad__spans wire;           /* when they are under way */
+    struct head *head;
+    struct edge *edge;
+    struct sgrad__span *busy;           /* of the row at hand */
+    int *awaits;                        /* by task: the number of its name without the micro-batch */
+    double *awaited;                    /* by such a number: ms of the row at hand; 0 between rows */
 };
 
-static int by_begin(const void *one, const void *other) {
-    const struct span *a = one, *b = other;
-    return (a->begin > b->begin) - (a->begin < b->begin);
-}
-
-/* Makes the spans disjoint, in order of time. Returns how many are left. */
-static int unite(struct span *span, int count) {
-    int kept = 0;
-    qsort(span, (size_t)count, sizeof *span, by_begin);
-    for (int i = 0; i < count; i++) {
-        if (kept && span[i].begin <= span[kept - 1].end) span[kept - 1].end = fmax(span[kept - 1].end, span[i].end);
-        else span[kept++] = span[i];
-    }
-    return kept;
-}
-
-static double length(const struct span *span, int count) {
-    double sum = 0;
-    for (int i = 0; i < count; i++) sum += span[i].end - span[i].begin;
-    return sum;
-}
-
-/* Of two lists of disjoint spans: how long both are in one. */
-static double common(const struct span *a, int as, const struct span *b, int bs) {
-    double sum = 0;
-    for (int i = 0, j = 0; i < as && j < bs;) {
-        sum += fmax(0, fmin(a[i].end, b[j].end) - fmax(a[i].begin, b[j].begin));
-        if (a[i].end < b[j].end) i++;
-        else j++;
-    }
-    return sum;
-}
-
-/* ---- layers ---- */
-
-static int layer_length(const char *name) { return (int)strcspn(name, " "); }
-
-static int by_layer(const void *one, const void *other) {
-    const struct sgrad__overlap_layer *a = one, *b = other;
-    const int shorter = a->length < b->length ? a->length : b->length, order = strncmp(a->name, b->name, (size_t)shorter);
-    return order ? order : a->length - b->length;
-}
-
-static int by_time(const void *one, const void *other) {
-    const struct sgrad__overlap_layer *a = one, *b = other;
-    return (a->ms < b->ms) - (a->ms > b->ms);
-}
-
-/* Williams et al. 2009: a task takes at least as long as its arithmetic, and as its operands' way from memory and back. */
-static double roof_ms(const struct sgrad__timeline_task *task, const struct sgrad__timeline_row *row) {
-    return row->gflops > 0 && row->gbytes > 0 ? 1e3 * fmax(task->gflop / row->gflops, task->gbyte / row->gbytes) : 0;
-}
-
-static void find_layers(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
-    o->layer = sgrad_alloc((size_t)t->tasks, sizeof *o->layer);
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
-        o->layer[i] = (struct sgrad__overlap_layer){ task->name, layer_length(task->name), task->end - task->begin, task->gflop, task->gbyte,
-                                                        roof_ms(task, &t->row[task->worker]) };
-    }
-    qsort(o->layer, (size_t)t->tasks, sizeof *o->layer, by_layer);
-    for (int i = 0; i < t->tasks; i++) {
-        struct sgrad__overlap_layer *last = o->layers ? &o->layer[o->layers - 1] : NULL;
-        if (last && by_layer(last, &o->layer[i]) == 0) {
-            last->ms += o->layer[i].ms;
-            last->gflop += o->layer[i].gflop;
-            last->gbyte += o->layer[i].gbyte;
-            last->roof_ms += o->layer[i].roof_ms;
-        } else {
-            o->layer[o->layers++] = o->layer[i];
-        }
-    }
-    qsort(o->layer, (size_t)o->layers, sizeof *o->layer, by_time);
-}
-
-/* ---- ranks and their workers ---- */
-
-/* To COUNT disjoint spans of BUSY come those in which the row was in the state. */
-static int add_state(const struct sgrad__timeline *t, int which, enum sgrad__state state, struct span *busy, int count) {
-    for (int i = 0; i < t->spans; i++) {
-        const struct sgrad__timeline_span *span = &t->span[i];
-        const double begin = fmax(0, span->begin), end = fmin(t->length, span->end);
-        if (span->row == which && span->state == state && begin < end) busy[count++] = (struct span){ begin, end };
-    }
-    return unite(busy, count);
-}
-
-/* Returns how many disjoint spans of BUSY are left in which it neither waited nor was idle. */
-static int find_row(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct span *busy, struct sgrad__overlap_row *row) {
-    int count = 0;
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
-        if (task->worker != which) continue;
-        row->kind[task->kind] += task->end - task->begin;
-        busy[count++] = (struct span){ task->begin, task->end };
-    }
-    count = unite(busy, count);
-    const double tasks = length(busy, count);
-    count = add_state(t, which, SGRAD__SCHEDULING, busy, count);
-    row->scheduling = length(busy, count) - tasks;
-    count = add_state(t, which, SGRAD__FETCHING, busy, count);
-    row->fetching = length(busy, count) - tasks - row->scheduling;
-    row->waiting = length(wire, wires) - common(wire, wires, busy, count);
-    row->idle = t->length - length(busy, count) - row->waiting;
-    return count;
-}
-
-/* A rank's messages, by their end. */
-struct mail {
-    int count;
-    const struct sgrad__timeline_message **message;
-};
+/* ---- messages of a rank ---- */
 
 static int by_end(const void *one, const void *other) {
-    const struct sgrad__timeline_message *a = *(const struct sgrad__timeline_message *const *)one, *b = *(const struct sgrad__timeline_message *const *)other;
-    return (a->end > b->end) - (a->end < b->end);
+    const struct sgrad__timeline_message *a = *(const struct sgrad__timeline_message *const *)one,
+                                         *b = *(const struct sgrad__timeline_message *const *)other;
+    return a->end != b->end ? (a->end > b->end) - (a->end < b->end) : (a > b) - (a < b);
 }
 
-static void find_mail(const struct sgrad__timeline *t, int rank, struct mail *mail) {
-    mail->count = 0;
-    for (int i = 0; i < t->messages; i++)
-        if (t->message[i].from == rank || t->message[i].to == rank) mail->message[mail->count++] = &t->message[i];
-    if (mail->count) qsort(mail->message, (size_t)mail->count, sizeof *mail->message, by_end);
-}
-
-/* Adds to each parcel of EXPOSED its part of a wait, through which messages are under way. */
-static void share_wait(const struct mail *mail, struct span wait, double *exposed, int stride) {
-    int first = 0;
-    for (double at = wait.begin; at < wait.end;) {
-        const struct sgrad__timeline_message *arrives = NULL;
-        double until = wait.end;
-        while (first < mail->count && mail->message[first]->end <= at) first++;
-        for (int i = first; i < mail->count && !arrives; i++) {
-            if (mail->message[i]->begin <= at) arrives = mail->message[i];
-            else until = fmin(until, mail->message[i]->begin);
-        }
-        if (arrives) {
-            until = fmin(until, arrives->end);
-            exposed[arrives->parcel * stride] += until - at;
-        }
-        at = until;
+/* All messages, by rank, then by end: one of a rank to another stands in both. FIRST[r]: where those of rank r begin. */
+static const struct sgrad__timeline_message **sort_mail(const struct sgrad__timeline *t, int *first) {
+    const struct sgrad__timeline_message **all = sgrad_alloc((size_t)t->messages + 1, sizeof *all),
+                                         **mail = sgrad_alloc(2 * (size_t)t->messages + 1, sizeof *mail);
+    int *next = sgrad_alloc((size_t)t->ranks + 1, sizeof *next);
+    for (int i = 0; i < t->messages; i++) {
+        all[i] = &t->message[i];
+        first[all[i]->from + 1]++;
+        if (all[i]->to != all[i]->from) first[all[i]->to + 1]++;
     }
-}
-
-static void share_waits(const struct sgrad__timeline *t, const struct mail *mail, const struct span *wire, int wires, const struct span *busy, int count,
-                        double *exposed) {
-    for (int i = 0, j = 0; i <= count && j < wires;) {
-        const double from = i ? busy[i - 1].end : 0, to = i < count ? busy[i].begin : t->length;
-        share_wait(mail, (struct span){ fmax(from, wire[j].begin), fmin(to, wire[j].end) }, exposed, t->ranks);
-        if (to < wire[j].end) i++;
-        else j++;
+    for (int r = 0; r < t->ranks; r++) next[r + 1] = first[r + 1] += first[r];
+    if (t->messages) qsort(all, (size_t)t->messages, sizeof *all, by_end);
+    for (int i = 0; i < t->messages; i++) {
+        mail[next[all[i]->from]++] = all[i];
+        if (all[i]->to != all[i]->from) mail[next[all[i]->to]++] = all[i];
     }
-}
-
-/* Which task, by its name without the micro-batch, its workers were waiting before, and for how long, while messages were under way. */
-static void find_awaited(const struct sgrad__timeline *t, int which, const struct span *wire, int wires, struct sgrad__overlap_rank *rank) {
-    struct sgrad__overlap_layer *found = sgrad_alloc((size_t)t->tasks, sizeof *found);   /* here: by task, and the wait before it */
-    int count = 0;
-    double end = 0;
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
-        if (task->worker != which) continue;
-        const double wait = task->begin > end ? common(wire, wires, &(struct span){ end, task->begin }, 1) : 0;
-        end = fmax(end, task->end);
-        if (wait <= 0) continue;
-        const int length = (int)strcspn(task->name, "#");
-        int j = 0;
-        while (j < count && (found[j].length != length || strncmp(found[j].name, task->name, (size_t)length))) j++;
-        if (j == count) found[count++] = (struct sgrad__overlap_layer){ .name = task->name, .length = length };
-        if ((found[j].ms += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = found[j].ms;
-    }
-    free(found);
+    free(next);
+    free(all);
+    return mail;
 }
 
 /* What is under way within the stretch. */
-static int find_wire(const struct sgrad__timeline *t, int rank, struct span *wire, double *megabytes) {
-    int count = 0;
-    for (int i = 0; i < t->messages; i++) {
-        const struct sgrad__timeline_message *m = &t->message[i];
-        const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+static void find_wire(struct search *s, int rank, double *megabytes) {
+    s->wire.count = 0;
+    for (int i = 0; i < s->mails; i++) {
+        const struct sgrad__timeline_message *m = s->mail[i];
+        const double begin = fmax(0, m->begin), end = fmin(s->t->length, m->end);
         if (m->to == rank) *megabytes += 1e-6 * m->bytes;
-        if ((m->from == rank || m->to == rank) && begin < end) wire[count++] = (struct span){ begin, end };
+        if (begin < end) s->wire.span[s->wire.count++] = (struct sgrad__span){ begin, end };
     }
-    return unite(wire, count);
+    sgrad__spans_settle(&s->wire);
 }
 
-const char *sgrad__share_name(int share) {
-    static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
-    return share < SGRAD_KINDS ? sgrad_kind_name(share) : others[share - SGRAD_KINDS];
+static int by_begin(const void *one, const void *other) {
+    const struct head *a = one, *b = other;
+    return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-double sgrad__share(const struct sgrad__overlap_row *row, int share) {
-    const double others[] = { row->scheduling, row->fetching, row->waiting, row->idle };
-    return share < SGRAD_KINDS ? row->kind[share] : others[share - SGRAD_KINDS];
+/* In the order of their ends, each message takes what those that arrive before it have left of its time. TAKEN is what they have
+ * taken, and ends before it does. */
+static void find_heads(struct search *s) {
+    struct sgrad__span *taken = sgrad_alloc((size_t)s->mails + 1, sizeof *taken);
+    int depth = 0;
+    s->heads = 0;
+    for (int i = 0; i < s->mails; i++) {
+        const struct sgrad__timeline_message *m = s->mail[i];
+        double begin = fmax(0, m->begin), free_until = fmin(s->t->length, m->end);
+        const double end = free_until;
+        if (begin >= end) continue;
+        for (; depth && taken[depth - 1].end > begin; depth--) {
+            if (taken[depth - 1].end < free_until)
+                s->head[s->heads++] = (struct head){ taken[depth - 1].end, free_until, m->parcel };
+            free_until = fmin(free_until, taken[depth - 1].begin);
+        }
+        if (begin < free_until) s->head[s->heads++] = (struct head){ begin, free_until, m->parcel };
+        begin = fmin(begin, free_until);
+        taken[depth++] = (struct sgrad__span){ begin, end };
+    }
+    if (s->heads) qsort(s->head, (size_t)s->heads, sizeof *s->head, by_begin);
+    free(taken);
+}
+
+/* ---- workers of a rank ---- */
+
+/* Returns how long the COUNT spans, which become disjoint, are in all. */
+static double unite(struct sgrad__span *busy, int *count) {
+    double sum = 0;
+    *count = sgrad__spans_unite(busy, *count);
+    for (int i = 0; i < *count; i++) sum += busy[i].end - busy[i].begin;
+    return sum;
+}
+
+/* To COUNT disjoint spans of BUSY come those in which the row was in the state; returns how long they are then. */
+static double add_state(const struct search *s, const struct sgrad__timeline_row *row, enum sgrad__state state, int *count) {
+    for (int i = row->first_span; i < row->first_span + row->spans; i++) {
+        const struct sgrad__timeline_span *span = &s->t->span[i];
+        const double begin = fmax(0, span->begin), end = fmin(s->t->length, span->end);
+        if (span->state == state && begin < end) s->busy[(*count)++] = (struct sgrad__span){ begin, end };
+    }
+    return unite(s->busy, count);
+}
+
+static void find_row(struct search *s, const struct sgrad__timeline_row *row, struct sgrad__overlap_row *found) {
+    int count = 0;
+    for (int i = row->first; i < row->first + row->tasks; i++) {
+        const struct sgrad__timeline_task *task = &s->t->task[i];
+        found->kind[task->kind] += task->end - task->begin;
+        s->busy[count++] = (struct sgrad__span){ task->begin, task->end };
+    }
+    const double tasks = unite(s->busy, &count), scheduled = add_state(s, row, SGRAD__SCHEDULING, &count),
+                 fetched = add_state(s, row, SGRAD__FETCHING, &count);
+    double hidden = 0;
+    for (int i = 0; i < count; i++) {
+        hidden += sgrad__spans_before(&s->wire, s->busy[i].end) - sgrad__spans_before(&s->wire, s->busy[i].begin);
+        s->edge[s->edges++] = (struct edge){ s->busy[i].begin, 1 };
+        s->edge[s->edges++] = (struct edge){ s->busy[i].end, -1 };
+    }
+    found->scheduling = scheduled - tasks;
+    found->fetching = fetched - scheduled;
+    found->waiting = sgrad__spans_length(&s->wire) - hidden;
+    found->idle = s->t->length - fetched - found->waiting;
+}
+
+/* Which task, by its name without the micro-batch, a worker waited before, while messages were under way, and for how long. */
+static void find_awaited(struct search *s, const struct sgrad__timeline_row *row, struct sgrad__overlap_rank *rank) {
+    double end = 0;
+    for (int i = row->first; i < row->first + row->tasks; i++) {
+        const struct sgrad__timeline_task *task = &s->t->task[i];
+        const double wait =
+            task->begin > end ? sgrad__spans_before(&s->wire, task->begin) - sgrad__spans_before(&s->wire, end) : 0;
+        double *sum = &s->awaited[s->awaits[i]];
+        end = fmax(end, task->end);
+        if (wait > 0 && (*sum += wait) > rank->awaited_ms) rank->awaited = task->name, rank->awaited_ms = *sum;
+    }
+    for (int i = row->first; i < row->first + row->tasks; i++) s->awaited[s->awaits[i]] = 0;
+}
+
+static void number_names(struct search *s) {
+    struct sgrad__numbers names = { 0 };
+    for (int i = 0; i < s->t->tasks; i++)
+        s->awaits[i] = sgrad__number(&names, s->t->task[i].name, strcspn(s->t->task[i].name, "#"));
+    s->awaited = sgrad_alloc((size_t)names.count, sizeof *s->awaited);
+    sgrad__numbers_free(&names);
+}
+
+static int by_time(const void *one, const void *other) {
+    const struct edge *a = one, *b = other;
+    return (a->ms > b->ms) - (a->ms < b->ms);
+}
+
+/* What of the mean of WORKERS' waiting each parcel is the reason for: EXPOSED[parcel * ranks]. */
+static void share_waits(struct search *s, int workers, double *exposed) {
+    int working = 0, next = 0;
+    if (s->edges) qsort(s->edge, (size_t)s->edges, sizeof *s->edge, by_time);
+    for (int i = 0; i < s->heads; i++) {
+        const struct head *head = &s->head[i];
+        double at = head->begin, sum = 0;
+        for (; next < s->edges && s->edge[next].ms < head->end; next++) {
+            if (s->edge[next].ms > at) sum += (workers - working) * (s->edge[next].ms - at), at = s->edge[next].ms;
+            working += s->edge[next].more;
+        }
+        exposed[(size_t)head->parcel * (size_t)s->t->ranks] += (sum + (workers - working) * (head->end - at)) / workers;
+    }
+}
+
+/* ---- all of it ---- */
+
+static void find_rank(struct search *s, int r, struct sgrad__overlap *o) {
+    const struct sgrad__timeline *t = s->t;
+    struct sgrad__overlap_rank *rank = &o->rank[r];
+    const int workers = t->first_row[r + 1] - t->first_row[r];
+    double waiting = 0;
+    find_wire(s, r, &rank->megabytes);
+    find_heads(s);
+    s->edges = 0;
+    for (int i = t->first_row[r]; i < t->first_row[r + 1]; i++) {
+        find_row(s, &t->row[i], &o->row[i]);
+        find_awaited(s, &t->row[i], rank);
+        waiting += o->row[i].waiting;
+    }
+    rank->communication = sgrad__spans_length(&s->wire);
+    rank->hidden = workers ? rank->communication - waiting / workers : 0;
+    if (workers) share_waits(s, workers, &o->exposed[r]);
 }
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
-    struct span *wire = sgrad_alloc((size_t)t->messages + 1, sizeof *wire), *busy = sgrad_alloc((size_t)t->tasks + (size_t)t->spans, sizeof *busy);
-    struct mail mail = { .message = sgrad_alloc((size_t)t->messages + 1, sizeof *mail.message) };
-    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row), .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
+    const size_t mails = 2 * (size_t)t->messages + 1, busy = (size_t)t->tasks + (size_t)t->spans + 1;
+    int *first = sgrad_alloc((size_t)t->ranks + 1, sizeof *first);
+    const struct sgrad__timeline_message **mail = sort_mail(t, first);
+    struct search s = { .t = t,
+                        .head = sgrad_alloc(2 * mails, sizeof *s.head),
+                        .edge = sgrad_alloc(2 * busy, sizeof *s.edge),
+                        .wire = { .span = sgrad_alloc(mails, sizeof *s.wire.span),
+                                  .before = sgrad_alloc(mails + 1, sizeof *s.wire.before) },
+                        .busy = sgrad_alloc(busy, sizeof *s.busy),
+                        .awaits = sgrad_alloc((size_t)t->tasks, sizeof *s.awaits) };
+    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row),
+                                  .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
                                   .exposed = sgrad_alloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
+    number_names(&s);
     for (int r = 0; r < t->ranks; r++) {
-        struct sgrad__overlap_rank *rank = &o->rank[r];
-        const int wires = find_wire(t, r, wire, &rank->megabytes);
-        double waiting = 0;
-        int workers = 0;
-        find_mail(t, r, &mail);
-        for (int i = 0; i < t->rows; i++) {
-            if (t->row[i].rank != r) continue;
-            const int count = find_row(t, i, wire, wires, busy, &o->row[i]);
-            share_waits(t, &mail, wire, wires, busy, count, &o->exposed[r]);
-            find_awaited(t, i, wire, wires, rank);
-            waiting += o->row[i].waiting;
-            workers++;
-        }
-        for (int p = 0; p < t->parcels && workers; p++) o->exposed[p * t->ranks + r] /= workers;
-        rank->communication = length(wire, wires);
-        rank->hidden = workers ? rank->communication - waiting / workers : 0;
+        s.mail = mail + first[r];
+        s.mails = first[r + 1] - first[r];
+        find_rank(&s, r, o);
     }
-    find_layers(t, o);
-    free(mail.message);
-    free(wire);
-    free(busy);
+    o->layers = sgrad__layers_find(t, &o->layer);
+    free(s.wire.span);
+    free(s.wire.before);
+    free(s.head);
+    free(s.edge);
+    free(s.busy);
+    free(s.awaits);
+    free(s.awaited);
+    free(mail);
+    free(first);
 }
 
 void sgrad__overlap_free(struct sgrad__overlap *o) {
@@ -248,4 +250,20 @@ void sgrad__overlap_free(struct sgrad__overlap *o) {
     free(o->exposed);
     free(o->layer);
     *o = (struct sgrad__overlap){ 0 };
+}
+
+/* ---- shares ---- */
+
+static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
+enum { OTHERS = sizeof others / sizeof *others };
+
+int sgrad__shares(const struct sgrad__timeline *t) { return t->kinds.count + OTHERS; }
+
+const char *sgrad__share_name(const struct sgrad__timeline *t, int share) {
+    return share < t->kinds.count ? t->kinds.kind[share].name : others[share - t->kinds.count];
+}
+
+double sgrad__share(const struct sgrad__timeline *t, const struct sgrad__overlap_row *row, int share) {
+    const double ms[OTHERS] = { row->scheduling, row->fetching, row->waiting, row->idle };
+    return share < t->kinds.count ? row->kind[share] : ms[share - t->kinds.count];
 }

@@ -1,6 +1,9 @@
 /* page.c: report.html, a page that needs nothing but a browser: page.html with the figures, the learning curve and the library
  * that zooms (d3 of version 3, Debian's libjs-d3) put in where it says so. */
-#include "report/timeline.h"
+#include "config.h"
+#include "report/lines.h"
+#include "report/pictures.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,31 +20,49 @@ static json_t *box(int row, double begin, double end, const char *color, const c
     return json_pack("[i, f, f, s, s]", row, begin, end, color, name);
 }
 
-static json_t *timeline_as_json(const struct sgrad__timeline *t) {
-    json_t *rows = json_array(), *boxes = json_array(), *colors = json_object();
-    for (int i = 0; i < sgrad__timeline_lines(t); i++) {
-        char *name = sgrad__timeline_name(t, i);
-        json_array_append_new(rows, json_string(name));
+static json_t *names_as_json(const struct sgrad__timeline *t, const struct sgrad__lines *lines) {
+    json_t *names = json_array();
+    for (int i = 0; i < lines->count; i++) {
+        char *name = sgrad__lines_name(t, lines, i);
+        json_array_append_new(names, json_string(name));
         free(name);
     }
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
-        json_array_append_new(boxes, box(sgrad__timeline_line(t, task->worker), task->begin, task->end, sgrad_kind_name(task->kind), task->name));
-    }
+    return names;
+}
+
+static void add_messages(const struct sgrad__timeline *t, const struct sgrad__lines *lines, json_t *boxes) {
     char **text = sgrad_alloc((size_t)t->parcels + 1, sizeof *text);
     for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+        if (begin >= end || lines->of_rank[m->to] < 0) continue;
         char *name = sgrad_format("%s, %.0f bytes from rank %d", text[m->parcel], m->bytes, m->from);
-        if (begin < end) json_array_append_new(boxes, box(sgrad__timeline_receives(t, m->to), begin, end, "message", name));
+        json_array_append_new(boxes, box(lines->of_rank[m->to], begin, end, "message", name));
         free(name);
     }
     for (int i = 0; i < t->parcels; i++) free(text[i]);
     free(text);
-    for (int k = 0; k < SGRAD_KINDS; k++) json_object_set_new(colors, sgrad_kind_name(k), json_sprintf("#%06x", sgrad_kind_color(k)));
+}
+
+static json_t *timeline_as_json(const struct sgrad__timeline *t) {
+    json_t *boxes = json_array(), *colors = json_object();
+    struct sgrad__lines lines;
+    sgrad__lines_pick(t, &lines);
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        const int line = lines.of_row[task->worker];
+        if (line >= 0)
+            json_array_append_new(boxes, box(line, task->begin, task->end, t->kinds.kind[task->kind].name, task->name));
+    }
+    add_messages(t, &lines, boxes);
+    for (int k = 0; k < t->kinds.count; k++)
+        json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
     if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
-    return json_pack("{s:o, s:o, s:o}", "rows", rows, "boxes", boxes, "colors", colors);
+    json_t *json = json_pack("{s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "colors", colors,
+                             "left_out", lines.left_out);
+    sgrad__lines_free(&lines);
+    return json;
 }
 
 /* ---- the page ---- */

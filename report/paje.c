@@ -8,6 +8,7 @@
  *     19 time kind rank bytes node com_N                       and has come to another
  */
 #include "report/timeline.h"
+#include "runtime/runtime.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -32,6 +33,8 @@ struct now {
 struct search {
     struct sgrad__timeline *t;
     struct now *now;                    /* by row */
+    struct sgrad__numbers copies;       /* of {rank, number}, two longs */
+    int *copy;                          /* by such a number: the timeline's */
 };
 
 /* ---- lines ---- */
@@ -64,7 +67,8 @@ static bool place(const char *text, const char *kind, int *rank, int *number) {
 /* ---- states ---- */
 
 static enum sgrad__state state_of(const char *name) {
-    static const char *const scheduling[] = { "B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th" }, *const fetching[] = { "Fi", "Po" };
+    static const char *const scheduling[] = { "B", "Sc", "P", "C", "Su", "Bu", "H", "U", "Th" };
+    static const char *const fetching[] = { "Fi", "Po" };
     for (size_t i = 0; i < sizeof scheduling / sizeof *scheduling; i++)
         if (strcmp(name, scheduling[i]) == 0) return SGRAD__SCHEDULING;
     for (size_t i = 0; i < sizeof fetching / sizeof *fetching; i++)
@@ -85,11 +89,11 @@ static void change(struct search *s, int row, double ms, enum sgrad__state state
 }
 
 static void see_state(struct search *s, const struct line *line) {
-    int rank, worker, row = 0;
+    int rank, worker;
     const bool pops = strcmp(line->field[0], "12") == 0;
     if (line->count < (pops ? 4 : 5) || strcmp(line->field[3], "WS") != 0 || !place(line->field[2], "w", &rank, &worker)) return;
-    while (row < s->t->rows && (s->t->row[row].rank != rank || s->t->row[row].worker != worker)) row++;
-    if (row == s->t->rows) return;
+    const int row = sgrad__number_find(&s->t->workers, (int[]){ rank, worker }, sizeof(int[2]));
+    if (row < 0) return;
     struct now *now = &s->now[row];
     if (pops) {
         if (now->depth && --now->depth < DEPTH) change(s, row, line->ms, now->outer[now->depth]);
@@ -121,6 +125,9 @@ static void see_departure(struct search *s, const struct line *line) {
     if (line->count < 9 || !place(line->field[5], "mm", &copy.rank, &copy.from) || !number_of(line, &copy.number)) return;
     copy.bytes = atof(line->field[4]);
     copy.name = sgrad_format("%s", line->field[8]);
+    const int known = s->copies.count, n = sgrad__number(&s->copies, (long[]){ copy.rank, copy.number }, sizeof(long[2]));
+    if (n == known) s->copy = sgrad_grow(s->copy, n, sizeof *s->copy);
+    s->copy[n] = t->copies;
     t->copy = sgrad_grow(t->copy, t->copies, sizeof copy);
     t->copy[t->copies++] = copy;
 }
@@ -129,12 +136,8 @@ static void see_arrival(struct search *s, const struct line *line) {
     int rank, node;
     long number;
     if (line->count < 7 || !place(line->field[5], "mm", &rank, &node) || !number_of(line, &number)) return;
-    for (int i = s->t->copies; i-- > 0;) {
-        struct sgrad__timeline_copy *copy = &s->t->copy[i];
-        if (copy->rank != rank || copy->number != number || copy->to >= 0) continue;
-        copy->to = node;
-        return;
-    }
+    const int n = sgrad__number_find(&s->copies, (long[]){ rank, number }, sizeof(long[2]));
+    if (n >= 0 && s->t->copy[s->copy[n]].to < 0) s->t->copy[s->copy[n]].to = node;
 }
 
 /* ---- the file ---- */
@@ -143,7 +146,8 @@ static void see(struct search *s, const struct line *line) {
     static const struct {
         const char *event;
         void (*see)(struct search *s, const struct line *line);
-    } events[] = { { "10", see_state }, { "20", see_state }, { "11", see_state }, { "12", see_state }, { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
+    } events[] = { { "10", see_state },  { "20", see_state },     { "11", see_state },  { "12", see_state },
+                   { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
         if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
 }
@@ -157,7 +161,8 @@ static int read_lines(FILE *file, const char *path, struct search *s) {
     for (ssize_t length; !error && (length = getline(&text, &room, file)) > 0;) {
         const bool whole = text[length - 1] == '\n';
         if (!number++ && text[0] != '%') error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
-        else if (!whole) error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
+        else if (!whole)
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
         if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(s, &line);
     }
@@ -166,13 +171,27 @@ static int read_lines(FILE *file, const char *path, struct search *s) {
     return error;
 }
 
+static int by_row(const void *one, const void *other) {
+    const struct sgrad__timeline_span *a = one, *b = other;
+    return a->row != b->row ? a->row - b->row : (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+static void put_in_order(struct sgrad__timeline *t) {
+    if (t->spans) qsort(t->span, (size_t)t->spans, sizeof *t->span, by_row);
+    for (int i = 0; i < t->spans; i++) t->row[t->span[i].row].spans++;
+    for (int i = 1; i < t->rows; i++) t->row[i].first_span = t->row[i - 1].first_span + t->row[i - 1].spans;
+}
+
 int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *t) {
     char *path = sgrad_format("%s/trace/paje.trace", folder);
     struct search s = { .t = t, .now = sgrad_alloc((size_t)t->rows, sizeof *s.now) };
     FILE *file = fopen(path, "re");
     int error = file ? read_lines(file, path, &s) : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     for (int i = 0; i < t->rows && !error; i++) change(&s, i, t->start + t->length, SGRAD__NOTHING);
+    put_in_order(t);
     if (file) fclose(file);
+    sgrad__numbers_free(&s.copies);
+    free(s.copy);
     free(s.now);
     free(path);
     return error;

@@ -1,5 +1,6 @@
 /* plot.c: pictures, drawn by gnuplot: NAME.svg and NAME.png in a run's folder, both whole or neither. */
-#include "cli/cli.h"
+#include "report/pictures.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* records.c: reads files of records. */
 #include "report/records.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,4 +48,14 @@ void sgrad__records_close(struct sgrad__records *r) {
     fclose(r->file);
     free(r->line);
     free(r->path);
+}
+
+int64_t sgrad__records_job(const char *text, char **end) {
+    int64_t rank = 0, number = strtoll(text, end, 10);
+    if (*end == text) return 0;
+    if (**end == '_') {
+        rank = number;
+        number = strtoll(*end + 1, end, 10);
+    }
+    return (rank + 1) << 40 | number;
 }

@@ -1,8 +1,10 @@
 /* records.h: files of GNU recutils' records, which StarPU's trace tool writes: lines "Key: value", an empty line after each. */
-#ifndef SGRAD_CLI_RECORDS_H
-#define SGRAD_CLI_RECORDS_H
+#ifndef SGRAD_REPORT_RECORDS_H
+#define SGRAD_REPORT_RECORDS_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 
 enum { SGRAD__KEYS = 16 };
 
@@ -20,5 +22,8 @@ int sgrad__records_open(const char *folder, const char *name, const char *const 
 /* The next record; false: there is none, or *ERROR: the file is none of records, or not whole. */
 bool sgrad__records_next(struct sgrad__records *records, int *error);
 void sgrad__records_close(struct sgrad__records *records);
+
+/* A job, "RANK_NUMBER", or of one rank alone "NUMBER", as one number; 0: it is neither. *END is what comes after it. */
+int64_t sgrad__records_job(const char *text, char **end);
 
 #endif

@@ -1,11 +1,12 @@
-/* traffic.c: what messages are of. comms.rec knows a message's handles, data.rec their names, tasks.rec what was gathered in them:
+/* traffic.c: what messages are of. comms.rec knows a message's handles, data.rec their names, tasks.rec what they hold:
  *
- *     layer3.0.conv2.weight sum ──┐
- *     layer3.0.bn1.weight gradient#0 ──┴─ task "bucket 3" ──> bucket 3 ══message══> bucket 3 from 1 ── sum ──> bucket 3 reduced ══> …
+ *     layer3.0.conv2.weight sum ───────┐
+ *     layer3.0.bn1.weight gradient#0 ──┴─ task "bucket 3" ─> bucket 3 ══message══> bucket 3 from 1 ─ sum ─> bucket 3 reduced ═> …
  *
  * Both ends bear the name of what is sent, but a server calls all that it receives "push" and all that it sends "weights". */
 #include "report/records.h"
 #include "report/timeline.h"
+#include "runtime/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static int read_handles(const char *folder, struct handles *h) {
     while (!error && sgrad__records_next(&r, &error)) {
         if (!r.value[HANDLE] || !r.value[NAME]) continue;
         h->handle = sgrad_grow(h->handle, h->count, sizeof *h->handle);
-        h->handle[h->count++] = (struct handle){ r.value[RANK] ? atoi(r.value[RANK]) : 0, strtoull(r.value[HANDLE], NULL, 16), r.value[NAME] };
+        h->handle[h->count++] =
+            (struct handle){ r.value[RANK] ? atoi(r.value[RANK]) : 0, strtoull(r.value[HANDLE], NULL, 16), r.value[NAME] };
         shorten(r.value[NAME]);
         r.value[NAME] = NULL;
     }
@@ -56,7 +58,8 @@ static int read_handles(const char *folder, struct handles *h) {
 }
 
 static const char *name_of(const struct handles *h, int rank, uint64_t is) {
-    const struct handle *found = h->count ? bsearch(&(struct handle){ rank, is, NULL }, h->handle, (size_t)h->count, sizeof *found, by_handle) : NULL;
+    const struct handle *found =
+        h->count ? bsearch(&(struct handle){ rank, is, NULL }, h->handle, (size_t)h->count, sizeof *found, by_handle) : NULL;
     return found ? found->name : "?";
 }
 
@@ -67,34 +70,44 @@ static void forget_handles(struct handles *h) {
 
 /* ---- parcels ---- */
 
-static int find_parcel(const struct sgrad__timeline *t, const char *name) {
-    int i = 0;
-    while (i < t->parcels && strcmp(t->parcel[i].name, name) != 0) i++;
-    return i;
-}
+struct search {
+    struct sgrad__timeline *t;
+    struct handles handles;
+    struct sgrad__numbers parcels;      /* by name: of the timeline's */
+    struct sgrad__numbers parts;        /* of the number of a parcel in four bytes, and a part's name */
+};
 
-static int parcel_of(struct sgrad__timeline *t, const char *name) {
-    const int i = find_parcel(t, name);
+static int parcel_of(struct search *s, const char *name) {
+    struct sgrad__timeline *t = s->t;
+    const int i = sgrad__number(&s->parcels, name, strlen(name));
     if (i < t->parcels) return i;
     t->parcel = sgrad_grow(t->parcel, i, sizeof *t->parcel);
     t->parcel[i] = (struct sgrad__timeline_parcel){ .name = sgrad_format("%s", name) };
     return t->parcels++;
 }
 
-/* A part's name is a word: "layer3.0.conv2.weight gradient#0" is of layer3.0.conv2.weight. Chunks of a parcel have the same parts. */
-static void add_part(struct sgrad__timeline_parcel *p, const char *name, double bytes) {
-    const int length = (int)strcspn(name, " ");
-    for (int i = 0; i < p->parts; i++)
-        if (strncmp(p->part[i].name, name, (size_t)length) == 0 && !p->part[i].name[length]) return;
-    p->part = sgrad_grow(p->part, p->parts, sizeof *p->part);
-    p->part[p->parts++] = (struct sgrad__timeline_part){ sgrad_format("%.*s", length, name), bytes };
+/* A part's name is a word: "layer3.0.conv2.weight gradient#0" is of layer3.0.conv2.weight. A parcel's chunks have the same
+ * parts. */
+static void add_part(struct search *s, int parcel, const char *name, double bytes) {
+    struct sgrad__timeline_parcel *p = &s->t->parcel[parcel];
+    const size_t length = strcspn(name, " ");
+    char *key = sgrad_alloc(sizeof parcel + length, 1);
+    memcpy(key, &parcel, sizeof parcel);
+    memcpy(key + sizeof parcel, name, length);
+    const int known = s->parts.count;
+    if (sgrad__number(&s->parts, key, sizeof parcel + length) == known) {
+        p->part = sgrad_grow(p->part, p->parts, sizeof *p->part);
+        p->part[p->parts++] = (struct sgrad__timeline_part){ sgrad_format("%.*s", (int)length, name), bytes };
+    }
+    free(key);
 }
 
+/* Of tasks.rec. */
 enum { TASK, HANDLES, MODES, SIZES, TASK_RANK };
 static const char *const part_keys[] = { "Name", "Handles", "Modes", "Sizes", "MPIRank", NULL };
 
 /* A task with the parcel's name puts it together from what it reads. */
-static void add_parts(struct sgrad__timeline_parcel *p, const struct handles *h, const struct sgrad__records *r) {
+static void add_parts(struct search *s, int parcel, const struct sgrad__records *r) {
     const int rank = r->value[TASK_RANK] ? atoi(r->value[TASK_RANK]) : 0;
     char *handle, *mode, *size, *rest[3] = { 0 };
     for (int i = 0;; i++) {
@@ -102,17 +115,18 @@ static void add_parts(struct sgrad__timeline_parcel *p, const struct handles *h,
         mode = strtok_r(i ? NULL : r->value[MODES], " ", &rest[1]);
         size = strtok_r(i ? NULL : r->value[SIZES], " ", &rest[2]);
         if (!handle || !mode || !size) return;
-        if (strcmp(mode, "R") == 0) add_part(p, name_of(h, rank, strtoull(handle, NULL, 16)), atof(size));
+        if (strcmp(mode, "R") == 0) add_part(s, parcel, name_of(&s->handles, rank, strtoull(handle, NULL, 16)), atof(size));
     }
 }
 
-static int read_parts(const char *folder, const struct handles *h, struct sgrad__timeline *t) {
+static int read_parts(const char *folder, struct search *s) {
     struct sgrad__records r;
     int error = 0;
     SGRAD_TRY(sgrad__records_open(folder, "tasks.rec", part_keys, &r));
     while (!error && sgrad__records_next(&r, &error)) {
-        const int i = r.value[TASK] && r.value[HANDLES] && r.value[MODES] && r.value[SIZES] ? find_parcel(t, r.value[TASK]) : t->parcels;
-        if (i < t->parcels) add_parts(&t->parcel[i], h, &r);
+        if (!r.value[TASK] || !r.value[HANDLES] || !r.value[MODES] || !r.value[SIZES]) continue;
+        const int parcel = sgrad__number_find(&s->parcels, r.value[TASK], strlen(r.value[TASK]));
+        if (parcel >= 0) add_parts(s, parcel, &r);
     }
     sgrad__records_close(&r);
     return error;
@@ -128,21 +142,36 @@ static bool better(const struct sgrad__timeline_parcel *p, const struct sgrad__t
     return p->parts && (!than->parts || p->parts < than->parts);
 }
 
-int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *t) {
-    struct handles h = { 0 };
-    int error = read_handles(folder, &h);
-    for (int i = 0; i < t->messages && !error; i++) {
-        parcel_of(t, name_of(&h, t->message[i].to, t->message[i].received));
-        t->message[i].parcel = parcel_of(t, name_of(&h, t->message[i].from, t->message[i].sent));
+static const char *received(const struct search *s, const struct sgrad__timeline_message *m) {
+    return name_of(&s->handles, m->to, m->received);
+}
+
+static int find_parcels(const char *folder, struct search *s) {
+    struct sgrad__timeline *t = s->t;
+    SGRAD_TRY(read_handles(folder, &s->handles));
+    for (int i = 0; i < t->messages; i++) {
+        parcel_of(s, received(s, &t->message[i]));
+        t->message[i].parcel = parcel_of(s, name_of(&s->handles, t->message[i].from, t->message[i].sent));
     }
-    if (!error) error = read_parts(folder, &h, t);
-    for (int i = 0; i < t->messages && !error; i++) {
-        const int other = find_parcel(t, name_of(&h, t->message[i].to, t->message[i].received));
-        if (better(&t->parcel[other], &t->parcel[t->message[i].parcel])) t->message[i].parcel = other;
+    SGRAD_TRY(read_parts(folder, s));
+    for (int i = 0; i < t->messages; i++) {
+        struct sgrad__timeline_message *m = &t->message[i];
+        const int other = parcel_of(s, received(s, m));
+        if (better(&t->parcel[other], &t->parcel[m->parcel])) m->parcel = other;
+        t->parcel[m->parcel].messages++;
+        t->parcel[m->parcel].bytes += m->bytes;
     }
     for (int i = 0; i < t->parcels; i++)
         if (t->parcel[i].parts) qsort(t->parcel[i].part, (size_t)t->parcel[i].parts, sizeof *t->parcel[i].part, by_size);
-    forget_handles(&h);
+    return 0;
+}
+
+int sgrad__timeline_read_parcels(const char *folder, struct sgrad__timeline *t) {
+    struct search s = { .t = t };
+    const int error = find_parcels(folder, &s);
+    forget_handles(&s.handles);
+    sgrad__numbers_free(&s.parcels);
+    sgrad__numbers_free(&s.parts);
     return error;
 }
 

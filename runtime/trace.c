@@ -112,10 +112,13 @@ static void note_kernel(const char *model, enum sgrad_kind kind, void *kernels) 
 /* StarPU's files name a task's kernel; of which kind that is they do not say. */
 static void write_kinds(void) {
     char *path = sgrad_format("%skernels.json", folder);
-    json_t *kernels = json_object();
+    json_t *kernels = json_object(), *kinds = json_array();
     sgrad__kernels_each(note_kernel, kernels);
-    if (json_dump_file(kernels, path, JSON_INDENT(1) | JSON_SORT_KEYS)) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
-    json_decref(kernels);
+    for (int k = 0; k < SGRAD_KINDS; k++)
+        json_array_append_new(kinds, json_pack("{s:s, s:o}", "name", sgrad_kind_name(k), "color", json_sprintf("#%06x", sgrad_kind_color(k))));
+    json_t *both = json_pack("{s:o, s:o}", "kinds", kinds, "kernels", kernels);
+    if (json_dump_file(both, path, JSON_INDENT(1) | JSON_SORT_KEYS)) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+    json_decref(both);
     free(path);
 }
 

@@ -1,5 +1,5 @@
 /* Any bytes as the metrics.jsonl of a run that is reported. */
-#include "cli/cli.h"
+#include "report/history.h"
 #include "tests/fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

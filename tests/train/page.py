@@ -3,13 +3,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 from run import Skip, folder, main, ranks, stargrad
 
 try:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 except ImportError:
     webdriver = None
@@ -25,6 +25,10 @@ def browser(path, size):
     page = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
     page.get("file://" + path)
     return page
+
+
+def d3():
+    return os.path.exists("/usr/share/javascript/d3/d3.min.js")
 
 
 def requests(page):
@@ -44,12 +48,13 @@ def report(count, *words):
 
 
 def tips(page, canvas, tip, row):
-    """What the pointer tells along a row of the timeline."""
-    told = set()
-    for x in range(-canvas.size["width"] // 4, canvas.size["width"] // 2 - 10, 7):
-        ActionChains(page, duration=0).move_to_element_with_offset(canvas, x, 30 * row + 15 - canvas.size["height"] // 2).perform()
-        told.add(tip.text)
-    return told
+    """What the pointer tells along a row of the timeline, at each of its pixels: where its boxes are is the machine's affair."""
+    return set(page.execute_script("""const [canvas, tip, y] = arguments, at = canvas.getBoundingClientRect(), told = [];
+        for (let x = at.left; x < at.right; x++) {
+          canvas.dispatchEvent(new MouseEvent("mousemove", { clientX: x, clientY: at.top + y, bubbles: true }));
+          told.push(tip.style.display === "none" ? "" : tip.textContent);
+        }
+        return told;""", canvas, tip, 30 * row + 15))
 
 
 def test_timeline():
@@ -62,7 +67,7 @@ def test_timeline():
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
             canvas, tip = page.find_element(By.CSS_SELECTOR, "#gantt canvas"), page.find_element(By.ID, "tip")
             page.execute_script("arguments[0].scrollIntoView()", canvas)
-            if not os.path.exists("/usr/share/javascript/d3/d3.min.js"):
+            if not d3():
                 raise Skip("there is no d3")
             whole = page.execute_script("return arguments[0].toDataURL()", canvas)
             tasks, messages = (tips(page, canvas, tip, row) for row in range(2))
@@ -84,6 +89,30 @@ def test_without_trace():
     try:
         assert page.get_log("browser") == [] and "lenet" in page.find_element(By.ID, "title").text
         assert not page.find_elements(By.CSS_SELECTOR, "#gantt"), "a timeline of no trace"
+    finally:
+        page.quit()
+
+
+def test_large():
+    """128 ranks of 64 workers: a picture and tables that a browser can show and a reader can read."""
+    generator, out = os.path.join(os.environ.get("builddir", "build"), "tests/report/scale"), folder("page-large")
+    if not os.path.exists(generator):
+        raise Skip("tests/report/scale is not built")
+    os.makedirs(out)
+    subprocess.run([generator, out, "128", "64"], check=True)
+    stargrad("report", out)
+    page = browser(f"{out}/report.html", "1200,1400")
+    try:
+        assert page.get_log("browser") == [], "the console has errors"
+        assert "of each rank the busiest worker, 128 of 8192" in page.find_element(By.ID, "timeline").text or not d3()
+        assert page.execute_script("return document.querySelectorAll('tr').length") < 400
+        assert page.execute_script("return document.querySelectorAll('svg.memory').length") <= 32
+        assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), "wider than the window"
+        if d3():
+            canvas = page.find_element(By.CSS_SELECTOR, "#gantt canvas")
+            assert page.execute_script("return arguments[0].height", canvas) < 8192
+            assert page.execute_script("return arguments[0].getContext('2d').getImageData(0, 0, arguments[0].width, arguments[0].height)"
+                                       ".data.some(x => x)", canvas), "nothing is drawn"
     finally:
         page.quit()
 

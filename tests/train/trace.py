@@ -56,7 +56,7 @@ def roof_ms(task, roof):
 
 def kinds(out):
     with open(f"{out}/trace/kernels.json") as f:
-        return json.load(f)
+        return json.load(f)["kernels"]
 
 
 def test_every_task_once():
@@ -184,6 +184,24 @@ def test_states():
         for row in json.loads(stargrad("report", "--json", out))["trace"]["workers"]:
             for name, ms in states(out, row["rank"], row["worker"], count).items():
                 assert not name or abs(row["ms"][name] - ms) <= 1e-2 * ms + 0.1, f"{name}: {row['ms'][name]} in the report, {ms} in the trace"
+
+
+def test_kinds():
+    """Kinds of task are the trace's; of a trace that was written before it said which, the report says the same."""
+    out = trace(1)
+    with open(f"{out}/trace/kernels.json") as f:
+        both = json.load(f)
+    assert [kind["name"] for kind in both["kinds"]] == ["forward", "backward", "reduction", "update", "input"]
+    now = json.loads(stargrad("report", "--json", out))["trace"]
+    with open(f"{out}/trace/kernels.json", "w") as f:
+        json.dump(both["kernels"], f)
+    assert json.loads(stargrad("report", "--json", out))["trace"] == now
+    both["kinds"][0]["name"] = "walk"
+    both["kernels"] = {kernel: "walk" if kind == "forward" else kind for kernel, kind in both["kernels"].items()}
+    with open(f"{out}/trace/kernels.json", "w") as f:
+        json.dump(both, f)
+    shares = json.loads(stargrad("report", "--json", out))["trace"]["workers"][0]["ms"]
+    assert list(shares)[:2] == ["walk", "backward"] and shares["walk"] == now["workers"][0]["ms"]["forward"]
 
 
 def test_memory():

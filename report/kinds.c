@@ -1,0 +1,95 @@
+/* kinds.c: reads kernels.json, which a traced run leaves (runtime/trace.c): StarPU's files name a task's kernel, not its kind.
+ *
+ *     {"kinds": [{"name": "forward", "color": "#3b82c4"}, …], "kernels": {"stargrad_relu_forward": "forward", …}}
+ *
+ * Older runs left what is now "kernels" alone; theirs were five kinds. */
+#include "report/kinds.h"
+#include "runtime/runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad__kind old_kinds[] = {
+    { "forward", 0x3b82c4 }, { "backward", 0xe08a2e }, { "reduction", 0x8e5bb5 }, { "update", 0x3fa34d }, { "input", 0x9a9a9a },
+};
+enum { OLD_KINDS = sizeof old_kinds / sizeof *old_kinds };
+
+int sgrad__kinds_find(const struct sgrad__kinds *k, const char *name) {
+    int i = 0;
+    while (i < k->count && strcmp(k->kind[i].name, name) != 0) i++;
+    return i < k->count ? i : -1;
+}
+
+int sgrad__kinds_of(const struct sgrad__kinds *k, const char *model) {
+    const char *name = model ? json_string_value(json_object_get(k->kernels, model)) : NULL;
+    const int kind = name ? sgrad__kinds_find(k, name) : -1, input = sgrad__kinds_find(k, "input");
+    return kind >= 0 ? kind : input >= 0 ? input : k->count - 1;
+}
+
+static int refuse(const char *path, const char *why) {
+    return sgrad_fail(SGRAD_EFORMAT, "%s: %s; trace the run again", path, why);
+}
+
+/* "#3b82c4". */
+static bool read_color(const char *text, unsigned *color) {
+    if (!text || text[0] != '#' || strlen(text) != 7 || strspn(text + 1, "0123456789abcdefABCDEF") != 6) return false;
+    *color = (unsigned)strtoul(text + 1, NULL, 16);
+    return true;
+}
+
+static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds *k) {
+    json_t *kind;
+    size_t i;
+    if (!json_array_size(list)) return refuse(path, "no kind of task in it");
+    if (json_array_size(list) > SGRAD__KINDS)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list),
+                          SGRAD__KINDS);
+    json_array_foreach(list, i, kind) {
+        const char *name = json_string_value(json_object_get(kind, "name"));
+        if (!name || !*name || sgrad__kinds_find(k, name) >= 0) return refuse(path, "a kind of task without a name of its own");
+        k->kind[k->count].name = name;
+        if (!read_color(json_string_value(json_object_get(kind, "color")), &k->kind[k->count].color))
+            return refuse(path, "a kind of task without a color like \"#3b82c4\"");
+        k->count++;
+    }
+    return 0;
+}
+
+static int read_kernels(const char *path, struct sgrad__kinds *k) {
+    const char *model;
+    json_t *kind;
+    if (!json_is_object(k->kernels)) return refuse(path, "no kernels in it");
+    json_object_foreach((json_t *)k->kernels, model, kind)
+        if (!json_is_string(kind) || sgrad__kinds_find(k, json_string_value(kind)) < 0)
+            return sgrad_fail(SGRAD_EFORMAT, "%s: kernel %s is of none of its kinds; trace the run again", path, model);
+    return 0;
+}
+
+static int read_file(const char *path, struct sgrad__kinds *k) {
+    k->file = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(k->file)) return refuse(path, "not written by this program, or not whole");
+    k->kernels = json_object_get(k->file, "kernels");
+    if (json_object_get(k->file, "kinds")) {
+        SGRAD_TRY(read_kinds(path, json_object_get(k->file, "kinds"), k));
+    } else {
+        memcpy(k->kind, old_kinds, sizeof old_kinds);
+        k->count = OLD_KINDS;
+        k->kernels = k->file;
+    }
+    return read_kernels(path, k);
+}
+
+int sgrad__kinds_read(const char *folder, struct sgrad__kinds *kinds) {
+    struct sgrad__kinds k = { 0 };
+    char *path = sgrad_format("%s/trace/kernels.json", folder);
+    const int error = read_file(path, &k);
+    free(path);
+    if (error) sgrad__kinds_free(&k);
+    else *kinds = k;
+    return error;
+}
+
+void sgrad__kinds_free(struct sgrad__kinds *k) {
+    json_decref(k->file);
+    *k = (struct sgrad__kinds){ 0 };
+}

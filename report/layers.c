@@ -1,0 +1,40 @@
+/* layers.c: how long each layer's tasks took, on all workers, and what they would take at the workers' roofs. */
+#include "report/overlap.h"
+#include "runtime/runtime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_time(const void *one, const void *other) {
+    const struct sgrad__overlap_layer *a = one, *b = other;
+    return (a->ms < b->ms) - (a->ms > b->ms);
+}
+
+/* Williams et al. 2009: a task takes at least as long as its arithmetic, and as its operands' way from memory and back. */
+static double roof_ms(const struct sgrad__timeline_task *task, const struct sgrad__timeline_row *row) {
+    return row->gflops > 0 && row->gbytes > 0 ? 1e3 * fmax(task->gflop / row->gflops, task->gbyte / row->gbytes) : 0;
+}
+
+int sgrad__layers_find(const struct sgrad__timeline *t, struct sgrad__overlap_layer **layer) {
+    struct sgrad__overlap_layer *found = NULL;
+    struct sgrad__numbers names = { 0 };
+    for (int i = 0; i < t->tasks; i++) {
+        const struct sgrad__timeline_task *task = &t->task[i];
+        const int length = (int)strcspn(task->name, " "), known = names.count;
+        const int n = sgrad__number(&names, task->name, (size_t)length);
+        if (n == known) {
+            found = sgrad_grow(found, n, sizeof *found);
+            found[n] = (struct sgrad__overlap_layer){ .name = task->name, .length = length };
+        }
+        found[n].ms += task->end - task->begin;
+        found[n].gflop += task->gflop;
+        found[n].gbyte += task->gbyte;
+        found[n].roof_ms += roof_ms(task, &t->row[task->worker]);
+    }
+    const int count = names.count;
+    sgrad__numbers_free(&names);
+    qsort(found, (size_t)count, sizeof *found, by_time);
+    *layer = found;
+    return count;
+}

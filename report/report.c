@@ -1,0 +1,136 @@
+/* report.c: a run's report: its folder read, what follows worked out once, then printed, given as JSON, or drawn. */
+#include "report/report.h"
+
+#include "report/history.h"
+#include "report/overlap.h"
+#include "report/pictures.h"
+#include "report/timeline.h"
+#include "report/trace.h"
+#include "runtime/runtime.h"
+
+#include <stdlib.h>
+
+struct sgrad_report {
+    const char *folder;
+    struct sgrad__history history;
+    bool traced;                        /* else the next three are empty */
+    struct sgrad__timeline timeline;
+    struct sgrad__overlap overlap;
+    struct sgrad__critical critical;
+    json_t *json;
+};
+
+/* ---- JSON; what is no number is null there ---- */
+
+static json_t *epochs_as_json(const struct sgrad__history *h) {
+    json_t *epochs = json_array();
+    for (int i = 0; i < h->epochs; i++) {
+        const struct sgrad__history_epoch *e = &h->epoch[i];
+        json_array_append_new(epochs, json_pack("{s:o?, s:o?, s:o?, s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss",
+                                                json_real(e->train_loss), "test_loss", json_real(e->test_loss), "test_top1",
+                                                json_real(e->top1), "seconds", json_real(e->seconds)));
+    }
+    return epochs;
+}
+
+static json_t *as_json(const struct sgrad_report *r) {
+    const struct sgrad__history *h = &r->history;
+    const struct sgrad__history_step *last = &h->step[h->steps - 1];
+    const struct sgrad__history_epoch *best = sgrad__history_best(h);
+    json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", r->folder, "config", h->config, "steps",
+                             (json_int_t)last->step, "loss", json_real(last->loss), "samples_per_second",
+                             json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
+    if (best)
+        json_object_set_new(json, "best",
+                            json_pack("{s:o?, s:o?}", "epoch", json_real(best->epoch), "test_top1", json_real(best->top1)));
+    if (r->traced) json_object_set_new(json, "trace", sgrad__trace_as_json(&r->timeline, &r->overlap, &r->critical));
+    return json;
+}
+
+json_t *sgrad_report_json(const struct sgrad_report *r) { return json_incref(r->json); }
+
+/* ---- text ---- */
+
+static const char *setting(const struct sgrad__history *h, const char *part, const char *key) {
+    const char *text = json_string_value(json_object_get(json_object_get(h->config, part), key));
+    return text ? text : "?";
+}
+
+static void print_history(const struct sgrad__history *h) {
+    const struct sgrad__history_step *last = &h->step[h->steps - 1];
+    const struct sgrad__history_epoch *best = sgrad__history_best(h);
+    printf("%s on %s\n", setting(h, "identity", "model"), setting(h, "options", "data"));
+    if (h->epochs) printf("\n%6s %11s %11s %14s %9s\n", "epoch", "train loss", "test loss", "test accuracy", "seconds");
+    for (int i = 0; i < h->epochs; i++) {
+        const struct sgrad__history_epoch *e = &h->epoch[i];
+        printf("%6.4g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
+    }
+    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss,
+           sgrad__history_median_rate(h));
+    if (best) printf("best test accuracy %.2f %%, after epoch %.4g\n", 100 * best->top1, best->epoch);
+}
+
+void sgrad_report_print(const struct sgrad_report *r) {
+    const char *folder = r->folder;
+    print_history(&r->history);
+    if (r->traced) sgrad__trace_print(&r->timeline, &r->overlap, &r->critical, json_object_get(r->json, "trace"));
+    if (json_object_get(r->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
+    if (json_object_get(r->json, "gantt"))
+        printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
+    if (json_object_get(r->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
+}
+
+/* ---- pictures ---- */
+
+static void note_picture(struct sgrad_report *r, const char *name) {
+    json_object_set_new(
+        r->json, name,
+        json_pack("[o, o]", json_sprintf("%s/%s.svg", r->folder, name), json_sprintf("%s/%s.png", r->folder, name)));
+}
+
+void sgrad_report_draw(struct sgrad_report *r) {
+    const struct sgrad__timeline *timeline = r->traced ? &r->timeline : NULL;
+    const bool curve = sgrad__curve_draw(r->folder, &r->history);
+    if (curve) note_picture(r, "curve");
+    if (timeline && sgrad__gantt_draw(r->folder, timeline)) note_picture(r, "gantt");
+    if (sgrad__page_write(r->folder, r->json, timeline, curve))
+        json_object_set_new(r->json, "page", json_sprintf("%s/report.html", r->folder));
+}
+
+bool sgrad_report_curve(const char *folder) {
+    struct sgrad__history history;
+    if (sgrad__history_read(folder, &history)) return false;
+    const bool drawn = sgrad__curve_draw(folder, &history);
+    sgrad__history_free(&history);
+    return drawn;
+}
+
+/* ---- all of it ---- */
+
+static int read_folder(struct sgrad_report *r) {
+    SGRAD_TRY(sgrad__history_read(r->folder, &r->history));
+    SGRAD_TRY(sgrad__timeline_read(r->folder, &r->timeline, &r->traced));
+    if (r->traced) {
+        sgrad__overlap_find(&r->timeline, &r->overlap);
+        sgrad__critical_find(&r->timeline, &r->critical);
+    }
+    r->json = as_json(r);
+    return 0;
+}
+
+int sgrad_report_open(const char *folder, struct sgrad_report **report) {
+    struct sgrad_report *r = sgrad_alloc(1, sizeof *r);
+    r->folder = folder;
+    const int error = read_folder(r);
+    if (error) sgrad_report_close(r);
+    else *report = r;
+    return error;
+}
+
+void sgrad_report_close(struct sgrad_report *r) {
+    sgrad__overlap_free(&r->overlap);
+    sgrad__timeline_free(&r->timeline);
+    sgrad__history_free(&r->history);
+    json_decref(r->json);
+    free(r);
+}

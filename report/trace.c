@@ -1,0 +1,183 @@
+/* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
+#include "report/trace.h"
+#include "runtime/runtime.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static json_t *shares_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap_row *row) {
+    json_t *shares = json_object();
+    for (int i = 0; i < sgrad__shares(t); i++)
+        json_object_set_new(shares, sgrad__share_name(t, i), json_real(sgrad__share(t, row, i)));
+    return shares;
+}
+
+static json_t *critical_as_json(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
+    json_t *kinds = json_object();
+    for (int k = 0; k < t->kinds.count; k++) json_object_set_new(kinds, t->kinds.kind[k].name, json_real(c->kind[k]));
+    json_object_set_new(kinds, "messages", json_real(c->messages));
+    return json_pack("{s:f, s:o}", "ms", c->ms, "in", kinds);
+}
+
+static json_t *bound_as_json(const struct sgrad__critical *c) {
+    return json_pack("{s:f, s:f, s:f}", "ms", sgrad__critical_bound(c), "work_ms", c->work, "critical_path_ms", c->ms);
+}
+
+static json_t *parts_as_json(const struct sgrad__timeline_parcel *p) {
+    json_t *parts = json_array();
+    for (int i = 0; i < p->parts; i++) json_array_append_new(parts, json_string(p->part[i].name));
+    return parts;
+}
+
+static json_t *traffic_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    json_t *traffic = json_array();
+    for (int i = 0; i < t->parcels; i++) {
+        const struct sgrad__timeline_parcel *p = &t->parcel[i];
+        json_t *exposed = json_array();
+        for (int r = 0; r < t->ranks; r++) json_array_append_new(exposed, json_real(o->exposed[i * t->ranks + r]));
+        json_t *parcel = json_pack("{s:s, s:o, s:i, s:f, s:o}", "name", p->name, "of", parts_as_json(p), "messages", p->messages,
+                                   "mb", 1e-6 * p->bytes, "exposed_ms", exposed);
+        if (p->messages) json_array_append(traffic, parcel);
+        json_decref(parcel);
+    }
+    return traffic;
+}
+
+json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c) {
+    json_t *workers = json_array(), *ranks = json_array(), *layers = json_array();
+    for (int i = 0; i < t->rows; i++)
+        json_array_append_new(workers, json_pack("{s:i, s:i, s:o}", "rank", t->row[i].rank, "worker", t->row[i].worker,
+                                                 "ms", shares_as_json(t, &o->row[i])));
+    for (int r = 0; r < t->ranks && t->ranks > 1; r++)
+        json_array_append_new(ranks, json_pack("{s:i, s:f, s:f, s:f}", "rank", r, "communication_ms", o->rank[r].communication,
+                                               "hidden_ms", o->rank[r].hidden, "received_mb", o->rank[r].megabytes));
+    for (int i = 0; i < o->layers; i++) {
+        const struct sgrad__overlap_layer *l = &o->layer[i];
+        json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", l->name, l->length, "ms", l->ms, "gflop",
+                                                l->gflop, "gbyte", l->gbyte, "roof_ms", l->roof_ms));
+    }
+    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps,
+                     "tasks", t->tasks, "messages", t->messages, "workers", workers, "ranks", ranks, "traffic",
+                     traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(t, c), "bound",
+                     bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", sgrad__copies_as_json(t));
+}
+
+/* ---- text ---- */
+
+static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+enum { LAYERS = 10, PARCELS = 5, WORKERS = 256 };      /* told, at most; of more workers their ranks' means */
+
+static void print_rest(int count, int shown) {
+    if (count > shown) printf("and %d more (--json has all)\n", count - shown);
+}
+
+/* The mean of the rows from FIRST to before END. */
+static void print_mean(const struct sgrad__timeline *t, const struct sgrad__overlap *o, int first, int end) {
+    for (int j = 0; j < sgrad__shares(t); j++) {
+        double sum = 0;
+        for (int i = first; i < end; i++) sum += sgrad__share(t, &o->row[i], j);
+        printf(" %10.1f", percent(sum, t->length * (end - first)));
+    }
+    putchar('\n');
+}
+
+static void print_workers(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    const bool each = t->rows <= WORKERS;
+    int told = 0, there = 0;
+    if (!each) printf("means over each rank's workers (--json has all %d)\n", t->rows);
+    printf("%16s", "% of the time");
+    for (int k = 0; k < t->kinds.count; k++) printf(" %10s", t->kinds.kind[k].name);
+    printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
+    for (int i = 0; i < t->rows && each; i++) {
+        printf("rank %d worker %-2d", t->row[i].rank, t->row[i].worker);
+        print_mean(t, o, i, i + 1);
+    }
+    for (int r = 0; r < t->ranks && !each; r++) {
+        const int workers = t->first_row[r + 1] - t->first_row[r];
+        if (!workers || there++ >= SGRAD__TOLD) continue;
+        printf("rank %-11d", r);
+        print_mean(t, o, t->first_row[r], t->first_row[r + 1]);
+        told++;
+    }
+    if (each) return;
+    print_rest(there, told);
+    printf("%-16s", "all");
+    print_mean(t, o, 0, t->rows);
+}
+
+static void print_ranks(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    if (t->ranks < 2) return;
+    for (int r = 0; r < t->ranks && r < SGRAD__TOLD; r++)
+        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n",
+               r, o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
+    print_rest(t->ranks, SGRAD__TOLD);
+}
+
+struct exposed {
+    int parcel;
+    double ms;                          /* on the rank where it is most */
+};
+
+static int by_ms(const void *one, const void *other) {
+    const struct exposed *a = one, *b = other;
+    return a->ms != b->ms ? (a->ms < b->ms) - (a->ms > b->ms) : a->parcel - b->parcel;
+}
+
+/* The parcels that are exposed most, on any rank. */
+static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
+    struct exposed *exposed = sgrad_alloc((size_t)t->parcels + 1, sizeof *exposed);
+    for (int p = 0; p < t->parcels; p++) {
+        exposed[p].parcel = p;
+        for (int r = 0; r < t->ranks; r++) exposed[p].ms = fmax(exposed[p].ms, o->exposed[p * t->ranks + r]);
+    }
+    qsort(exposed, (size_t)t->parcels, sizeof *exposed, by_ms);
+    for (int n = 0; n < t->parcels && n < PARCELS && exposed[n].ms > 0; n++) {
+        const struct sgrad__timeline_parcel *p = &t->parcel[exposed[n].parcel];
+        char *text = sgrad__timeline_parcel_text(p);
+        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
+               1e-6 * p->bytes);
+        free(text);
+    }
+    free(exposed);
+}
+
+static void print_critical(const struct sgrad__timeline *t, const struct sgrad__critical *c) {
+    printf("\ncritical path: %.1f ms, %.0f %% of the time; ", c->ms, percent(c->ms, t->length));
+    for (int k = 0; k < t->kinds.count; k++) printf("%s %.1f, ", t->kinds.kind[k].name, c->kind[k]);
+    printf("messages %.1f ms\n", c->messages);
+    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; "
+           "work for each worker %.1f ms, critical path %.1f ms\n",
+           sgrad__critical_bound(c), percent(sgrad__critical_bound(c), t->length), c->work, c->ms);
+}
+
+static void print_findings(const json_t *findings) {
+    json_t *finding;
+    size_t i;
+    json_array_foreach(findings, i, finding) printf("%s- %s\n", i ? "" : "\n", json_string_value(finding));
+}
+
+static void print_layers(const struct sgrad__overlap *o) {
+    printf("\n%-24s %10s %10s %10s %10s %10s\n", "layer", "ms", "GFlop", "GFlop/s", "Flop/byte", "% of roof");
+    for (int i = 0; i < o->layers && i < LAYERS; i++) {
+        const struct sgrad__overlap_layer *l = &o->layer[i];
+        printf("%-24.*s %10.1f %10.2f %10.1f %10.1f", l->length, l->name, l->ms, l->gflop,
+               l->ms > 0 ? 1000 * l->gflop / l->ms : 0, l->gbyte > 0 ? l->gflop / l->gbyte : 0);
+        if (l->roof_ms > 0) printf(" %10.0f\n", percent(l->roof_ms, l->ms));
+        else printf(" %10s\n", "?");
+    }
+    print_rest(o->layers, LAYERS);
+}
+
+void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c,
+                        const json_t *found) {
+    printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n", t->steps, t->length, t->tasks, t->messages);
+    print_workers(t, o);
+    print_ranks(t, o);
+    print_traffic(t, o);
+    print_critical(t, c);
+    sgrad__memory_print(json_object_get(found, "memory"));
+    if (json_object_get(found, "copies")) sgrad__copies_print(json_object_get(found, "copies"));
+    print_layers(o);
+    print_findings(json_object_get(found, "findings"));
+}

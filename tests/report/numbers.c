@@ -1,0 +1,34 @@
+/* Things that differ in a byte have numbers of their own, in the order in which they are first seen. */
+#include "config.h"
+#include "report/numbers.h"
+#include "tests/scratch.h"
+
+enum { MANY = 100000 };
+
+static void in_order(void **state) {
+    (void)state;
+    struct sgrad__numbers numbers = { 0 };
+    assert_int_equal(sgrad__number_find(&numbers, "a", 1), -1);
+    for (int again = 0; again < 2; again++)
+        for (int i = 0; i < MANY; i++) assert_int_equal(sgrad__number(&numbers, (int[]){ i % 100, i }, sizeof(int[2])), i);
+    assert_int_equal(numbers.count, MANY);
+    assert_int_equal(sgrad__number_find(&numbers, (int[]){ 7, 100007 }, sizeof(int[2])), -1);
+    sgrad__numbers_free(&numbers);
+}
+
+static void of_any_length(void **state) {
+    (void)state;
+    struct sgrad__numbers numbers = { 0 };
+    assert_int_equal(sgrad__number(&numbers, "bucket 1", 8), 0);
+    assert_int_equal(sgrad__number(&numbers, "bucket 12", 9), 1);
+    assert_int_equal(sgrad__number(&numbers, "", 0), 2);
+    assert_int_equal(sgrad__number(&numbers, "bucket 12", 8), 0);
+    assert_int_equal(sgrad__number(&numbers, "", 0), 2);
+    assert_int_equal(sgrad__number_find(&numbers, "bucket 12", 9), 1);
+    sgrad__numbers_free(&numbers);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(of_any_length) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

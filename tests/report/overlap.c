@@ -1,0 +1,145 @@
+/* Where time went, of small timelines at random: the same as by asking each millisecond what goes on in it. */
+#include "config.h"
+#include "report/overlap.h"
+#include "runtime/runtime.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+enum { RANKS = 3, WORKERS = 2, ROWS = RANKS * WORKERS, LENGTH = 60, MOST = 12, PARCELS = 3, TIMELINES = 300 };
+
+static unsigned seed = 1;
+static int below(int limit) {
+    seed = seed * 1664525u + 1013904223u;
+    return (int)((seed >> 8) % (unsigned)limit);
+}
+
+/* A timeline whose moments are whole milliseconds. Tasks of a row, as it may be with several streams, overlap. */
+struct world {
+    struct sgrad__timeline t;
+    struct sgrad__timeline_row row[ROWS];
+    struct sgrad__timeline_task task[ROWS * MOST];
+    struct sgrad__timeline_span span[ROWS * MOST];
+    struct sgrad__timeline_message message[4 * MOST];
+    struct sgrad__timeline_parcel parcel[PARCELS];
+    int first_row[RANKS + 1];
+};
+
+static int task_order(const void *one, const void *other) {
+    const struct sgrad__timeline_task *a = one, *b = other;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+static void invent(struct world *w) {
+    *w = (struct world){ .t = { .ranks = RANKS, .rows = ROWS, .parcels = PARCELS, .length = LENGTH, .kinds.count = 2 } };
+    w->t.kinds.kind[0].name = "walk", w->t.kinds.kind[1].name = "run";
+    w->t.row = w->row, w->t.task = w->task, w->t.span = w->span, w->t.message = w->message, w->t.parcel = w->parcel,
+    w->t.first_row = w->first_row;
+    for (int r = 0; r <= RANKS; r++) w->first_row[r] = r * WORKERS;
+    for (int i = 0; i < ROWS; i++) {
+        struct sgrad__timeline_row *row = &w->row[i];
+        *row = (struct sgrad__timeline_row){ .rank = i / WORKERS,
+                                             .worker = i % WORKERS,
+                                             .first = w->t.tasks,
+                                             .tasks = 1 + below(MOST - 1),
+                                             .first_span = w->t.spans,
+                                             .spans = below(MOST) };
+        for (int k = 0; k < row->tasks; k++) {
+            const int begin = below(LENGTH), end = begin + below(6);
+            w->task[w->t.tasks++] = (struct sgrad__timeline_task){ .name = below(2) ? "a #1" : "b #2",
+                                                                   .kind = below(2),
+                                                                   .worker = i,
+                                                                   .step = -1,
+                                                                   .begin = begin,
+                                                                   .end = end < LENGTH ? end : LENGTH };
+        }
+        qsort(&w->task[row->first], (size_t)row->tasks, sizeof *w->task, task_order);
+        for (int k = 0; k < row->spans; k++) {
+            const int begin = below(LENGTH) - 5;
+            w->span[w->t.spans++] =
+                (struct sgrad__timeline_span){ i, below(2) ? SGRAD__SCHEDULING : SGRAD__FETCHING, begin, begin + below(9) };
+        }
+    }
+    w->t.messages = below(4 * MOST);
+    for (int i = 0; i < w->t.messages; i++) {       /* no two end at once: either might be called the one that was waited for */
+        const int end = 2 * i + below(2) - 10;
+        w->message[i] = (struct sgrad__timeline_message){
+            .from = below(RANKS), .to = below(RANKS), .begin = end - below(20), .end = end, .bytes = 1, .parcel = below(PARCELS)
+        };
+    }
+}
+
+/* What the reports says, asked millisecond by millisecond. */
+struct asked {
+    double scheduling[ROWS], fetching[ROWS], waiting[ROWS], idle[ROWS], communication[RANKS], exposed[PARCELS][RANKS];
+};
+
+static bool in_task(const struct world *w, int row, double at) {
+    for (int i = 0; i < w->t.tasks; i++)
+        if (w->task[i].worker == row && w->task[i].begin <= at && at < w->task[i].end) return true;
+    return false;
+}
+
+static bool in_state(const struct world *w, int row, enum sgrad__state state, double at) {
+    for (int i = 0; i < w->t.spans; i++)
+        if (w->span[i].row == row && w->span[i].state == state && w->span[i].begin <= at && at < w->span[i].end) return true;
+    return false;
+}
+
+/* The message to or from a rank that is the next to arrive; NULL: none is under way. */
+static const struct sgrad__timeline_message *next_message(const struct world *w, int rank, double at) {
+    const struct sgrad__timeline_message *next = NULL;
+    for (int i = 0; i < w->t.messages; i++) {
+        const struct sgrad__timeline_message *m = &w->message[i];
+        if ((m->from == rank || m->to == rank) && m->begin <= at && at < m->end && (!next || m->end < next->end)) next = m;
+    }
+    return next;
+}
+
+static void ask(const struct world *w, struct asked *a) {
+    *a = (struct asked){ 0 };
+    for (double at = 0.5; at < LENGTH; at++)
+        for (int r = 0; r < RANKS; r++) {
+            const struct sgrad__timeline_message *m = next_message(w, r, at);
+            a->communication[r] += m != NULL;
+            for (int i = w->first_row[r]; i < w->first_row[r + 1]; i++) {
+                if (in_task(w, i, at)) continue;
+                if (in_state(w, i, SGRAD__SCHEDULING, at)) a->scheduling[i]++;
+                else if (in_state(w, i, SGRAD__FETCHING, at)) a->fetching[i]++;
+                else if (m) a->waiting[i]++, a->exposed[m->parcel][r] += 1.0 / WORKERS;
+                else a->idle[i]++;
+            }
+        }
+}
+
+static void near(double is, double should) {
+    if (fabs(is - should) > 1e-9) fail_msg("%.9g, not %.9g", is, should);
+}
+
+static void as_asked(void **state) {
+    (void)state;
+    for (int n = 0; n < TIMELINES; n++) {
+        struct world w;
+        struct asked a;
+        struct sgrad__overlap o;
+        invent(&w);
+        ask(&w, &a);
+        sgrad__overlap_find(&w.t, &o);
+        for (int i = 0; i < ROWS; i++) {
+            near(o.row[i].scheduling, a.scheduling[i]);
+            near(o.row[i].fetching, a.fetching[i]);
+            near(o.row[i].waiting, a.waiting[i]);
+            near(o.row[i].idle, a.idle[i]);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            near(o.rank[r].communication, a.communication[r]);
+            for (int p = 0; p < PARCELS; p++) near(o.exposed[p * RANKS + r], a.exposed[p][r]);
+        }
+        sgrad__overlap_free(&o);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(as_asked) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

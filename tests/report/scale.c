@@ -1,0 +1,189 @@
+/* Of a trace of 128 ranks with 64 workers each the report says what is known of it, and so of the smallest. */
+#include "config.h"
+#include "report/lines.h"
+#include "report/pictures.h"
+#include "report/report.h"
+#include "runtime/runtime.h"
+#include "tests/report/generate.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+static void near(double is, double should) {
+    if (!(fabs(is - should) <= 1e-6 * fabs(should) + 1e-6)) fail_msg("%.9g, not %.9g", is, should);
+}
+
+static double number(const json_t *object, const char *key) {
+    const json_t *is = json_object_get(object, key);
+    if (!json_is_number(is)) fail_msg("no number called %s", key);
+    return json_number_value(is);
+}
+
+struct size {
+    int ranks, workers;
+    double length;          /* ms */
+};
+
+/* After each task 0.5 ms of scheduling and 0.25 of fetching; on the last rank a backward task leaves only the first two thirds of
+ * these before the next begins, and what is after the last task of all is no part. */
+static void check_worker(const struct size *z, const json_t *worker) {
+    const bool slow = (int)number(worker, "rank") == z->ranks - 1;
+    const json_t *ms = json_object_get(worker, "ms");
+    double busy = 0;
+    for (int k = 0; k < KINDS; k++) {
+        near(number(ms, generated_kinds[k]), generated_ms[k] * (slow ? slower : 1));
+        busy += number(ms, generated_kinds[k]);
+    }
+    const int short_ones = slow ? 10 : 0, whole = STEPS * SLOTS - short_ones - slow;
+    const double scheduling = 0.5 * whole + 0.25 * short_ones, fetching = 0.25 * whole + 0.25 * short_ones,
+                 waiting = z->ranks > 1 && !slow ? 5 : 0;
+    near(number(ms, "scheduling"), scheduling);
+    near(number(ms, "fetching data"), fetching);
+    near(number(ms, "waiting for messages"), waiting);
+    near(number(ms, "idle"), z->length - busy - scheduling - fetching - waiting);
+}
+
+static void check_ranks(const struct size *z, const json_t *trace) {
+    const json_t *ranks = json_object_get(trace, "ranks"), *traffic = json_object_get(trace, "traffic");
+    assert_int_equal(json_array_size(ranks), z->ranks > 1 ? z->ranks : 0);
+    assert_int_equal(json_array_size(traffic), z->ranks > 1 ? BUCKETS : 0);
+    for (int r = 0; z->ranks > 1 && r < z->ranks; r++) {
+        const bool slow = r == z->ranks - 1;
+        const json_t *rank = json_array_get(ranks, (size_t)r);
+        near(number(rank, "communication_ms"), 40);
+        near(number(rank, "hidden_ms"), slow ? 40 : 35);
+        near(number(rank, "received_mb"), STEPS * BUCKETS * CHUNKS * 0.02);
+        for (size_t b = 0; b < BUCKETS; b++)
+            near(json_number_value(json_array_get(json_object_get(json_array_get(traffic, b), "exposed_ms"), (size_t)r)),
+                 slow ? 0 : 2.5);
+    }
+    for (size_t b = 0; b < BUCKETS && z->ranks > 1; b++) {
+        const json_t *bucket = json_array_get(traffic, b), *of = json_object_get(bucket, "of");
+        char name[64];
+        snprintf(name, sizeof name, "conv%zu.weight", b);
+        assert_int_equal((int)number(bucket, "messages"), STEPS * z->ranks * CHUNKS);
+        near(number(bucket, "mb"), STEPS * z->ranks * CHUNKS * 0.02);
+        assert_int_equal(json_array_size(of), 2);
+        assert_string_equal(json_string_value(json_array_get(of, 0)), name);
+    }
+}
+
+static void check_rest(const struct size *z, const json_t *trace) {
+    const double chain = 104 * slower, tasks = (double)z->ranks * z->workers * STEPS * SLOTS;
+    const json_t *path = json_object_get(trace, "critical_path"), *memory = json_object_get(trace, "memory");
+    const json_t *copies = json_object_get(json_object_get(trace, "copies"), "all"), *layers = json_object_get(trace, "layers");
+    near(number(path, "ms"), chain);
+    for (int k = 0; k < KINDS; k++) near(number(json_object_get(path, "in"), generated_kinds[k]), generated_ms[k] * slower);
+    near(number(json_object_get(trace, "bound"), "work_ms"), chain);
+    assert_int_equal(json_array_size(memory), z->ranks);
+    for (int r = 0; r < z->ranks; r++) near(number(json_array_get(memory, (size_t)r), "max_mb"), (200 + r) * 1.048576);
+    assert_int_equal((int)number(copies, "copies"), z->ranks * z->workers);
+    near(number(copies, "to_devices_mb"), z->ranks * z->workers);
+    double ms = 0, gflop = 0;
+    for (size_t i = 0; i < json_array_size(layers); i++) {
+        ms += number(json_array_get(layers, i), "ms");
+        gflop += number(json_array_get(layers, i), "gflop");
+    }
+    near(ms, 104 * z->workers * (z->ranks - 1 + slower));
+    near(gflop, 0.1 * tasks);
+    assert_int_equal((int)number(trace, "tasks"), (int)tasks);
+    assert_int_equal((int)number(trace, "steps"), STEPS);
+}
+
+static void check_findings(const struct size *z, const json_t *trace) {
+    const json_t *findings = json_object_get(trace, "findings");
+    char slow[32];
+    bool found = false;
+    snprintf(slow, sizeof slow, "rank %d works", z->ranks - 1);
+    for (size_t i = 0; i < json_array_size(findings); i++)
+        found |= strstr(json_string_value(json_array_get(findings, i)), slow) != NULL;
+    assert_int_equal(found, z->ranks > 1);
+}
+
+/* The page has what the picture has, and a sentence where that is not all. */
+static void check_page(const char *folder, const json_t *json, const char *sentence, size_t most) {
+    struct sgrad__timeline timeline;
+    struct sgrad__lines lines;
+    struct sgrad_map map;
+    bool there;
+    assert_int_equal(sgrad__timeline_read(folder, &timeline, &there), 0);
+    assert_true(there);
+    sgrad__lines_pick(&timeline, &lines);
+    assert_true(lines.count <= SGRAD__LINES);
+    if (sentence) assert_string_equal(lines.left_out, sentence);
+    else assert_null(lines.left_out);
+    for (int i = 0; i < lines.count; i++)
+        assert_int_equal(lines.row[i] >= 0 ? lines.of_row[lines.row[i]] : lines.of_rank[lines.rank[i]], i);
+    sgrad__lines_free(&lines);
+    assert_true(sgrad__page_write(folder, json, &timeline, false));
+    char *path = sgrad_format("%s/report.html", folder);
+    assert_int_equal(sgrad_map_open(path, most, &map), 0);
+    assert_int_equal(sentence ? memmem(map.data, map.size, sentence, strlen(sentence)) != NULL : 1, 1);
+    sgrad_map_close(&map);
+    free(path);
+    sgrad__timeline_free(&timeline);
+}
+
+static void check(int ranks, int workers, const char *sentence, size_t most) {
+    const struct size z = { ranks, workers, STEP_MS + 88 + 3 * slower };
+    struct sgrad_report *report;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", scratch_path("run"));
+    mkdir(folder, 0777);
+    generate(folder, ranks, workers);
+    assert_int_equal(sgrad_report_open(folder, &report), 0);
+    json_t *json = sgrad_report_json(report), *trace = json_object_get(json, "trace"), *list = json_object_get(trace, "workers");
+    near(number(trace, "ms"), z.length);
+    assert_int_equal(json_array_size(list), ranks * workers);
+    for (int i = 0; i < ranks * workers; i++) {
+        const json_t *worker = json_array_get(list, (size_t)i);
+        assert_int_equal((int)number(worker, "rank"), i / workers);
+        assert_int_equal((int)number(worker, "worker"), i % workers);
+        check_worker(&z, worker);
+    }
+    check_ranks(&z, trace);
+    check_rest(&z, trace);
+    check_findings(&z, trace);
+    check_page(folder, json, sentence, most);
+    json_decref(json);
+    sgrad_report_close(report);
+}
+
+enum { MB = 1 << 20 };
+
+static void one_rank(void **state) {
+    (void)state;
+    check(1, 1, NULL, MB);
+    check(1, 3, NULL, MB);
+}
+
+static void few_ranks(void **state) {
+    (void)state;
+    check(2, 1, NULL, MB);
+    check(5, 4, NULL, MB);
+}
+
+static void more_than_a_picture_has(void **state) {
+    (void)state;
+    check(2, 140, "The picture has of each rank the 127 busiest workers, 254 of 280.", 4 * MB);
+    check(200, 1, "The picture has of each of the first 128 of 200 ranks the busiest worker, 128 of 200.", 8 * MB);
+}
+
+static void many_of_many(void **state) {
+    (void)state;
+    check(128, 64, "The picture has of each rank the busiest worker, 128 of 8192.", 8 * MB);
+}
+
+int main(int count, char **word) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(few_ranks),
+        cmocka_unit_test(more_than_a_picture_has),
+        cmocka_unit_test(many_of_many),
+    };
+    if (count == 4) {       /* FOLDER RANKS WORKERS: only writes such a run, to time a report of it */
+        generate(word[1], atoi(word[2]), atoi(word[3]));
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}
