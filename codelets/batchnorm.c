@@ -17,6 +17,7 @@
  * deviation's size ("shifted data": Chan, Golub, LeVeque 1983), and the shift is put back in F64. The other passes subtract
  * the mean rounded to F32 and fold what rounding took from it, known in F64, into their constant term. */
 #include "codelets/kernels.h"
+#include "codelets/ops/batchnorm.h"
 
 #include <math.h>
 

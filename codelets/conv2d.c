@@ -5,6 +5,7 @@
  *
  * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. */
 #include "codelets/onednn.h"
+#include "codelets/ops/conv2d.h"
 
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);

@@ -14,6 +14,7 @@
 
 #include "codelets/cuda.h"
 
+#include "codelets/ops/conv2d.h"
 /* ---- without cuDNN: one thread for each element of what is written, y, dx or dweight ------------------------------ */
 
 struct shape {

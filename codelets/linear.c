@@ -1,5 +1,6 @@
 /* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,C), weight (K,C), bias (K), y (N,K). */
 #include "codelets/onednn.h"
+#include "codelets/ops/linear.h"
 
 void sgrad__linear_forward_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);

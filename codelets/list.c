@@ -1,5 +1,6 @@
 /* list.c: every operation of codelets.def, and the rules that many share. */
 #include "codelets/kernels.h"
+#include "codelets/operations.h"
 
 const struct sgrad_op *const sgrad_ops[] = {
 #define SGRAD_OP(name, ...) &sgrad_##name##_op,

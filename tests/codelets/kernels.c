@@ -1,4 +1,6 @@
 /* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the chances of dropout. */
+#include "codelets/ops/dropout.h"
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>

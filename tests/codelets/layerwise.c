@@ -5,6 +5,7 @@
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
  *
  * and, as in the implementations of both, a ratio of 1 for vectors and where a norm is zero. */
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 enum { STEPS = 5, MOST = 12150 };

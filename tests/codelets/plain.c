@@ -1,5 +1,11 @@
 /* plain.c: the operations that carry a network, each once more as the plainest loop in double precision, compared with the real
  * one on every row of its record's tests. A loop does forward and backward at once: y = f(x) and dx = (∂y/∂x)ᵀ·dy. */
+#include "codelets/ops/average_pool.h"
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/softmax_cross_entropy.h"
 #include "tests/codelets/check.h"
 
 /* The values of an instance's tensors, by role and index; absent ones are NULL. A loop reads x, p, s, dy from IN and adds to

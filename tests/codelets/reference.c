@@ -1,5 +1,7 @@
 /* reference.c: our operations and optimizers against PyTorch's, on every case of tests/reference/layers.safetensors
  * (tests/reference/make.py says what a case holds). */
+#include "codelets/operations.h"
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 #include <jansson.h>
