@@ -17,11 +17,12 @@
  * out of the transforms at 1.2 % of the root mean square, where bf16's own rounding is 0.2 %: noise of mean zero, small beside what the choice
  * of a batch makes of a gradient. Forward is in F32 there too, for what a network says must not depend on it.
  *
- * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional neural
- * networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al., Error analysis and
- * improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and infinity by 1e-6 of the largest,
- * with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution: 0.7e-6). */
-#include "codelets/onednn.h"
+ * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional
+ * neural networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al.,
+ * Error analysis and improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and
+ * infinity by 1e-6 of the largest, with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution:
+ * 0.7e-6). */
+#include "codelets/winograd.h"
 #include "codelets/winograd_transforms.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -274,7 +275,7 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors,
         for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
 }
 
-/* ---- what onednn.c calls --------------------------------------------------------------------------------------------- */
+/* ---- a layer ------------------------------------------------------------------------------------------------------------ */
 
 /* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y out of x. */
 static const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }

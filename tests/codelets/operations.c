@@ -5,8 +5,8 @@
  *     adds         and so is what is no sample's, of kernels that say that they add
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
  *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU */
-#include "codelets/onednn.h"
 #include "codelets/ops/conv2d.h"
+#include "codelets/ways.h"
 #include "tests/codelets/instance.h"
 
 #include <sys/wait.h>

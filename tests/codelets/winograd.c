@@ -1,8 +1,8 @@
-/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and in chunks of
- * channels; results are added to what is there; and a weight's gradient is the sum of those of single samples. tests/codelets/operations.c checks what they are. */
+/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and
+ * in chunks of channels; results are added to what is there; and a weight's gradient is the sum of those of single samples.
+ * tests/codelets/operations.c checks what they are. */
+#include "codelets/winograd.h"
 #include "tests/codelets/check.h"
-
-#include "codelets/onednn.h"
 
 static const struct layer {
     int height, width, channels, filters, padding;
