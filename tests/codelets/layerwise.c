@@ -75,8 +75,12 @@ static void submit(const struct sgrad_kernel *kernel, int states, struct paramet
                    const struct sgrad_hyper *h, double rate, int t) {
     const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .rate = (float)rate };
     run_kernel(kernel, h, &step, 0,
-               (struct operand[]){ { p->view, SGRAD_RW, p->w }, { p->view, SGRAD_R, dw }, { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
-                                   { p->view, SGRAD_RW, p->state[0] }, { p->view, SGRAD_RW, p->state[1] } }, 3 + states);
+               (struct operand[]){ { p->view, SGRAD_RW, p->w },
+                                   { p->view, SGRAD_R, dw },
+                                   { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
+                                   { p->view, SGRAD_RW, p->state[0] },
+                                   { p->view, SGRAD_RW, p->state[1] } },
+               3 + states);
 }
 
 static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *t) {
