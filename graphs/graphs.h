@@ -5,12 +5,11 @@
  *     runs/       turning it: steps in flight, training, evaluation, checkpoints, metrics
  *
  * Each has its header, with an essay and an example; runs.h shows the whole way from a network to a trained one. This one, which has
- * every operation and update besides, is for programs outside: what the library itself includes is what it uses. */
+ * every operation besides, is for programs outside: what the library itself includes is what it uses. */
 #ifndef SGRAD_GRAPHS_H
 #define SGRAD_GRAPHS_H
 
 #include "codelets/operations.h"
-#include "codelets/updates.h"
 #include "graphs/networks/networks.h"
 #include "graphs/programs/programs.h"
 #include "graphs/runs/runs.h"
