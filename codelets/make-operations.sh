@@ -3,9 +3,9 @@
 #
 #     SGRAD_OP(dropout, float p /* [0.5] */;)
 #
-# becomes ops/dropout.h, with struct sgrad_dropout { float p /* [0.5] */; }; and sgrad_dropout_op. operations.h includes all of them.
-# operations.mk names all of them, and is written last. A header that would be as it was keeps its time, so that what includes it is
-# not compiled again. A line may go on until its parenthesis closes.
+# becomes ops/dropout.h, with struct sgrad_dropout { float p /* [0.5] */; }; and the declaration of sgrad_dropout_op. operations.h
+# includes all of them; operations.mk names all of them, and is written last. A header that would be as it was keeps its time, so
+# that what includes it is not compiled again. A line may go on until its parenthesis closes.
 set -eu
 def=$1 folder=$2
 new=$folder/operations.new
