@@ -4,7 +4,7 @@
 #define SGRAD_CLI_CLI_H
 
 #include "config.h"
-#include "graphs/graphs.h"
+#include "graphs/runs/runs.h"
 
 #include <jansson.h>
 

@@ -1,5 +1,6 @@
 /* add.c: y = x0 + x1, the end of a residual block; with relu, y = max(x0 + x1, 0) in the same pass. */
 #include "codelets/kernels.h"
+#include "codelets/ops/add.h"
 
 void sgrad__add_forward_cuda(const struct sgrad_args *a);
 void sgrad__add_backward_cuda(const struct sgrad_args *a);

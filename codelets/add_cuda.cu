@@ -1,5 +1,6 @@
 /* add_cuda.cu: add.c on CUDA devices. */
 #include "codelets/cuda.h"
+#include "codelets/ops/add.h"
 
 template <typename P> static __global__ void forward(uint32_t n, const P *x0, const P *x1, P *y, bool relu) {
     const uint32_t i = sgrad__thread();

@@ -1,6 +1,7 @@
 /* average_pool.c: the mean of every window, as torch.nn.AvgPool2d: padding counts as zeros, or, with exclude_padding
  * (count_include_pad=False), not at all. */
 #include "codelets/pool.h"
+#include "codelets/ops/average_pool.h"
 
 void sgrad__average_pool_forward_cuda(const struct sgrad_args *a);
 void sgrad__average_pool_backward_cuda(const struct sgrad_args *a);

@@ -1,5 +1,6 @@
 /* average_pool_cuda.cu: average_pool.c on CUDA devices; backward gathers, as in max_pool_cuda.cu. */
 #include "codelets/cuda.h"
+#include "codelets/ops/average_pool.h"
 
 /* One over what a window at (p,q) is divided by: all of its pixels, or those inside of the image. */
 static __device__ inline float weight(const struct sgrad__windows &s, bool exclude_padding, int p, int q) {

@@ -17,6 +17,7 @@
  * deviation's size ("shifted data": Chan, Golub, LeVeque 1983), and the shift is put back in F64. The other passes subtract
  * the mean rounded to F32 and fold what rounding took from it, known in F64, into their constant term. */
 #include "codelets/kernels.h"
+#include "codelets/ops/batchnorm.h"
 
 #include <math.h>
 
@@ -137,9 +138,9 @@ SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, int n
     }
 }
 
-/* PART = [Σx, Σx²] or [Σdz, Σdz·x̂], or is added to. Operands of stats, or of sums, where the mean is SUM0 / count, rounded to F32. */
-SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0, double *part,
-                                bool add) {
+/* PART = [Σx, Σx²] or [Σdz, Σdz·x̂], or is added to. Operands of stats, or of sums, where the mean is SUM0 / count as F32. */
+SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const struct sgrad_args *a, const double *sum0,
+                                double *part, bool add) {
     const void *x = a->data[0], *dy = mode == OF_X ? NULL : a->data[1], *y = mode == OF_X ? NULL : a->data[2];
     const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
     const double count = group_count(a), eps = (double)((const struct sgrad_batchnorm *)a->attrs)->eps;
@@ -394,7 +395,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 #define KERNEL(title, of, function)                                                                                              \
     { .name = "batchnorm " title, .kind = of, .cpu = function, .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
 #define ADDING_KERNEL(title, of, function)                                                                                       \
-    { .name = "batchnorm " title, .kind = of, .adds = true, .cpu = function, .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
+    { .name = "batchnorm " title, .kind = of, .adds = true, .cpu = function,                                                     \
+      .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
 
 const struct sgrad_op sgrad_batchnorm_op = {
     .name = "batchnorm",

@@ -1,6 +1,7 @@
 /* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, and what
  * depends on the channel alone is computed once a thread. */
 #include "codelets/cuda.h"
+#include "codelets/ops/batchnorm.h"
 
 /* x̂ = (x - mean) · inverse + rest of one channel: the mean in float, and what rounding took from it. */
 struct channel {

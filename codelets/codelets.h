@@ -25,12 +25,13 @@
  * run once per group (SGRAD_GROUP; it may write DP and STAT alone) or once per step (SGRAD_STEP). DP i and STAT i are added
  * over the whole step, and over the ranks, in the same way: a task only ever writes its own leaf.
  *
- * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j
- * is to be added to, not overwritten. Everything else that is W is overwritten, but by kernels that say .adds: on CPUs they heed the
+ * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j is to be
+ * added to, not overwritten. (Of y = add(x, relu(x)), add's backward comes first and overwrites x's gradient; relu's adds, to
+ * operand 2.) Everything else that is W is overwritten, but by kernels that say .adds: on CPUs they heed the
  * bits of DP, PART and STAT, too.
  *
- * A SGRAD_MICRO task does each sample by itself: its rows of X, DY and KEEP, and what is no samples' (P, SUM), lead to its rows of Y and
- * DX. So it may be called on a few samples at a time.
+ * A SGRAD_MICRO task does each sample by itself: its rows of X, DY and KEEP, and what is no samples' (P, SUM), lead to its rows
+ * of Y and DX. So it may be called on a few samples at a time.
  *
  * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), unless the operation says
  * otherwise; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */
@@ -156,13 +157,8 @@ struct sgrad_op {
 /* Shape rules that many operations share. */
 int sgrad_infer_same(struct sgrad_signature *s, void *attrs);   /* y and every input have x[0]'s shape */
 
-/* Every operation's attributes, struct sgrad_<name>, and record, sgrad_<name>_op. */
-#define SGRAD_OP(name, ...)               \
-    struct sgrad_##name { __VA_ARGS__ };  \
-    extern const struct sgrad_op sgrad_##name##_op;
-#include "codelets/codelets.def"
-#undef SGRAD_OP
-
+/* An operation's attributes, struct sgrad_<name>, and record, sgrad_<name>_op, are in codelets/ops/<name>.h, which is made from
+ * its line of codelets.def; codelets/operations.h has all. */
 extern const struct sgrad_op *const sgrad_ops[];        /* all of codelets.def; ends with NULL */
 const struct sgrad_op *sgrad_op_find(const char *name);  /* or NULL */
 
@@ -187,8 +183,8 @@ extern const struct sgrad_kernel sgrad_copy_kernel;
 /* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
 extern const struct sgrad_kernel sgrad_squared_norm_kernel;
 
-/* out.bucket[i] = how many x there are from limit i - 1 up to, but without, limit i of sgrad_histogram_limits(); what is no finite
- * number is left out. Operands: 0 x F32 (R), 1 out F64[SGRAD_HISTOGRAM] (W): a struct sgrad_histogram. CPUs only. */
+/* out.bucket[i] = how many x there are from limit i - 1 up to, but without, limit i of sgrad_histogram_limits(); what is no
+ * finite number is left out. Operands: 0 x F32 (R), 1 out F64[SGRAD_HISTOGRAM] (W): a struct sgrad_histogram. CPUs only. */
 enum { SGRAD_HISTOGRAM_BUCKETS = 1551, SGRAD_HISTOGRAM = 5 + SGRAD_HISTOGRAM_BUCKETS };
 struct sgrad_histogram {
     double min, max, count, sum, sum_squares;
@@ -197,19 +193,12 @@ struct sgrad_histogram {
 const double *sgrad_histogram_limits(void);     /* SGRAD_HISTOGRAM_BUCKETS of them, rising; the last is the largest double */
 extern const struct sgrad_kernel sgrad_histogram_kernel;
 
-/* Optimizer updates. ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R),
- * 2 Σ g² over all parameters F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */
+/* What an optimizer's update is told of its parameter; its kernel is in codelets/updates.h. */
 struct sgrad_hyper {
     float momentum, weight_decay, beta1, beta2, eps, trust;
     float clip_norm;        /* largest norm of all gradients together; 0: off (torch.nn.utils.clip_grad_norm_) */
     bool nesterov;
 };
-extern const struct sgrad_kernel sgrad_sgd_kernel;      /* one state; torch.optim.SGD, dampening 0 */
-extern const struct sgrad_kernel sgrad_adam_kernel;     /* two states; torch.optim.Adam: decay is added to the gradient */
-extern const struct sgrad_kernel sgrad_adamw_kernel;    /* two states; torch.optim.AdamW: decay apart (Loshchilov, Hutter 2019) */
-/* Layer-wise rates for large batches: the step of a parameter is in proportion to its norm. Not of vectors (biases, batch norm). */
-extern const struct sgrad_kernel sgrad_lars_kernel;     /* one state; You, Gitman, Ginsburg 2017 */
-extern const struct sgrad_kernel sgrad_lamb_kernel;     /* two states; You et al. 2019 */
 
 /* Pixels to activations: divides by full scale, normalises, and in training pads by PAD, crops at random and flips at random.
  * Operands: 0 pixels U8 (N,H,W,C) (R), 1 y (N,H,W,C) F32 or BF16 (W). Randomness: (seed, epoch, sample index). */

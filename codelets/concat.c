@@ -3,6 +3,7 @@
  *     x0  a a    x1  b b b     ->    y  a a b b b
  *         a a        b b b              a a b b b        a row for every pixel */
 #include "codelets/kernels.h"
+#include "codelets/ops/concat.h"
 
 void sgrad__concat_forward_cuda(const struct sgrad_args *a);
 void sgrad__concat_backward_cuda(const struct sgrad_args *a);

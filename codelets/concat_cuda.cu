@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "codelets/cuda.h"
+#include "codelets/ops/concat.h"
 
 /* FROM and TO are rows; COLUMNS packs of each are moved, the next rows begin FROM_STEP and TO_STEP packs later. */
 template <typename P>

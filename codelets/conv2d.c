@@ -4,52 +4,12 @@
  *                                                                      w = q·stride + s·dilation - padding
  *
  * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. */
-#include "codelets/onednn.h"
+#include "codelets/passes.h"
+#include "codelets/ops/conv2d.h"
 
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
-size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
-
-/* ---- kernels --------------------------------------------------------------------------------------------------- */
-
-static struct sgrad__layer layer(enum sgrad__pass pass, const struct sgrad_args *args) {
-    const struct sgrad_conv2d *attrs = args->attrs;
-    struct sgrad__layer l = sgrad__layer_of(pass, args);
-    l.stride = attrs->stride, l.dilation = attrs->dilation, l.padding = attrs->padding, l.groups = attrs->groups;
-    return l;
-}
-
-static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
-    struct sgrad__layer l = layer(pass, args);
-    sgrad__layer_run(&l, args);
-}
-
-static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
-    struct sgrad__layer l = layer(pass, args);
-    size_t bytes = sgrad__layer_workspace(&l);
-#ifdef SGRAD_HAVE_CUDA
-    size_t cuda = sgrad__conv2d_workspace_cuda(args);
-    if (bytes < cuda) bytes = cuda;
-#endif
-    return bytes;
-}
-
-static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
-    struct sgrad__layer l = layer(pass, args);
-    return sgrad__layer_flops(&l);
-}
-
-/* A kernel's callbacks are not told which pass they serve: three of each. */
-static void forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
-static void backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
-static void backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
-static size_t forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
-static size_t backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
-static size_t backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
-static double forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
-static double backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
-static double backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
@@ -117,27 +77,33 @@ const struct sgrad_op sgrad_conv2d_op = {
     .attrs_size = sizeof(struct sgrad_conv2d),
     .infer = infer,
     .describe = describe,
-    .forward = { { { .name = "conv2d forward", .kind = SGRAD_FORWARD, .cpu = forward,
-                     .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda), .workspace = forward_workspace, .flops = forward_flops },
+    .forward = { { { .name = "conv2d forward", .kind = SGRAD_FORWARD, .cpu = sgrad__pass_forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
+                     .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "conv2d backward-data", .kind = SGRAD_BACKWARD, .cpu = backward_data,
+    .backward = { { { .name = "conv2d backward-data", .kind = SGRAD_BACKWARD, .cpu = sgrad__pass_backward_data,
                       .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_data_cuda),
-                      .workspace = backward_data_workspace, .flops = backward_data_flops },
+                      .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_OUT(DX, 0) } },
-                  { { .name = "conv2d backward-weight", .kind = SGRAD_BACKWARD, .adds = true, .cpu = backward_weight,
+                  { { .name = "conv2d backward-weight", .kind = SGRAD_BACKWARD, .adds = true, .cpu = sgrad__pass_backward_weight,
                       .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_weight_cuda),
-                      .workspace = backward_weight_workspace, .flops = backward_weight_flops },
+                      .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
-        { "3x3 of 3 channels", { { 4, { 2, 7, 6, 3 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 } },
+        { "3x3 of 3 channels", { { 4, { 2, 7, 6, 3 } } },
+          &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 } },
         { "3x3 of 16 channels, bias", { { 4, { 2, 6, 6, 16 } } },
           &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
         { "3x3 of 32 channels, many tiles", { { 4, { 4, 16, 16, 32 } } },
           &(struct sgrad_conv2d){ .channels = 32, .kernel = 3, .padding = 1 } },
-        { "3x3 of 16 to 48 channels, no padding", { { 4, { 2, 7, 9, 16 } } }, &(struct sgrad_conv2d){ .channels = 48, .kernel = 3, .bias = true } },
-        { "3x3 of 32 to 16 channels, padding 2", { { 4, { 1, 5, 6, 32 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 2 } },
-        { "3x3, blocks of tiles", { { 4, { 5, 26, 25, 16 } } }, &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
-        { "3x3, chunks of channels", { { 4, { 3, 5, 6, 176 } } }, &(struct sgrad_conv2d){ .channels = 192, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3 of 16 to 48 channels, no padding", { { 4, { 2, 7, 9, 16 } } },
+          &(struct sgrad_conv2d){ .channels = 48, .kernel = 3, .bias = true } },
+        { "3x3 of 32 to 16 channels, padding 2", { { 4, { 1, 5, 6, 32 } } },
+          &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 2 } },
+        { "3x3, blocks of tiles", { { 4, { 5, 26, 25, 16 } } },
+          &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3, chunks of channels", { { 4, { 3, 5, 6, 176 } } },
+          &(struct sgrad_conv2d){ .channels = 192, .kernel = 3, .padding = 1, .bias = true } },
         { "3x3 stride 2, odd image and channels", { { 4, { 3, 7, 5, 5 } } },
           &(struct sgrad_conv2d){ .channels = 17, .kernel = 3, .stride = 2, .padding = 1 } },
         { "1x1, odd channels, bias", { { 4, { 2, 3, 5, 17 } } },

@@ -5,14 +5,16 @@
  *
  *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ cuDNN's own │
  *
- * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are measured
- * once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a warning. */
+ * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
+ * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
+ * warning. */
 #include <cstdio>
 #include <cstring>
 
 #include <pthread.h>
 
 #include "codelets/cuda.h"
+#include "codelets/ops/conv2d.h"
 
 /* ---- without cuDNN: one thread for each element of what is written, y, dx or dweight ------------------------------ */
 
@@ -146,8 +148,8 @@ static bool supported(struct plan *plan, cudnnStatus_t status) {
     return !plan->direct;
 }
 
-/* Takes the first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does not round
- * F32 to TF32 where that was not. False: there is none. */
+/* Takes the first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does
+ * not round F32 to TF32 where that was not. False: there is none. */
 template <typename Found> static bool choose(struct plan *plan, const Found *found, int count) {
     for (int i = 0; i < count; i++) {
         if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > plan->key.room) continue;
@@ -180,8 +182,8 @@ static bool find(struct plan *p, const struct operands &o) {
     if (p->key.pass == FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
-            o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS, &n,
-                                                           found, o.room, size)
+            o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS,
+                                                           &n, found, o.room, size)
                   : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
         return found_any(o, status) && choose(p, found, n);
     } else if (p->key.pass == BACKWARD_DATA) {
@@ -194,8 +196,8 @@ static bool find(struct plan *p, const struct operands &o) {
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
-            o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out, ALGORITHMS,
-                                                                  &n, found, o.room, size)
+            o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out,
+                                                                  ALGORITHMS, &n, found, o.room, size)
                   : cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
         return found_any(o, status) && choose(p, found, n);
     }
@@ -224,7 +226,8 @@ static char *memo_key(const struct key *k) {
     struct cudaDeviceProp properties;
     SGRAD_CUDA(cudaGetDevice(&device));
     SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
-    char *key = sgrad_format("1, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
+    char *key =
+        sgrad_format("1, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
     const struct shape *s = &k->shape;
     for (int size : { s->N, s->H, s->W, s->C, s->K, s->R, s->S, s->P, s->Q, s->stride, s->padding, s->dilation, s->groups }) {
         char *longer = sgrad_format("%s %d", key, size);
@@ -234,12 +237,13 @@ static char *memo_key(const struct key *k) {
     return key;
 }
 
-/* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not depend
- * on a measurement, so --deterministic takes cuDNN's guess, and so does who has no memory to measure in. SIZE: bytes of what the pass
- * writes; the search writes to memory of its own, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
+/* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not
+ * depend on a measurement, so --deterministic takes cuDNN's guess, and so does who has no memory to measure in. SIZE: bytes of
+ * what the pass writes; the search writes to memory of its own, as the pass may add to its output, and reads a bf16 weight that
+ * is not there yet. */
 static void search(struct plan *plan, struct operands o, size_t size) {
     static const char topic[] = "cudnn";
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* workers on equal GPUs: the first measures, the others find its memo */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of equal GPUs' workers the first measures, others find its memo */
     char value[32];
     int algorithm, math;
     bool done = false;

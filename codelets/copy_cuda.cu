@@ -14,7 +14,8 @@ template <typename T> static void copy(const struct sgrad_args *a) {
         T *to = (T *)a->data[SGRAD_COPY_INPUTS] + p->to;
         if (p->count == 0) continue;
         if (a->data[i])
-            SGRAD_CUDA(cudaMemcpyAsync(to, (const T *)a->data[i] + p->from, p->count * sizeof(T), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
+            SGRAD_CUDA(cudaMemcpyAsync(to, (const T *)a->data[i] + p->from, p->count * sizeof(T), cudaMemcpyDeviceToDevice,
+                                       sgrad_cuda_stream()));
         else
             sgrad__launch(fill<T>, p->count, to);
     }

@@ -3,6 +3,7 @@
  * again what the forward pass drew, and no mask is kept. */
 #include "codelets/draw.h"
 #include "codelets/kernels.h"
+#include "codelets/ops/dropout.h"
 
 void sgrad__dropout_forward_cuda(const struct sgrad_args *a);
 void sgrad__dropout_inference_cuda(const struct sgrad_args *a);

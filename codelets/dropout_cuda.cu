@@ -2,6 +2,7 @@
  * element makes the draw itself and takes its word of it. */
 #include "codelets/cuda.h"
 #include "codelets/draw.h"
+#include "codelets/ops/dropout.h"
 
 struct chances {
     uint64_t seed;

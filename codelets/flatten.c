@@ -5,6 +5,7 @@
  *
  * With one pixel, or for rows, nothing moves and y is a view of x. */
 #include "codelets/kernels.h"
+#include "codelets/ops/flatten.h"
 
 void sgrad__flatten_forward_cuda(const struct sgrad_args *a);
 void sgrad__flatten_backward_cuda(const struct sgrad_args *a);

@@ -1,5 +1,6 @@
 /* global_average_pool.c: the mean of every channel over an image, (N,H,W,C) to (N,C). */
 #include "codelets/kernels.h"
+#include "codelets/ops/global_average_pool.h"
 
 void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a);
 void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a);

@@ -1,6 +1,6 @@
-/* histogram.c: how many values of one tensor lie where, for TensorBoard. Buckets are TensorFlow's own: they grow by a tenth from 1e-12
- * to 1e20, to both sides of 0 (tensorflow/core/lib/histogram/histogram.cc, InitDefaultBucketsInner), so that any tensor has
- * its shape in them.
+/* histogram.c: how many values of one tensor lie where, for TensorBoard. Buckets are TensorFlow's own: they grow by a tenth
+ * from 1e-12 to 1e20, to both sides of 0 (tensorflow/core/lib/histogram/histogram.cc, InitDefaultBucketsInner), so that any
+ * tensor has its shape in them.
  *
  * Limits: on CPUs alone; a tensor that lies on a GPU is fetched. */
 #include "codelets/kernels.h"

@@ -1,40 +1,10 @@
 /* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,C), weight (K,C), bias (K), y (N,K). */
-#include "codelets/onednn.h"
+#include "codelets/passes.h"
+#include "codelets/ops/linear.h"
 
 void sgrad__linear_forward_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_weight_cuda(const struct sgrad_args *args);
-size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
-
-static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
-    const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    sgrad__layer_run(&l, args);
-}
-
-static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
-    const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    size_t bytes = sgrad__layer_workspace(&l);
-#ifdef SGRAD_HAVE_CUDA
-    size_t cuda = sgrad__linear_workspace_cuda(args);
-    if (bytes < cuda) bytes = cuda;
-#endif
-    return bytes;
-}
-
-static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
-    const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    return sgrad__layer_flops(&l);
-}
-
-static void forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
-static void backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
-static void backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
-static size_t forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
-static size_t backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
-static size_t backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
-static double forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
-static double backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
-static double backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }
 
 static int infer(struct sgrad_signature *s, void *attributes) {
     const struct sgrad_linear *attrs = attributes;
@@ -67,16 +37,17 @@ const struct sgrad_op sgrad_linear_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_linear),
     .infer = infer,
-    .forward = { { { .name = "linear forward", .kind = SGRAD_FORWARD, .cpu = forward,
-                     .cuda = SGRAD_ON_CUDA(sgrad__linear_forward_cuda), .workspace = forward_workspace, .flops = forward_flops },
+    .forward = { { { .name = "linear forward", .kind = SGRAD_FORWARD, .cpu = sgrad__pass_forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__linear_forward_cuda),
+                     .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "linear backward-data", .kind = SGRAD_BACKWARD, .cpu = backward_data,
+    .backward = { { { .name = "linear backward-data", .kind = SGRAD_BACKWARD, .cpu = sgrad__pass_backward_data,
                       .cuda = SGRAD_ON_CUDA(sgrad__linear_backward_data_cuda),
-                      .workspace = backward_data_workspace, .flops = backward_data_flops },
+                      .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_OUT(DX, 0) } },
-                  { { .name = "linear backward-weight", .kind = SGRAD_BACKWARD, .adds = true, .cpu = backward_weight,
+                  { { .name = "linear backward-weight", .kind = SGRAD_BACKWARD, .adds = true, .cpu = sgrad__pass_backward_weight,
                       .cuda = SGRAD_ON_CUDA(sgrad__linear_backward_weight_cuda),
-                      .workspace = backward_weight_workspace, .flops = backward_weight_flops },
+                      .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
         { "64 to 10, bias", { { 2, { 8, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },

@@ -5,8 +5,8 @@
  *     dx (N,C) = dy (N,K) · weight (K,C)                     dxᵀ C×N = weightᵀ · dyᵀ
  *     dweight (K,C) = dyᵀ · x                                dweightᵀ C×K = xᵀ · dy
  *
- * Sums are in F32, products too, unless TF32 was asked for. In bf16 runs the F32 weight is rounded to bf16 in the workspace first; dweight
- * comes out in F32. */
+ * Sums are in F32, products too, unless TF32 was asked for. In bf16 runs the F32 weight is rounded to bf16 in the workspace
+ * first; dweight comes out in F32. */
 #include "codelets/cuda.h"
 
 struct matrix {
@@ -61,6 +61,7 @@ extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__linear_backward_weight_cuda(const struct sgrad_args *a) {
     const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1], K = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F, a->tf32);
+    multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F,
+             a->tf32);
     if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
 }

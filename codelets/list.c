@@ -1,5 +1,6 @@
-/* list.c: every operation of codelets.def, and the rules that many share. */
+/* list.c: every operation of codelets.def. */
 #include "codelets/kernels.h"
+#include "codelets/operations.h"
 
 const struct sgrad_op *const sgrad_ops[] = {
 #define SGRAD_OP(name, ...) &sgrad_##name##_op,
@@ -12,25 +13,4 @@ const struct sgrad_op *sgrad_op_find(const char *name) {
     for (const struct sgrad_op *const *op = sgrad_ops; *op; op++)
         if (!strcmp((*op)->name, name)) return *op;
     return NULL;
-}
-
-int sgrad_infer_same(struct sgrad_signature *s, void *attrs) {
-    (void)attrs;
-    for (int i = 1; i < s->inputs; i++) {
-        if (sgrad_shape_equal(&s->x[i].shape, &s->x[0].shape)) continue;
-        char first[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
-        return sgrad_fail(SGRAD_ESHAPE, "%s: its inputs have shapes %s and %s, which must be equal", s->layer,
-                          sgrad_shape_text(&s->x[0].shape, first), sgrad_shape_text(&s->x[i].shape, other));
-    }
-    s->y.shape = s->x[0].shape;
-    return 0;
-}
-
-void sgrad__fill_apart(const struct sgrad_test *test, int input, void *data) {
-    float *x = data;
-    for (int64_t i = 0, n = sgrad_shape_count(&test->x[input]); i < n; i++) {
-        struct sgrad_random r = sgrad_philox(1, SGRAD_STREAM_DATA, (uint32_t)input, (uint64_t)i, 0);
-        float size = 0.1f + 1.8f * sgrad_uniform(r.word[0]);
-        x[i] = r.word[1] >> 31 ? size : -size;
-    }
 }

@@ -6,6 +6,7 @@
  *
  *     dx_c = dy_c s_c^-beta - 2 beta alpha/size x_c Σ dy_d y_d / s_d */
 #include "codelets/kernels.h"
+#include "codelets/ops/local_response_norm.h"
 
 #include <math.h>
 

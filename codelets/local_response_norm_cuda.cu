@@ -1,6 +1,7 @@
 /* local_response_norm_cuda.cu: local_response_norm.c on CUDA devices. Neighbours across channels are near in memory, so every
  * thread fetches its own window from the cache. */
 #include "codelets/cuda.h"
+#include "codelets/ops/local_response_norm.h"
 
 /* y_c = x_c s_c^-beta with s_c = k + alpha/size Σ x_d², d from c - before to c + after */
 struct window {

@@ -13,6 +13,7 @@
  *
  * Limits: windows of at most 16x16, whose taps fit a byte. */
 #include "codelets/pool.h"
+#include "codelets/ops/max_pool.h"
 
 #include <math.h>
 

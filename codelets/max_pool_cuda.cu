@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "codelets/cuda.h"
+#include "codelets/ops/max_pool.h"
 
 /* One thread for each pack of y; KEEP, where it is not NULL, gets the tap that won, row by row: the first of equals, and a NaN
  * over everything. */

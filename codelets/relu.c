@@ -1,5 +1,6 @@
 /* relu.c: y = max(x, 0). A NaN stays one, so that a diverged run shows. */
 #include "codelets/kernels.h"
+#include "codelets/ops/relu.h"
 
 void sgrad__relu_forward_cuda(const struct sgrad_args *a);
 void sgrad__relu_backward_cuda(const struct sgrad_args *a);

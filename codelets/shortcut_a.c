@@ -5,6 +5,7 @@
  *        d e f               0g0 0i0
  *        g h i */
 #include "codelets/kernels.h"
+#include "codelets/ops/shortcut_a.h"
 
 void sgrad__shortcut_a_forward_cuda(const struct sgrad_args *a);
 void sgrad__shortcut_a_backward_cuda(const struct sgrad_args *a);

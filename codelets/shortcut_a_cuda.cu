@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "codelets/cuda.h"
+#include "codelets/ops/shortcut_a.h"
 
 /* x (N,H,W,C), y (N,P,Q,K): y[n][p][q][before + c] = x[n][p·stride][q·stride][c], zero in the other channels. In packs. */
 struct shape {

@@ -3,6 +3,7 @@
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
  * gradient is p - q; the batch costs the mean. Evaluated from x - max(x), where nothing overflows. */
 #include "codelets/kernels.h"
+#include "codelets/ops/softmax_cross_entropy.h"
 
 #include <math.h>
 

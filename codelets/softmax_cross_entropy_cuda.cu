@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "codelets/cuda.h"
+#include "codelets/ops/softmax_cross_entropy.h"
 
 #define WARPS 32 /* a block */
 

@@ -1,14 +1,19 @@
-/* ways.c: which way to compute a layer is fastest on this processor: measured once for each shape, and remembered from run to run.
+/* ways.c: a layer goes the way that is fastest on this processor, measured once for each shape and remembered from run to run.
  *
- * No rule holds for long: how much Winograd's method gains depends on a processor's registers and caches; small images want
- * the filters transformed for many of them; where a layout costs a copy depends on what the copy meets in the caches. Bits must not
+ * No rule holds for long: how much Winograd's method gains depends on a processor's registers and caches; small images want the
+ * filters transformed for many of them; where a layout costs a copy depends on what the copy meets in the caches. Bits must not
  * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
 #include "codelets/onednn.h"
+#include "codelets/ways.h"
+#include "codelets/winograd.h"
 
 #if defined __x86_64__ || defined __i386__
 #include <cpuid.h>
 #endif
+#include <assert.h>
+#include <math.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,27 +22,108 @@ enum { EDITION = 4 };       /* of what the ways are: to be raised when a way cha
 static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
-bool sgrad__way_open(const struct sgrad__layer *l, enum sgrad__way way) {
+static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
     if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
     return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
 }
 
-/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and makes nothing of AMX, which
- * does bf16 far faster. The rule knows no number of samples: a sample's bits are the same alone and among others. */
-static enum sgrad__way by_rule(const struct sgrad__layer *l) {
-    static const double worth = 2.5;
-    const bool registers = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core), amx = l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_amx);
-    return registers && !amx && sgrad__way_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD : SGRAD__PLAIN;
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+struct plan {
+    enum sgrad__way way;
+    struct sgrad__onednn_plan onednn;   /* of the plain and the blocked way */
+    size_t workspace;                   /* bytes; SGRAD_LINE of them because a workspace may begin anywhere */
+};
+
+/* False: oneDNN has no such way. */
+static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struct plan *plan) {
+    if (way != SGRAD__WINOGRAD && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
+    plan->way = way;
+    plan->workspace = SGRAD_LINE + (way == SGRAD__WINOGRAD ? sgrad__winograd_workspace(l) : plan->onednn.workspace);
+    return true;
 }
 
-/* Every way does the plain one's arithmetic or, Winograd's, rounds more, by half or, gradients in bf16, to six times as much: what a user
- * of bf16 has asked for is speed. So it has to be worth it, but no more. */
+static void plan_destroy(void *plan) { sgrad__onednn_destroy(&((struct plan *)plan)->onednn); }
+
+static void plan_run(const struct sgrad__layer *l, const struct plan *plan, void *const data[], void *workspace) {
+    void *room = (void *)sgrad_aligned((size_t)workspace);
+    if (plan->way == SGRAD__WINOGRAD) sgrad__winograd_run(l, data, room);
+    else sgrad__onednn_run(l, &plan->onednn, data, room);
+}
+
+/* ---- measured ---------------------------------------------------------------------------------------------------- */
+
+/* Numbers of ordinary size, which all look alike to a processor: as two bf16 or as an f32. */
+static void *ordinary(size_t bytes) {
+    uint32_t *words = sgrad_alloc(bytes / sizeof *words + 1, sizeof *words);
+    for (size_t i = 0; i < bytes / sizeof *words + 1; i++) words[i] = 0x3e803e80u | (uint32_t)(i * 2654435761u & 0x00700070u);
+    return words;
+}
+
+/* Seconds each of the plans takes, at best. Of a way that takes far more than another, the figure is rough. They go in turns,
+ * so that what else the machine does hurts all; the first turn finds memory and code new. */
+static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRAD__WAYS], void *const data[], void *workspace,
+                       double seconds[SGRAD__WAYS]) {
+    enum { LEAST_TURNS = 4, MOST_TURNS = 20 };
+    static const double enough = 10e-3;     /* seconds in all */
+    double all = 0, least = INFINITY;
+    for (int turn = 0; turn < MOST_TURNS && (turn < LEAST_TURNS || all < enough); turn++)
+        for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
+            if (!plan[way].workspace || (turn > 1 && seconds[way] > 1.5 * least)) continue;
+            const double start = omp_get_wtime();
+            plan_run(l, &plan[way], data, workspace);
+            const double took = omp_get_wtime() - start;
+            if (turn == 0) continue;
+            seconds[way] = fmin(seconds[way], took);
+            least = fmin(least, took);
+            all += took;
+        }
+}
+
+/* Seconds that the layer takes each way, on fewer samples where they are many. INFINITY: there is no such way. */
+static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]) {
+    static const double most_flops = 2e9;
+    struct sgrad__layer l = *layer;
+    struct plan plan[SGRAD__WAYS] = { 0 };
+    void *data[SGRAD__PARTS] = { NULL };
+    size_t most = 0;
+    if (sgrad__layer_flops(&l) > most_flops) l.x[0] = l.y[0] = (int32_t)fmax(1, l.x[0] * most_flops / sgrad__layer_flops(&l));
+    for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
+        seconds[way] = INFINITY;
+        if (is_open(layer, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
+    }
+    for (enum sgrad__part part = 0; part < SGRAD__PARTS; part++) {
+        const size_t bytes = sgrad__layer_bytes(&l, part);
+        if (bytes && sgrad__operand_of[l.pass][part] >= 0) data[sgrad__operand_of[l.pass][part]] = ordinary(bytes);
+    }
+    void *workspace = ordinary(most);
+    take_turns(&l, plan, data, workspace, seconds);
+    for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++)
+        if (plan[way].workspace) plan_destroy(&plan[way]);
+    for (int j = 0; j < SGRAD__PARTS; j++) free(data[j]);
+    free(workspace);
+}
+
+/* ---- chosen ------------------------------------------------------------------------------------------------------ */
+
+/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and makes nothing of
+ * AMX, which does bf16 far faster. The rule knows no number of samples: a sample's bits are the same alone and among others. */
+static enum sgrad__way by_rule(const struct sgrad__layer *l) {
+    static const double worth = 2.5;
+    const bool registers = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core),
+               amx = l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_amx);
+    return registers && !amx && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD
+                                                                                                  : SGRAD__PLAIN;
+}
+
+/* Every way does the plain one's arithmetic or, Winograd's, rounds more, by half or, gradients in bf16, to six times as much:
+ * what a user of bf16 has asked for is speed. So it has to be worth it, but no more. */
 static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     static const double worth = 0.95;
     enum sgrad__way best = SGRAD__PLAIN;
     double seconds[SGRAD__WAYS];
-    sgrad__ways_time(l, seconds);
+    measure(l, seconds);
     for (enum sgrad__way way = SGRAD__PLAIN + 1; way < SGRAD__WAYS; way++)
         if (seconds[way] < seconds[best] * (best == SGRAD__PLAIN ? worth : 1)) best = way;
     return best;
@@ -51,10 +137,11 @@ static char *memo_key(const struct sgrad__layer *l) {
     unsigned b, c, d;
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
-    return sgrad_format("%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d", EDITION, SGRAD_CLONES ? "" : " baseline", processor,
-                        (unsigned)dnnl_get_effective_cpu_isa(), v->major, v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype),
-                        l->pass, l->bias, l->stride, l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0],
-                        l->w[1], l->w[2], l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);
+    return sgrad_format("%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d",
+                        EDITION, SGRAD_CLONES ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major,
+                        v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype), l->pass, l->bias, l->stride,
+                        l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0], l->w[1], l->w[2],
+                        l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);
 }
 
 static enum sgrad__way remembered(const struct sgrad__layer *l) {
@@ -63,7 +150,7 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     enum sgrad__way way = SGRAD__WAYS;
     if (sgrad_memo_find(topic, key, value, sizeof value))
         for (way = 0; way < SGRAD__WAYS && strcmp(value, names[way]) != 0; way++) continue;
-    if (way == SGRAD__WAYS || !sgrad__way_open(l, way)) {
+    if (way == SGRAD__WAYS || !is_open(l, way)) {
         way = by_measurement(l);
         sgrad_memo_add(topic, key, names[way]);
     }
@@ -71,8 +158,7 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     return way;
 }
 
-/* ---- decided once for the process: a task's workspace is that of the way it goes ---- */
-
+/* Decided once for the process: a task's workspace is that of the way it goes. */
 struct decision {
     struct sgrad__layer layer;
     enum sgrad__way way;
@@ -81,11 +167,11 @@ struct decision {
 static struct decision *decisions;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer) {
+static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     struct sgrad__layer key = *layer;
     key.accumulate = 0;     /* one more pass over the result, whichever way that came */
-    if (sgrad__way_forced < SGRAD__WAYS) return sgrad__way_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
-    if (layer->deterministic || sgrad_cuda_workers() > 0 || !sgrad__way_open(layer, SGRAD__BLOCKED)) return by_rule(layer);
+    if (sgrad__way_forced < SGRAD__WAYS) return is_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
+    if (layer->deterministic || sgrad_cuda_workers() > 0 || !is_open(layer, SGRAD__BLOCKED)) return by_rule(layer);
     pthread_mutex_lock(&lock);
     struct decision *d = decisions;
     while (d && memcmp(&d->layer, &key, sizeof key) != 0) d = d->next;
@@ -96,4 +182,33 @@ enum sgrad__way sgrad__way_of(const struct sgrad__layer *layer) {
     }
     pthread_mutex_unlock(&lock);
     return d->way;
+}
+
+/* ---- what passes.c calls ----------------------------------------------------------------------------------------- */
+
+/* Where a rule wants a way that oneDNN does not have, the plain one. */
+static void plan_best(const struct sgrad__layer *l, struct plan *plan) {
+    if (!plan_create(l, way_of(l), plan)) plan_create(l, SGRAD__PLAIN, plan);
+}
+
+/* Asked with one thread, as workers have it: oneDNN's choices depend on the number of threads. */
+size_t sgrad__ways_workspace(const struct sgrad__layer *layer) {
+    struct plan plan = { 0 };
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    plan_best(layer, &plan);
+    omp_set_num_threads(threads);
+    plan_destroy(&plan);
+    return plan.workspace;
+}
+
+void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args) {
+    static struct sgrad_cache cache = { .key_size = sizeof(struct sgrad__layer),
+                                        .value_size = sizeof(struct plan),
+                                        .destroy = plan_destroy };
+    bool fresh;
+    struct plan *plan = sgrad_cache_get(&cache, layer, &fresh);
+    if (fresh) plan_best(layer, plan);
+    assert(args->workspace_size >= plan->workspace);
+    plan_run(layer, plan, args->data, args->workspace);
 }

@@ -12,16 +12,18 @@
  *     x ── windows ─> V (36, tiles, C) ──┬─> products ─> M (36, tiles, K) ── tiles_out ─> y
  *     w ── filters ─> U (36, C, K) ──────┘
  *
- * A sample's y and dx have the same bits whatever else is in the call. All is computed in F32, but gradients of bf16 images on processors
- * with AVX512_BF16: there U, V and A dy Aᵀ are rounded to bf16 before the products, which are twice as fast. Their errors come
- * out of the transforms at 1.2 % of the root mean square, where bf16's own rounding is 0.2 %: noise of mean zero, small beside what the choice
- * of a batch makes of a gradient. Forward is in F32 there too, for what a network says must not depend on it.
+ * A sample's y and dx have the same bits whatever else is in the call. All is computed in F32, but gradients of bf16 images on
+ * processors with AVX512_BF16: there U, V and A dy Aᵀ are rounded to bf16 before the products, which are twice as fast. Their
+ * errors come out of the transforms at 1.2 % of the root mean square, where bf16's own rounding is 0.2 %: noise of mean zero,
+ * small beside what the choice of a batch makes of a gradient. Forward is in F32 there too, for what a network says must not
+ * depend on it.
  *
- * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional neural
- * networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al., Error analysis and
- * improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and infinity by 1e-6 of the largest,
- * with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution: 0.7e-6). */
-#include "codelets/onednn.h"
+ * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional
+ * neural networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al.,
+ * Error analysis and improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and
+ * infinity by 1e-6 of the largest, with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution:
+ * 0.7e-6). */
+#include "codelets/winograd.h"
 #include "codelets/winograd_transforms.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -38,8 +40,8 @@ SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i
     return (vec)(__builtin_convertvector(*(const packed_halves *)((const uint16_t *)data + i), bits) << 16);
 }
 
-/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In assembly, since the
- * compiler inlines its own form of it only into what is compiled for such processors alone.) */
+/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In
+ * assembly, since the compiler inlines its own form of it only into what is compiled for such processors alone.) */
 SGRAD_ALWAYS_INLINE halves narrow(bool has_bf16, vec x) {
 #if SGRAD_CLONES
     if (has_bf16) {
@@ -71,7 +73,9 @@ enum factors { FLOATS, CHANNEL_PAIRS, TILE_PAIRS };
 #define AVX512
 #endif
 
-static int64_t channel_words(enum factors factors, int64_t channels) { return factors == CHANNEL_PAIRS ? channels / 2 : channels; }
+static int64_t channel_words(enum factors factors, int64_t channels) {
+    return factors == CHANNEL_PAIRS ? channels / 2 : channels;
+}
 static int64_t tile_words(enum factors factors, int64_t tiles) { return factors == TILE_PAIRS ? (tiles + 1) / 2 : tiles; }
 
 /* Pairs of an element of X and one of NEXT. */
@@ -122,7 +126,9 @@ static const struct spot nowhere = { 0, -WINDOW, 0 };       /* outside every ima
 SGRAD_ALWAYS_INLINE struct spot tile_at(struct tiling t, int64_t i) {
     return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * TILE, i % t.columns * TILE };
 }
-SGRAD_ALWAYS_INLINE int64_t index_of(struct images x, struct spot at) { return ((at.image * x.height + at.row) * x.width + at.column) * x.channels; }
+SGRAD_ALWAYS_INLINE int64_t index_of(struct images x, struct spot at) {
+    return ((at.image * x.height + at.row) * x.width + at.column) * x.channels;
+}
 
 SGRAD_ALWAYS_INLINE bool is_inside(struct images x, int side, struct spot at) {
     return at.row >= 0 && at.row + side <= x.height && at.column >= 0 && at.column + side <= x.width;
@@ -138,7 +144,8 @@ SGRAD_ALWAYS_INLINE bool is_inside(struct images x, int side, struct spot at) {
     } while (0)
 
 /* COUNT pixels of a row, sixteen channels from CHANNEL on; beside the image there are zeros. */
-SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, int count, vec d[]) {
+SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, int count,
+                                vec d[]) {
     const bool in = inside || (at.row >= 0 && at.row < x.height);
     const int64_t from = index_of(x, at) + channel;
 #pragma GCC unroll 6
@@ -172,8 +179,8 @@ SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) 
 /* How far apart two points' matrices of words lie: not a power of two, for which caches have few places. */
 static int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + LANES; }
 
-SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, enum factors factors, float *v,
-                                int64_t stride, const vec *even) {
+SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel,
+                                enum factors factors, float *v, int64_t stride, const vec *even) {
     vec rows[POINTS], d[WINDOW], t[WINDOW];
     for (int r = 0; r < WINDOW; r++, at.row++) {
         pixels(dtype, inside, x, at, channel, WINDOW, d);
@@ -193,8 +200,8 @@ SGRAD_ALWAYS_INLINE struct spot window_at(struct tiling t, int64_t i) {
 }
 
 /* The tile's pixels are added to SUM, which may be NULL. */
-SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, enum factors factors, float *v,
-                                 int64_t stride, const vec *even, float *sum) {
+SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
+                                 enum factors factors, float *v, int64_t stride, const vec *even, float *sum) {
     vec rows[TILE * WINDOW], d[TILE], t[WINDOW], all = { 0 };
     for (int r = 0; r < TILE; r++, at.row++) {
         pixels(dtype, inside, y, at, channel, TILE, d);
@@ -209,8 +216,8 @@ SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct ima
     }
 }
 
-SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel, bool has_bf16, const float *m,
-                                  int64_t stride, const float *bias, bool add) {
+SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
+                                  bool has_bf16, const float *m, int64_t stride, const float *bias, bool add) {
     vec columns[TILE * WINDOW], d[WINDOW], t[TILE];
     for (int s = 0; s < WINDOW; s++) {
         for (int r = 0; r < WINDOW; r++) d[r] = *(const packed *)(m + (r * WINDOW + s) * stride);
@@ -237,7 +244,8 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
 static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
 
 /* The points G of a row's filters from COLUMN on, or, in pairs, of two rows' filters; ROWS rows of words. */
-SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row, int64_t column, float *u) {
+SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row,
+                                     int64_t column, float *u) {
     const int64_t width = panel_width(columns), stride = point_stride(rows, columns);
     vec t[POINTS], next[POINTS];
     filter_points(g[0], t);
@@ -251,8 +259,8 @@ SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER
 enum { TILES_AT_ONCE = 12 };    /* with two vectors of a panel: 24 sums in registers */
 
 /* Z[i] = Σ_t e[i, t] v[t], or added to it, for ROWS rows I, one or two vectors wide: COUNT words t, steps between words. */
-SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row, int64_t e_step, const float *v,
-                                    int64_t v_step, float *z, int64_t z_row, bool add) {
+SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row,
+                                    int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
     vec sum[LANES][2];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -266,7 +274,8 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors,
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++)
-                sum[i][j] = add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
+                sum[i][j] =
+                    add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -274,19 +283,22 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors,
         for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
 }
 
-/* ---- what onednn.c calls --------------------------------------------------------------------------------------------- */
+/* ---- a layer ------------------------------------------------------------------------------------------------------------ */
 
-/* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y out of x. */
+/* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y
+ * out of x. */
 static const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }
 static const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->x : l->y; }
 
-/* U stays in the second-level cache while the tiles pass in small blocks; or where it is too large, a large block's V stays in the third,
- * while U passes in chunks, made anew for each block. */
+/* U stays in the second-level cache while the tiles pass in small blocks; or where it is too large, a large block's V stays in
+ * the third, while U passes in chunks, made anew for each block. */
 static struct tiling tiling_of(const struct sgrad__layer *l, enum factors factors) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
     const int32_t *in = in_of(l), *out = out_of(l);
-    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channel_words(factors, in[3]), panels = U_CHUNK / (u_row * 2 * LANES);
-    const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2, m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
+    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channel_words(factors, in[3]),
+                  panels = U_CHUNK / (u_row * 2 * LANES);
+    const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2,
+                  m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
     const bool chunks = u_row * out[3] > U_MOST;
     struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE };
     t.padding = l->pass == SGRAD__BACKWARD_DATA ? 2 - l->padding : l->padding;
@@ -310,8 +322,8 @@ static struct rooms rooms_of(const struct sgrad__layer *l, enum factors factors,
 }
 
 bool sgrad__winograd_open(const struct sgrad__layer *l) {
-    return l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 && l->padding <= 2 &&
-           l->x[3] % LANES == 0 && l->y[3] % LANES == 0;
+    return l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 &&
+           l->padding <= 2 && l->x[3] % LANES == 0 && l->y[3] % LANES == 0;
 }
 
 static enum factors factors_of(const struct sgrad__layer *l) {
@@ -348,6 +360,7 @@ size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
 #include "codelets/winograd_stages.h"
 
 void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    static void (*const runs[])(const struct sgrad__layer *, void *const[], float *) = { run_on_floats, run_on_channel_pairs, run_on_tile_pairs };
+    static void (*const runs[])(const struct sgrad__layer *, void *const[], float *) = { run_on_floats, run_on_channel_pairs,
+                                                                                         run_on_tile_pairs };
     runs[factors_of(l)](l, data, room);
 }

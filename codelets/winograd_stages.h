@@ -19,7 +19,8 @@ STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t cou
     }
 }
 
-/* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added to it. */
+/* A dy Aᵀ of COUNT tiles, as windows() leaves V; of CHANNELS channels from FROM on. With SUM, each channel's pixels are added
+ * to it. */
 STAGE NAME(tiles_in)(struct tiling t, struct images y, int64_t from, int64_t channels, int64_t first, int64_t count,
                       float *v, float *sum) {
     const int64_t stride = point_stride(tile_words(FACTORS, t.block), channels), end = first + count;
@@ -81,7 +82,8 @@ STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t ch
         for (int64_t c = 0; c < channels; c += LANES) {
             vec columns[3 * WINDOW], column[WINDOW], out[3];
             for (int s = 0; s < WINDOW; s++) {
-                for (int r = 0; r < WINDOW; r++) column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
+                for (int r = 0; r < WINDOW; r++)
+                    column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
                 filter_row_back(column, out);
                 for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
             }
@@ -103,7 +105,8 @@ STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < k; column += width)
             for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
-                const float *rows = v + point * point_stride(t.block, c) + i * c, *panel = u + point * point_stride(c, k) + column * c;
+                const float *rows = v + point * point_stride(t.block, c) + i * c,
+                            *panel = u + point * point_stride(c, k) + column * c;
                 float *to = m + point * point_stride(t.block, k) + i * k + column;
                 if (width == LANES) outer_sums(FACTORS, TILES_AT_ONCE, 1, c, rows, c, 1, panel, LANES, to, k, false);
                 else outer_sums(FACTORS, TILES_AT_ONCE, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
@@ -116,11 +119,13 @@ STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k
 /* U (36, K, C) = Mᵀ (36, K, tiles) V (36, tiles, C), or added to it. */
 STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64_t k, const float *m, const float *v,
                                  float *u, bool add, const struct soon soon[2]) {
-    const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tile_words(FACTORS, count), block = tile_words(FACTORS, t.block);
+    const int64_t width = panel_width(c), rows = width == LANES ? LANES : LANES / 2, tiles = tile_words(FACTORS, count),
+                  block = tile_words(FACTORS, t.block);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < c; column += width)
             for (int64_t row = 0; row < k; row += rows) {
-                const float *left = m + point * point_stride(block, k) + row, *right = v + point * point_stride(block, c) + column;
+                const float *left = m + point * point_stride(block, k) + row,
+                            *right = v + point * point_stride(block, c) + column;
                 float *to = u + point * point_stride(k, c) + row * c + column;
                 if (width == LANES) outer_sums(FACTORS, LANES, 1, tiles, left, 1, k, right, c, to, c, add);
                 else outer_sums(FACTORS, LANES / 2, 2, tiles, left, 1, k, right, c, to, c, add);
@@ -151,8 +156,11 @@ STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
             c = out.channels - from < t.chunk ? out.channels - from : t.chunk;
             if (weight) {
                 NAME(tiles_in)(t, out, from, c, first, count, m, dbias);
-                NAME(transposed_products)(t, count, in.channels, c, m, v, u, !chunks && first > 0, (struct soon[]){ next_in, { out, from, c, next, more } });
-                if (chunks || next == t.count) NAME(filters_back)(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
+                NAME(transposed_products)
+                (t, count, in.channels, c, m, v, u, !chunks && first > 0,
+                 (struct soon[]){ next_in, { out, from, c, next, more } });
+                if (chunks || next == t.count)
+                    NAME(filters_back)(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
             } else {
                 const bool fresh = chunks || first == 0;
                 if (fresh && forward) NAME(filters)(data[1], from, c, in.channels, u);

@@ -1,5 +1,6 @@
 /* graph.c: describing a network. Shapes are inferred, and errors found, as layers are added. */
 #include "graphs/networks/graph.h"
+#include "codelets/ops/softmax_cross_entropy.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * arrays that do not fit into any. Every worker is busy with the same at once. Source: Williams, Waterman, Patterson, "Roofline:
  * An Insightful Visual Performance Model for Multicore Architectures", Communications of the ACM 52(4), 2009. */
 #include "graphs/runs/train.h"
+#include "codelets/ops/linear.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -39,7 +39,8 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
         call.view[i] = operand[i].view;
         call.access[i] = operand[i].access;
         if (!operand[i].values) call.view[i].shape.rank = -1;
-        else if (sgrad_tensor_create("operand", operand[i].view.dtype, operand[i].view.shape, SGRAD_PERSISTENT, &tensor[i])) abort();
+        else if (sgrad_tensor_create("operand", operand[i].view.dtype, operand[i].view.shape, SGRAD_PERSISTENT, &tensor[i]))
+            abort();
         if (operand[i].values && operand[i].access != SGRAD_W) instance_write(tensor[i], operand[i].values);
     }
     sgrad_call_prepare(&call);
@@ -66,7 +67,8 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
 static struct sgrad_context *check_context;
 
 static inline int check_open(int cpus, int cudas) {
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" }, &check_context);
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" },
+                              &check_context);
 }
 static inline int check_on_cpus(void **state) {
     (void)state;

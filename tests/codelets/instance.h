@@ -33,8 +33,11 @@ static inline void instance_tensor(struct instance *t, enum sgrad_role role, int
 static inline struct sgrad_view instance_doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
 /* Memory for everything that the signature names. */
-static inline int instance_open(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test, enum sgrad_dtype dtype) {
-    *t = (struct instance){ .op = op, .test = test, .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .rate = 0.1f, .sample = t->sample } };
+static inline int instance_open(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test,
+                                enum sgrad_dtype dtype) {
+    *t = (struct instance){ .op = op,
+                            .test = test,
+                            .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .rate = 0.1f, .sample = t->sample } };
     for (int i = 0; i < 64; i++) t->sample[i] = i;
     t->attrs = sgrad_alloc(1, op->attrs_size);
     if (test->attrs) memcpy(t->attrs, test->attrs, op->attrs_size);
@@ -79,7 +82,9 @@ static inline void instance_close(struct instance *t) {
 static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, unsigned added) {
     for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++) {
         int64_t samples = t->is.x[0].shape.dim[0];
-        struct sgrad_call call = { .kernel = &tasks[k].kernel, .attrs = t->attrs, .group = samples, .batch = samples, .averaged = samples };
+        struct sgrad_call call = {
+            .kernel = &tasks[k].kernel, .attrs = t->attrs, .group = samples, .batch = samples, .averaged = samples
+        };
         struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *workspace = NULL;
         for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[k].use[j].role; j++, call.operands++) {
             struct sgrad_use use = tasks[k].use[j];

@@ -1,4 +1,7 @@
-/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the chances of dropout. */
+/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the
+ * chances of dropout. */
+#include "codelets/ops/dropout.h"
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>
@@ -41,7 +44,8 @@ static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         assert_true(halved(type, x, SGRAD_SUM_INPUTS, i, &wanted));
         if (memcmp(&sum[i], &wanted, sizeof wanted))
-            fail_msg("sum of %x %s, element %lld of %lld, is %a, not %a", present, sgrad_dtype_name(type), (long long)i, (long long)count, sum[i], wanted);
+            fail_msg("sum of %x %s, element %lld of %lld, is %a, not %a", present, sgrad_dtype_name(type), (long long)i,
+                     (long long)count, sum[i], wanted);
     }
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++) free(x[k]);
     free(sum);
@@ -82,7 +86,9 @@ static void histogram(void **state) {
     struct sgrad_histogram got, wanted = { .count = COUNT - 2 };
     x[0] = NAN, x[1] = -INFINITY, x[2] = 0, x[3] = FLT_MAX, x[4] = -FLT_MAX, x[5] = 1e-13f;
     run_kernel(&sgrad_histogram_kernel, NULL, NULL, 0,
-               (struct operand[]){ { line(SGRAD_F32, COUNT), SGRAD_R, x }, { line(SGRAD_F64, SGRAD_HISTOGRAM), SGRAD_W, (double *)&got } }, 2);
+               (struct operand[]){ { line(SGRAD_F32, COUNT), SGRAD_R, x },
+                                   { line(SGRAD_F64, SGRAD_HISTOGRAM), SGRAD_W, (double *)&got } },
+               2);
     for (int i = 2; i < COUNT; i++) {
         int bucket = 0;
         while (limits[bucket] <= (double)(float)x[i]) bucket++;
@@ -91,22 +97,30 @@ static void histogram(void **state) {
     }
     assert_memory_equal(got.bucket, wanted.bucket, sizeof got.bucket);
     assert_true(got.count == wanted.count && got.min == -FLT_MAX && got.max == FLT_MAX && got.sum == sum);
-    assert_true(limits[0] == -DBL_MAX && limits[SGRAD_HISTOGRAM_BUCKETS / 2] == 0 && limits[SGRAD_HISTOGRAM_BUCKETS - 1] == DBL_MAX);
+    assert_true(limits[0] == -DBL_MAX && limits[SGRAD_HISTOGRAM_BUCKETS / 2] == 0 &&
+                limits[SGRAD_HISTOGRAM_BUCKETS - 1] == DBL_MAX);
     free(x);
 }
 
 enum { WEIGHTS = 40 };
 
 /* The weight after one update by GRADIENT; SQUARES is the norm of all gradients, squared, or NULL. */
-static void update(const struct sgrad_kernel *kernel, int states, float clip_norm, double *gradient, double *squares, double *weight) {
-    const struct sgrad_hyper hyper = { .momentum = 0.9f, .weight_decay = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.1f, .clip_norm = clip_norm };
+static void update(const struct sgrad_kernel *kernel, int states, float clip_norm, double *gradient, double *squares,
+                   double *weight) {
+    const struct sgrad_hyper hyper = {
+        .momentum = 0.9f, .weight_decay = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.1f, .clip_norm = clip_norm
+    };
     const struct sgrad_step step = { .number = 1, .training = true, .rate = 0.1f };
     const struct sgrad_view view = line(SGRAD_F32, WEIGHTS);
     double state[2][WEIGHTS] = { { 0 } };
     for (int i = 0; i < WEIGHTS; i++) weight[i] = i;
     run_kernel(kernel, &hyper, &step, 0,
-               (struct operand[]){ { view, SGRAD_RW, weight }, { view, SGRAD_R, gradient }, { line(SGRAD_F64, 1), SGRAD_R, squares },
-                                   { view, SGRAD_RW, state[0] }, { view, SGRAD_RW, state[1] } }, 3 + states);
+               (struct operand[]){ { view, SGRAD_RW, weight },
+                                   { view, SGRAD_R, gradient },
+                                   { line(SGRAD_F64, 1), SGRAD_R, squares },
+                                   { view, SGRAD_RW, state[0] },
+                                   { view, SGRAD_RW, state[1] } },
+               3 + states);
 }
 
 /* Clipping scales the gradient, as torch.nn.utils.clip_grad_norm_ does, and only where the norm is too large. */
@@ -127,7 +141,9 @@ static void clipping(void **state) {
 /* ---- augmentation ---- */
 
 enum { IMAGES = 720, HEIGHT = 4, WIDTH = 5, CHANNELS = 2, PIXELS = HEIGHT * WIDTH * CHANNELS, PAD = 1, PLACES = 2 * PAD + 1 };
-static const struct sgrad_image augment = { .full_scale = 200, .mean = { 0.5f, 0.25f }, .deviation = { 0.3f, 2 }, .pad = PAD, .flip = true };
+static const struct sgrad_image augment = {
+    .full_scale = 200, .mean = { 0.5f, 0.25f }, .deviation = { 0.3f, 2 }, .pad = PAD, .flip = true
+};
 
 static double pixel_of(int64_t image, int i) { return sgrad_philox(5, 0, 0, (uint64_t)image, (uint32_t)i).word[0] >> 24; }
 
@@ -135,11 +151,13 @@ static double normalised(double pixel, int c) {
     return (pixel / (double)augment.full_scale - (double)augment.mean[c]) / (double)augment.deviation[c];
 }
 
-/* COUNT images, the samples SAMPLE of the data set, the first of them the FIRST of the batch, as the network sees them; free it */
+/* COUNT images, the samples SAMPLE of the data set, the first of them the FIRST of the batch, as the network sees them; free
+ * them */
 static double *seen(const struct sgrad_step *step, int64_t first, int64_t count, enum sgrad_dtype type) {
     const struct sgrad_shape shape = { 4, { count, HEIGHT, WIDTH, CHANNELS } };
     double *x = sgrad_alloc((size_t)count * PIXELS, sizeof *x), *y = sgrad_alloc((size_t)count * PIXELS, sizeof *y);
-    for (int64_t i = 0; i < count * PIXELS; i++) x[i] = pixel_of(step->sample[first - step->first + i / PIXELS], (int)(i % PIXELS));
+    for (int64_t i = 0; i < count * PIXELS; i++)
+        x[i] = pixel_of(step->sample[first - step->first + i / PIXELS], (int)(i % PIXELS));
     run_kernel(&sgrad_image_kernel, &augment, step, first,
                (struct operand[]){ { { SGRAD_U8, shape }, SGRAD_R, x }, { { type, shape }, SGRAD_W, y } }, 2);
     free(x);
@@ -189,13 +207,15 @@ static void views_follow_samples(void **state) {
     double *whole = seen(step, step->first, IMAGES, SGRAD_F32), *part = seen(step, step->first + 100, 20, SGRAD_F32);
     double *half = seen(step, step->first, IMAGES, SGRAD_BF16);
     assert_memory_equal(part, whole + 100 * PIXELS, 20 * PIXELS * sizeof *part);
-    for (int i = 0; i < IMAGES * PIXELS; i++) assert_true(half[i] == (double)sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)whole[i])));
+    for (int i = 0; i < IMAGES * PIXELS; i++)
+        assert_true(half[i] == (double)sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)whole[i])));
 
     struct sgrad_step moved = *step;
     for (int i = 0; i < IMAGES; i++) others[i] = sample[IMAGES - 1 - i];
     moved.sample = others;
     double *backwards = seen(&moved, step->first, IMAGES, SGRAD_F32);
-    for (int i = 0; i < IMAGES; i++) assert_memory_equal(backwards + i * PIXELS, whole + (IMAGES - 1 - i) * PIXELS, PIXELS * sizeof *whole);
+    for (int i = 0; i < IMAGES; i++)
+        assert_memory_equal(backwards + i * PIXELS, whole + (IMAGES - 1 - i) * PIXELS, PIXELS * sizeof *whole);
 
     double *later = seen(training_step(sample, 1), step->first, IMAGES, SGRAD_F32);
     int same = 0;
@@ -223,7 +243,8 @@ static void evaluation_sees_images(void **state) {
 
 enum { SAMPLES = 60, FEATURES = 1111, ELEMENTS = SAMPLES * FEATURES };
 
-static double *dropped(const struct sgrad_task *task, const struct sgrad_dropout *attrs, uint32_t step, int64_t first, int64_t samples, double *x) {
+static double *dropped(const struct sgrad_task *task, const struct sgrad_dropout *attrs, uint32_t step, int64_t first,
+                       int64_t samples, double *x) {
     const struct sgrad_view view = { SGRAD_F32, { 2, { samples, FEATURES } } };
     double *y = sgrad_alloc((size_t)samples * FEATURES, sizeof *y);
     run_kernel(&task->kernel, attrs, &(struct sgrad_step){ .seed = 3, .number = step, .training = true }, first,
@@ -269,9 +290,14 @@ static void dropout(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_trees),       cmocka_unit_test(squared_norm),           cmocka_unit_test(clipping),
-        cmocka_unit_test(views_of_images),      cmocka_unit_test(views_follow_samples),   cmocka_unit_test(evaluation_sees_images),
-        cmocka_unit_test(dropout),              cmocka_unit_test(histogram),
+        cmocka_unit_test(sums_are_trees),
+        cmocka_unit_test(squared_norm),
+        cmocka_unit_test(clipping),
+        cmocka_unit_test(views_of_images),
+        cmocka_unit_test(views_follow_samples),
+        cmocka_unit_test(evaluation_sees_images),
+        cmocka_unit_test(dropout),
+        cmocka_unit_test(histogram),
     };
     return run_on_devices(tests);
 }

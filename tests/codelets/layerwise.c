@@ -5,6 +5,7 @@
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
  *
  * and, as in the implementations of both, a ratio of 1 for vectors and where a norm is zero. */
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 enum { STEPS = 5, MOST = 12150 };
@@ -74,8 +75,12 @@ static void submit(const struct sgrad_kernel *kernel, int states, struct paramet
                    const struct sgrad_hyper *h, double rate, int t) {
     const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .rate = (float)rate };
     run_kernel(kernel, h, &step, 0,
-               (struct operand[]){ { p->view, SGRAD_RW, p->w }, { p->view, SGRAD_R, dw }, { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
-                                   { p->view, SGRAD_RW, p->state[0] }, { p->view, SGRAD_RW, p->state[1] } }, 3 + states);
+               (struct operand[]){ { p->view, SGRAD_RW, p->w },
+                                   { p->view, SGRAD_R, dw },
+                                   { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
+                                   { p->view, SGRAD_RW, p->state[0] },
+                                   { p->view, SGRAD_RW, p->state[1] } },
+               3 + states);
 }
 
 static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *t) {

@@ -5,7 +5,8 @@
  *     adds         and so is what is no sample's, of kernels that say that they add
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
  *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU */
-#include "codelets/onednn.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ways.h"
 #include "tests/codelets/instance.h"
 
 #include <sys/wait.h>
@@ -21,7 +22,8 @@ static bool for_each(bool (*check)(const struct sgrad_op *op, const struct sgrad
     bool good = true;
     for (int k = 0; sgrad_ops[k]; k++) {
         assert_non_null(sgrad_ops[k]->tests[0].name);
-        for (int i = 0; i < SGRAD_MAX_TESTS && sgrad_ops[k]->tests[i].name; i++) good &= check(sgrad_ops[k], &sgrad_ops[k]->tests[i]);
+        for (int i = 0; i < SGRAD_MAX_TESTS && sgrad_ops[k]->tests[i].name; i++)
+            good &= check(sgrad_ops[k], &sgrad_ops[k]->tests[i]);
     }
     return good;
 }
@@ -64,7 +66,8 @@ static double difference(struct instance *t, struct sgrad_tensor *variable, doub
 
 /* A dozen elements of GRADIENT against differences of the objective along them in VARIABLE. A step may lead across the kink of a
  * ReLU, so a shorter one may decide; too short a one drowns in rounding. */
-static bool check_differences(struct instance *t, const char *what, struct sgrad_tensor *variable, struct sgrad_tensor *gradient) {
+static bool check_differences(struct instance *t, const char *what, struct sgrad_tensor *variable,
+                              struct sgrad_tensor *gradient) {
     static const double steps[] = { 1.0 / 128, 1.0 / 1024, 1.0 / 8192 };
     double *x = instance_read(variable), *g = instance_read(gradient), scale = 1e-3, d = 0;
     int64_t count = instance_count(variable), stride = count / 12 + 1;
@@ -192,9 +195,13 @@ static void accumulate(void **state) {
 /* ---- one instance against another ---- */
 
 /* Elements may differ by TOLERANCE of the tensor's root mean square, and by as much of themselves. */
-static bool compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got, struct sgrad_tensor *wanted, double tolerance) {
-    static const char *const names[ROLES] = { [SGRAD_Y] = "output", [SGRAD_DX] = "input gradient", [SGRAD_DP] = "parameter gradient",
-                                              [SGRAD_STAT] = "statistic", [SGRAD_S] = "state" };
+static bool compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got, struct sgrad_tensor *wanted,
+                    double tolerance) {
+    static const char *const names[ROLES] = { [SGRAD_Y] = "output",
+                                              [SGRAD_DX] = "input gradient",
+                                              [SGRAD_DP] = "parameter gradient",
+                                              [SGRAD_STAT] = "statistic",
+                                              [SGRAD_S] = "state" };
     char what[64];
     double *a = instance_read(got), *b = instance_read(wanted), square = 0;
     int64_t count = instance_count(got);
@@ -213,7 +220,8 @@ static bool compare(const struct instance *t, enum sgrad_role role, int i, struc
 
 /* A convolution's gradients in bf16, where it may go Winograd's way, have noise of 1.2 % of the root mean square. */
 static double tolerance_of_bf16(const struct sgrad_op *op, enum sgrad_role role) {
-    const bool gradient = role == SGRAD_DX || role == SGRAD_DP, winograd = sgrad__way_forced == SGRAD__WINOGRAD || sgrad__way_forced == SGRAD__WAYS;
+    const bool gradient = role == SGRAD_DX || role == SGRAD_DP,
+               winograd = sgrad__way_forced == SGRAD__WINOGRAD || sgrad__way_forced == SGRAD__WAYS;
     return op == &sgrad_conv2d_op && gradient && winograd ? 0.08 : 0.03;
 }
 
@@ -221,8 +229,8 @@ static bool compare_all(struct instance *got, struct instance *wanted) {
     static const enum sgrad_role roles[] = { SGRAD_Y, SGRAD_STAT, SGRAD_DX, SGRAD_DP, SGRAD_S };
     for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
-            if (wanted->tensor[roles[r]][i] &&
-                !compare(got, roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i], tolerance_of_bf16(got->op, roles[r])))
+            if (wanted->tensor[roles[r]][i] && !compare(got, roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i],
+                                                        tolerance_of_bf16(got->op, roles[r])))
                 return false;
     return true;
 }
@@ -282,7 +290,8 @@ static bool keep_results(const struct sgrad_op *op, const struct sgrad_test *tes
     return true;
 }
 
-static bool check_result(struct instance *t, struct sgrad_tensor *tensor, const double *wanted, enum sgrad_role role, int i, double tolerance) {
+static bool check_result(struct instance *t, struct sgrad_tensor *tensor, const double *wanted, enum sgrad_role role, int i,
+                         double tolerance) {
     struct sgrad_tensor *copy;
     assert_int_equal(sgrad_tensor_create("wanted", SGRAD_F64, tensor->view.shape, SGRAD_PERSISTENT, &copy), 0);
     instance_write(copy, wanted);

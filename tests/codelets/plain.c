@@ -1,5 +1,11 @@
 /* plain.c: the operations that carry a network, each once more as the plainest loop in double precision, compared with the real
  * one on every row of its record's tests. A loop does forward and backward at once: y = f(x) and dx = (∂y/∂x)ᵀ·dy. */
+#include "codelets/ops/average_pool.h"
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/softmax_cross_entropy.h"
 #include "tests/codelets/check.h"
 
 /* The values of an instance's tensors, by role and index; absent ones are NULL. A loop reads x, p, s, dy from IN and adds to
@@ -16,7 +22,8 @@ static void conv2d(const struct instance *t, const struct values *in, struct val
     const struct sgrad_conv2d *a = t->attrs;
     const int64_t *x = t->is.x[0].shape.dim, *y = t->is.y.shape.dim, K = a->channels, R = a->kernel, C = x[3] / a->groups;
     for (int64_t i = 0; i < y[0] * y[1] * y[2] * K; i++) {
-        const int64_t n = i / (y[1] * y[2] * K), p = i / (y[2] * K) % y[1], q = i / K % y[2], k = i % K, group = k / (K / a->groups);
+        const int64_t n = i / (y[1] * y[2] * K), p = i / (y[2] * K) % y[1], q = i / K % y[2], k = i % K,
+                      group = k / (K / a->groups);
         const double dy = in->of[SGRAD_DY][0][i];
         if (a->bias) {
             out->of[SGRAD_Y][0][i] = in->of[SGRAD_P][1][k];
@@ -54,12 +61,14 @@ static void linear(const struct instance *t, const struct values *in, struct val
 }
 
 /* y = relu?((x - mean) / √(var + eps) · weight + bias + r?) of channel C; returns 1 / √(var + eps) */
-static double normalise(const struct instance *t, const struct values *in, struct values *out, int64_t c, double mean, double variance) {
+static double normalise(const struct instance *t, const struct values *in, struct values *out, int64_t c, double mean,
+                        double variance) {
     const struct sgrad_batchnorm *a = t->attrs;
     const int64_t count = sgrad_shape_count(&t->is.y.shape), C = t->is.y.shape.dim[t->is.y.shape.rank - 1];
     const double inverse = 1 / sqrt(variance + (double)a->eps), *r = in->of[SGRAD_X][1];
     for (int64_t i = c; i < count; i += C) {
-        const double y = (in->of[SGRAD_X][0][i] - mean) * inverse * in->of[SGRAD_P][0][c] + in->of[SGRAD_P][1][c] + (r ? r[i] : 0);
+        const double y =
+            (in->of[SGRAD_X][0][i] - mean) * inverse * in->of[SGRAD_P][0][c] + in->of[SGRAD_P][1][c] + (r ? r[i] : 0);
         out->of[SGRAD_Y][0][i] = a->relu && y < 0 ? 0 : y;
     }
     return inverse;
@@ -102,7 +111,8 @@ static void batchnorm_inference(const struct instance *t, const struct values *i
 /* Where, in x (N,H,W,C), tap (R,S) of output I of y (N,P,Q,C) lies; -1: in the padding. */
 static int64_t tap(const struct instance *t, int stride, int padding, int64_t i, int64_t r, int64_t s) {
     const int64_t *x = t->is.x[0].shape.dim, *y = t->is.y.shape.dim, C = y[3];
-    const int64_t n = i / (y[1] * y[2] * C), h = i / (y[2] * C) % y[1] * stride - padding + r, v = i / C % y[2] * stride - padding + s;
+    const int64_t n = i / (y[1] * y[2] * C), h = i / (y[2] * C) % y[1] * stride - padding + r,
+                  v = i / C % y[2] * stride - padding + s;
     return h < 0 || h >= x[1] || v < 0 || v >= x[2] ? -1 : ((n * x[1] + h) * x[2] + v) * C + i % C;
 }
 
@@ -176,7 +186,8 @@ static struct values values_of(const struct instance *t, bool zeros) {
     for (int role = 0; role < ROLES; role++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
             struct sgrad_tensor *tensor = t->tensor[role][i];
-            if (tensor) v.of[role][i] = zeros ? sgrad_alloc((size_t)instance_count(tensor), sizeof(double)) : instance_read(tensor);
+            if (tensor)
+                v.of[role][i] = zeros ? sgrad_alloc((size_t)instance_count(tensor), sizeof(double)) : instance_read(tensor);
         }
     return v;
 }
@@ -188,7 +199,9 @@ static void free_values(struct values *v) {
 
 /* The tensors of ROLE against what the loop found. */
 static bool compare(const struct instance *t, enum sgrad_role role, const struct values *wanted) {
-    static const char *const names[ROLES] = { [SGRAD_Y] = "y", [SGRAD_STAT] = "statistic", [SGRAD_DX] = "dx", [SGRAD_DP] = "dp", [SGRAD_S] = "state" };
+    static const char *const names[ROLES] = {
+        [SGRAD_Y] = "y", [SGRAD_STAT] = "statistic", [SGRAD_DX] = "dx", [SGRAD_DP] = "dp", [SGRAD_S] = "state"
+    };
     bool good = true;
     for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
         if (!t->tensor[role][i]) continue;

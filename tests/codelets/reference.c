@@ -1,5 +1,7 @@
 /* reference.c: our operations and optimizers against PyTorch's, on every case of tests/reference/layers.safetensors
  * (tests/reference/make.py says what a case holds). */
+#include "codelets/operations.h"
+#include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 #include <jansson.h>
@@ -17,9 +19,10 @@ struct meaning {
     int index;
 };
 static const struct meaning given[] = {
-    { "x", SGRAD_X, 0 }, { "x0", SGRAD_X, 0 }, { "x1", SGRAD_X, 1 }, { "x2", SGRAD_X, 2 }, { "r", SGRAD_X, 1 }, { "target", SGRAD_X, 1 },
-    { "weight", SGRAD_P, 0 }, { "bias", SGRAD_P, 1 }, { "running_mean", SGRAD_S, 0 }, { "running_var", SGRAD_S, 1 }, { "dy", SGRAD_DY, 0 },
-    { .name = NULL },
+    { "x", SGRAD_X, 0 },           { "x0", SGRAD_X, 0 },   { "x1", SGRAD_X, 1 },
+    { "x2", SGRAD_X, 2 },          { "r", SGRAD_X, 1 },    { "target", SGRAD_X, 1 },
+    { "weight", SGRAD_P, 0 },      { "bias", SGRAD_P, 1 }, { "running_mean", SGRAD_S, 0 },
+    { "running_var", SGRAD_S, 1 }, { "dy", SGRAD_DY, 0 },  { .name = NULL },
 };
 static const struct meaning results[] = {
     { "y", SGRAD_Y, 0 }, { "loss", SGRAD_STAT, 0 }, { "dx", SGRAD_DX, 0 }, { "dx0", SGRAD_DX, 0 }, { "dx1", SGRAD_DX, 1 },
@@ -85,12 +88,19 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
     const int kernel = (int)number(how, "kernel"), stride = (int)number(how, "stride"), padding = (int)number(how, "padding");
     const bool relu = number(how, "relu") != 0, bias = number(how, "bias") != 0;
     if (is(how, "conv2d")) {
-        a->conv2d = (struct sgrad_conv2d){ .channels = (int)y->dim[3], .kernel = kernel, .stride = stride, .padding = padding,
-                                           .dilation = (int)number(how, "dilation"), .groups = (int)number(how, "groups"), .bias = bias };
+        a->conv2d = (struct sgrad_conv2d){ .channels = (int)y->dim[3],
+                                           .kernel = kernel,
+                                           .stride = stride,
+                                           .padding = padding,
+                                           .dilation = (int)number(how, "dilation"),
+                                           .groups = (int)number(how, "groups"),
+                                           .bias = bias };
         return &sgrad_conv2d_op;
     }
     if (is(how, "batchnorm")) {
-        a->batchnorm = (struct sgrad_batchnorm){ .relu = relu, .eps = (float)number(how, "eps"), .momentum = (float)number(how, "momentum") };
+        a->batchnorm = (struct sgrad_batchnorm){ .relu = relu,
+                                                 .eps = (float)number(how, "eps"),
+                                                 .momentum = (float)number(how, "momentum") };
         return &sgrad_batchnorm_op;
     }
     if (is(how, "add")) {
@@ -111,8 +121,10 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
         return &sgrad_linear_op;
     }
     if (is(how, "lrn")) {
-        a->local_response_norm = (struct sgrad_local_response_norm){ .size = (int)number(how, "size"), .alpha = (float)number(how, "alpha"),
-                                                                     .beta = (float)number(how, "beta"), .k = (float)number(how, "k") };
+        a->local_response_norm = (struct sgrad_local_response_norm){ .size = (int)number(how, "size"),
+                                                                     .alpha = (float)number(how, "alpha"),
+                                                                     .beta = (float)number(how, "beta"),
+                                                                     .k = (float)number(how, "k") };
         return &sgrad_local_response_norm_op;
     }
     if (is(how, "shortcut")) {
@@ -120,7 +132,8 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
         return &sgrad_shortcut_a_op;
     }
     if (is(how, "softmax_cross_entropy")) {
-        a->softmax_cross_entropy = (struct sgrad_softmax_cross_entropy){ .label_smoothing = (float)number(how, "label_smoothing") };
+        a->softmax_cross_entropy =
+            (struct sgrad_softmax_cross_entropy){ .label_smoothing = (float)number(how, "label_smoothing") };
         return &sgrad_softmax_cross_entropy_op;
     }
     if (is(how, "global_avgpool")) return &sgrad_global_average_pool_op;
@@ -206,9 +219,12 @@ static const struct optimizer {
 
 /* Three updates of one weight, with the gradients that the case gives. */
 static bool run_optimizer(const char *name, const struct optimizer *o, const json_t *how) {
-    const struct sgrad_hyper hyper = { .momentum = (float)number(how, "momentum"), .weight_decay = (float)number(how, "weight_decay"),
-                                       .beta1 = (float)number(how, "beta1"), .beta2 = (float)number(how, "beta2"),
-                                       .eps = (float)number(how, "eps"), .nesterov = number(how, "nesterov") != 0 };
+    const struct sgrad_hyper hyper = { .momentum = (float)number(how, "momentum"),
+                                       .weight_decay = (float)number(how, "weight_decay"),
+                                       .beta1 = (float)number(how, "beta1"),
+                                       .beta2 = (float)number(how, "beta2"),
+                                       .eps = (float)number(how, "eps"),
+                                       .nesterov = number(how, "nesterov") != 0 };
     const struct sgrad_view view = entry_of(name, "weight")->view;
     const size_t count = (size_t)sgrad_shape_count(&view.shape);
     double *weight = values_of(entry_of(name, "weight"));

@@ -1,8 +1,8 @@
-/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and in chunks of
- * channels; results are added to what is there; and a weight's gradient is the sum of those of single samples. tests/codelets/operations.c checks what they are. */
+/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and
+ * in chunks of channels; results are added to what is there; and a weight's gradient is the sum of those of single samples.
+ * tests/codelets/operations.c checks what they are. */
+#include "codelets/winograd.h"
 #include "tests/codelets/check.h"
-
-#include "codelets/onednn.h"
 
 static const struct layer {
     int height, width, channels, filters, padding;
@@ -11,7 +11,9 @@ enum { SAMPLES = 5 };
 
 /* Elements of a sample's x and y. */
 static size_t x_of(const struct layer *is) { return (size_t)(is->height * is->width * is->channels); }
-static size_t y_of(const struct layer *is) { return (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters); }
+static size_t y_of(const struct layer *is) {
+    return (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
+}
 
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
@@ -20,10 +22,19 @@ static void *numbers(enum sgrad_dtype dtype, size_t count) {
     return all;
 }
 
-static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in, const void *second, void *out) {
+static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in,
+                const void *second, void *out) {
     const int32_t h = is->height + 2 * is->padding - 2, w = is->width + 2 * is->padding - 2;
-    struct sgrad__layer l = { .pass = pass, .rank = 4, .dtype = dtype, .accumulate = add, .stride = 1, .dilation = 1, .padding = is->padding, .groups = 1,
-                              .x = { samples, is->height, is->width, is->channels }, .w = { is->filters, 3, 3, is->channels },
+    struct sgrad__layer l = { .pass = pass,
+                              .rank = 4,
+                              .dtype = dtype,
+                              .accumulate = add,
+                              .stride = 1,
+                              .dilation = 1,
+                              .padding = is->padding,
+                              .groups = 1,
+                              .x = { samples, is->height, is->width, is->channels },
+                              .w = { is->filters, 3, 3, is->channels },
                               .y = { samples, h, w, is->filters } };
     void *data[4] = { (void *)in, (void *)second, NULL, NULL };
     void *room = sgrad_alloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
@@ -34,8 +45,10 @@ static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass
 }
 
 static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass) {
-    const size_t x = x_of(is), y = y_of(is), inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs, bytes = sgrad_dtype_size(dtype);
-    char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs), *sum = numbers(dtype, outputs);
+    const size_t x = x_of(is), y = y_of(is), inputs = pass == SGRAD__FORWARD ? x : y, outputs = x + y - inputs,
+                 bytes = sgrad_dtype_size(dtype);
+    char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs),
+         *sum = numbers(dtype, outputs);
     float *weight = numbers(SGRAD_F32, (size_t)(9 * is->filters * is->channels));
     run(is, dtype, pass, SAMPLES, false, in, weight, all);
     for (size_t n = 0; n < SAMPLES; n++) {
@@ -46,7 +59,8 @@ static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pa
     run(is, dtype, pass, 1, true, in + (SAMPLES - 1) * inputs * bytes, weight, sum);
     for (size_t i = 0; i < outputs; i++) {
         const float once = sgrad__get(dtype, one, (int64_t)i), twice = sgrad__get(dtype, sum, (int64_t)i);
-        if (fabsf(twice - 2 * once) > 0.01f * (1 + fabsf(once))) fail_msg("element %zu: %g added to itself is %g", i, (double)once, (double)twice);
+        if (fabsf(twice - 2 * once) > 0.01f * (1 + fabsf(once)))
+            fail_msg("element %zu: %g added to itself is %g", i, (double)once, (double)twice);
     }
     free(in);
     free(all);
@@ -74,7 +88,9 @@ static void check_weight(const struct layer *is, enum sgrad_dtype dtype) {
         run(is, dtype, SGRAD__BACKWARD_WEIGHT, 1, n > 0, in + n * x * bytes, dy + n * y * bytes, sum);
     for (size_t i = 0; i < weight; i++) largest = fmaxf(largest, fabsf(all[i]));
     for (size_t i = 0; i < weight; i++)
-        if (fabsf(sum[i] - all[i]) > 1e-5f * largest) fail_msg("element %zu: %g of all samples, %g in turns; largest %g", i, (double)all[i], (double)sum[i], (double)largest);
+        if (fabsf(sum[i] - all[i]) > 1e-5f * largest)
+            fail_msg("element %zu: %g of all samples, %g in turns; largest %g", i, (double)all[i], (double)sum[i],
+                     (double)largest);
     free(in);
     free(dy);
     free(all);

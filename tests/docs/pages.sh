@@ -7,18 +7,33 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99
 
-# A block of C that begins with "/* NAME.c:" is that file; the others are lines to be added somewhere.
-awk '/^```c$/ { inside = 1; file = "lines"; next } /^```/ { inside = 0 } !inside { next }
-	/^\/\* [a-z0-9_]*\.c:/ { file = $2; sub(":", "", file) } { print > file }' "$srcdir"/docs/*.md
+fail() {
+	echo "FAIL: $*" >&2
+	exit 1
+}
+
+compile() {
+	${CC:-cc} -Wall -Wextra -Werror -fsyntax-only -I. -I"$builddir" -I"$srcdir" "$@" ||
+		fail "${*: -1}, as a page of docs/ has it, does not compile"
+}
+
+# A block of C or CUDA that begins with "/* NAME.c:" is that file; the others are lines to be added somewhere.
+for page in "$srcdir"/docs/add-*.md; do
+	awk '/^```(c|cuda)$/ { inside = 1; file = "lines"; next } /^```/ { inside = 0 } !inside { next }
+		/^\/\* [a-z0-9_]*\.(c|cu):/ { file = $2; sub(":", "", file); files++ } { print > file } END { exit !files }' "$page" ||
+		fail "$page has no file that could be compiled"
+done
 
 # An operation's attributes are declared by its line of codelets.def.
-mkdir codelets
-{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines; } >codelets/codelets.def
+{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines; } >codelets.def
+sh "$srcdir/codelets/make-operations.sh" codelets.def codelets || fail 'no headers of operations'
 
-shopt -s nullglob
-files=(*.c)
-[ ${#files[@]} -ge 1 ] || { echo 'FAIL: no page has a file' >&2 && exit 1; }
-for file in "${files[@]}"; do
-	${CC:-cc} -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only -I. -I"$builddir" -I"$srcdir" "$file" ||
-		{ echo "FAIL: $file, as a page of docs/ has it, does not compile" >&2 && exit 1; }
-done
+for file in *.c; do compile -std=gnu11 -D_GNU_SOURCE "$file"; done
+if grep -q '^#define SGRAD_HAVE_CUDA 1' "$builddir/config.h"; then
+	read -ra cuda < <(sed -n 's/^CUDA_CFLAGS = *//p' "$builddir/Makefile" | sed 's/-I/-isystem /')
+	for file in *.cu; do
+		compile -x c++ -std=c++17 -Wno-sign-compare -Wno-unknown-pragmas "${cuda[@]}" -include tests/gpu/emulator/emulator.h "$file"
+	done
+else
+	echo 'skipped: configured without CUDA, so the pages'"'"' CUDA is not compiled'
+fi

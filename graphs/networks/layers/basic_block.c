@@ -4,6 +4,8 @@
  *     └───────────────────── shortcut ─────────────────────┘
  *
  * The shortcut is x itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn2's. */
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {

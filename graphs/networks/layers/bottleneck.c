@@ -6,6 +6,8 @@
  *
  * The stride is conv2's, as in torchvision ("v1.5"), where the paper has conv1's: no pixel of x goes unseen. The shortcut is x
  * itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn3's own. */
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__bottleneck(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {

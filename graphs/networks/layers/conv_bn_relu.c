@@ -1,4 +1,6 @@
 /* conv_bn_relu.c: relu(bn(conv(x))). The ReLU is the batch norm's own. */
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__conv_bn_relu(struct sgrad_graph *g, const char *conv, const char *bn, int x, struct sgrad_conv2d attrs) {

@@ -3,6 +3,7 @@
 #ifndef SGRAD_GRAPHS_LAYERS_H
 #define SGRAD_GRAPHS_LAYERS_H
 
+#include "codelets/ops/conv2d.h"
 #include "graphs/networks/networks.h"
 
 #include <stdarg.h>

@@ -1,5 +1,7 @@
 /* projection.c: ResNet's shortcut B: x itself, or, where the shape changes, a 1×1 convolution of it and batch norm. They are
  * called NAME.0 and NAME.1, as torchvision calls them. */
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
 int sgrad__projection(struct sgrad_graph *g, const char *name, int x, int channels, int stride) {

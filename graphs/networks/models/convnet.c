@@ -1,4 +1,8 @@
 /* convnet.c: the quickstart's network: two blocks of two 3×3 convolutions. Takes any image of 4×4 or more. */
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
 #include "graphs/networks/layers/layers.h"
 
 static int build(struct sgrad_graph *g, int x, int classes) {

@@ -1,4 +1,9 @@
 /* lenet.c: the shape of LeNet-5, with ReLU and max pooling. Images of 28×28 are padded to the paper's 32×32. */
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/flatten.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/relu.h"
 #include "graphs/networks/networks.h"
 
 static int build(struct sgrad_graph *g, int x, int classes) {

@@ -1,4 +1,7 @@
 /* mlp.c: three fully connected layers. Takes any image. */
+#include "codelets/ops/flatten.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/relu.h"
 #include "graphs/networks/networks.h"
 
 static int build(struct sgrad_graph *g, int x, int classes) {

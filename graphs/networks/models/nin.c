@@ -1,5 +1,11 @@
 /* nin.c: network in network. Each of three parts is a spatial convolution and two 1×1 ones; the last one's maps, one a
  * class, are averaged to the logits. */
+#include "codelets/ops/average_pool.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/dropout.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/relu.h"
 #include "graphs/networks/layers/layers.h"
 
 static int conv_relu(struct sgrad_graph *g, int number, int x, int channels, int kernel) {

@@ -4,6 +4,11 @@
  * Of 18 to 152 for large images (table 1): a convolution and a pool that quarter the image, four stages of basic blocks with
  * 64, 128, 256 and 512 channels, from 50 layers on of bottlenecks with four times as many, torchvision's "v1.5". Later stages
  * begin by halving the image; 224x224 is usual and ends as 7x7, but any size is taken. */
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/shortcut_a.h"
 #include "graphs/networks/layers/layers.h"
 
 static int classifier(struct sgrad_graph *g, int x, int classes) {

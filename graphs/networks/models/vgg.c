@@ -1,6 +1,10 @@
 /* vgg.c: VGG's configurations A, B and D (Simonyan, Zisserman 2014) for small images: batch norm after every convolution and
  * one linear layer at the end. Layers are numbered as torchvision's vggN_bn numbers them: a convolution, its batch norm and
  * its ReLU count as three, a pool as one. Five pools: images of 32×32 or more. */
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/flatten.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
 #include "graphs/networks/layers/layers.h"
 
 enum { POOL, END = -1 };

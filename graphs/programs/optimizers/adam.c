@@ -1,4 +1,5 @@
 /* adam.c: Adam; its kernel is in codelets/adam.c. */
+#include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
 const struct sgrad_optimizer sgrad_adam_optimizer = {

@@ -1,4 +1,5 @@
 /* adamw.c: Adam with decoupled weight decay; its kernel is in codelets/adam.c. */
+#include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
 const struct sgrad_optimizer sgrad_adamw_optimizer = {

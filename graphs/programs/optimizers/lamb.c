@@ -1,4 +1,5 @@
 /* lamb.c: layer-wise adaptive moments; its kernel is codelets/lamb.c. */
+#include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
 const struct sgrad_optimizer sgrad_lamb_optimizer = {

@@ -1,4 +1,5 @@
 /* lars.c: layer-wise adaptive rate scaling; its kernel is codelets/lars.c. */
+#include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
 const struct sgrad_optimizer sgrad_lars_optimizer = {

@@ -1,4 +1,5 @@
 /* sgd.c: stochastic gradient descent with momentum; its kernel is codelets/sgd.c. */
+#include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
 const struct sgrad_optimizer sgrad_sgd_optimizer = {

@@ -1,5 +1,9 @@
 /* Parameters of every network: how many, how they start, and their way to files and back. */
 #include "config.h"
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/linear.h"
 #include "graphs/networks/graph.h"
 #include "tests/graphs/asserts.h"
 

@@ -1,6 +1,10 @@
 /* program.c: what a training program promises, whatever the network: checked by walking over its instructions with symbols in
  * place of numbers. The network has what can go wrong: a value with two readers, a branch that leads nowhere, batch norm. */
 #include "graphs/programs/program.h"
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/linear.h"
 #include "tests/graphs/asserts.h"
 
 enum { WINDOW = 3 };

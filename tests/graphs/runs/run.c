@@ -1,5 +1,6 @@
 /* What surrounds a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
 #include "config.h"
+#include "codelets/ops/linear.h"
 #include "graphs/networks/graph.h"
 #include "graphs/programs/order.h"
 #include "graphs/runs/run.h"

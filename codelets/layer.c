@@ -1,0 +1,51 @@
+/* layer.c: the layer that a task computes, what it costs, and whether the processor has the instructions for it. */
+#include "codelets/layer.h"
+#include "codelets/ops/conv2d.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS] = {
+    [SGRAD__FORWARD] = { [SGRAD__OF_X] = 0, [SGRAD__OF_WEIGHT] = 1, [SGRAD__OF_BIAS] = 2, [SGRAD__OF_Y] = 3 },
+    [SGRAD__BACKWARD_DATA] = { [SGRAD__OF_X] = 2, [SGRAD__OF_WEIGHT] = 1, [SGRAD__OF_BIAS] = -1, [SGRAD__OF_Y] = 0 },
+    [SGRAD__BACKWARD_WEIGHT] = { [SGRAD__OF_X] = 0, [SGRAD__OF_WEIGHT] = 2, [SGRAD__OF_BIAS] = 3, [SGRAD__OF_Y] = 1 },
+};
+
+static void copy_dims(int32_t to[4], const struct sgrad_view *from) {
+    for (int i = 0; i < from->shape.rank; i++) to[i] = (int32_t)from->shape.dim[i];
+}
+
+struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const int *operand = sgrad__operand_of[pass];
+    const struct sgrad_view *view = args->view;
+    struct sgrad__layer l = {
+        .pass = pass, .rank = view[0].shape.rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1, .groups = 1
+    };
+    copy_dims(l.x, &view[operand[SGRAD__OF_X]]);
+    copy_dims(l.w, &view[operand[SGRAD__OF_WEIGHT]]);
+    copy_dims(l.y, &view[operand[SGRAD__OF_Y]]);
+    l.bias = operand[SGRAD__OF_BIAS] >= 0 && view[operand[SGRAD__OF_BIAS]].shape.rank >= 0;
+    l.accumulate = args->accumulate != 0;
+    l.deterministic = args->deterministic;
+    if (l.rank == 4) {
+        const struct sgrad_conv2d *attrs = args->attrs;
+        l.stride = attrs->stride, l.dilation = attrs->dilation, l.padding = attrs->padding, l.groups = attrs->groups;
+    }
+    return l;
+}
+
+/* A multiplication and an addition for each output and each weight that reaches it, whichever of the three is wanted. */
+double sgrad__layer_flops(const struct sgrad__layer *l) {
+    if (l->rank == 2) return 2.0 * l->y[0] * l->w[0] * l->w[1];
+    return 2.0 * l->y[0] * l->y[1] * l->y[2] * l->w[0] * l->w[1] * l->w[2] * l->w[3];
+}
+
+size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__part part) {
+    const bool is_image = part == SGRAD__OF_X || part == SGRAD__OF_Y;
+    const int32_t *dim = part == SGRAD__OF_X ? l->x : part == SGRAD__OF_Y ? l->y : l->w;
+    const int rank = part == SGRAD__OF_BIAS ? l->bias : l->rank;    /* a bias is as long as a weight's first dimension */
+    size_t bytes = rank ? sgrad_dtype_size(is_image ? (enum sgrad_dtype)l->dtype : SGRAD_F32) : 0;
+    for (int i = 0; i < rank; i++) bytes *= (size_t)dim[i];
+    return bytes;
+}
+
+bool sgrad__has_isa(unsigned isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }

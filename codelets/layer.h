@@ -1,0 +1,38 @@
+/* layer.h: a convolution or an inner product, forward or backward, as those see it who compute it: onednn.c and winograd.c;
+ * ways.c, which chooses between them; passes.c, which makes kernels of that. Private to codelets/. */
+#ifndef SGRAD_CODELETS_LAYER_H
+#define SGRAD_CODELETS_LAYER_H
+
+#include "codelets/kernels.h"
+
+enum sgrad__pass { SGRAD__FORWARD, SGRAD__BACKWARD_DATA, SGRAD__BACKWARD_WEIGHT, SGRAD__PASSES };
+
+/* All that a computation depends on, and the key under which its plan is kept: no padding, so it compares byte by byte. */
+struct sgrad__layer {
+    int32_t pass;                              /* enum sgrad__pass */
+    int32_t rank;                              /* 4: convolution, 2: inner product */
+    int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
+    int32_t bias, accumulate, deterministic;   /* is there a bias; are outputs added to; may no measurement decide */
+    int32_t stride, dilation, padding, groups; /* convolution only */
+    int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
+};
+
+/* What an operand is: x, the weight, the bias, y, or their gradients. By pass, which operand that is, -1 for none:
+ *     forward          x, weight, bias, y
+ *     backward-data    dy, weight, dx
+ *     backward-weight  x, dy, dweight, dbias */
+enum sgrad__part { SGRAD__OF_X, SGRAD__OF_WEIGHT, SGRAD__OF_BIAS, SGRAD__OF_Y, SGRAD__PARTS };
+extern const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS];
+
+/* The layer of a task of conv2d.c, whose operands have rank 4, or of linear.c. */
+struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_args *args);
+
+double sgrad__layer_flops(const struct sgrad__layer *layer);
+
+/* Bytes of an operand as it lies; 0 where the layer has none such. */
+size_t sgrad__layer_bytes(const struct sgrad__layer *layer, enum sgrad__part part);
+
+/* Does oneDNN use all these instructions (of dnnl_cpu_isa_t) here? So do we, then. */
+bool sgrad__has_isa(unsigned isa);
+
+#endif

@@ -1,0 +1,38 @@
+/* passes.c: the three passes of conv2d.c and linear.c as kernels of CPUs. */
+#include "codelets/passes.h"
+#include "codelets/ways.h"
+
+size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
+size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
+
+static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    sgrad__ways_run(&l, args);
+}
+
+static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    size_t bytes = sgrad__ways_workspace(&l);
+#ifdef SGRAD_HAVE_CUDA
+    const size_t cuda = l.rank == 4 ? sgrad__conv2d_workspace_cuda(args) : sgrad__linear_workspace_cuda(args);
+    if (bytes < cuda) bytes = cuda;
+#endif
+    return bytes;
+}
+
+static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    return sgrad__layer_flops(&l);
+}
+
+void sgrad__pass_forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
+size_t sgrad__pass_forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
+double sgrad__pass_forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
+
+void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
+size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
+double sgrad__pass_backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
+
+void sgrad__pass_backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
+size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
+double sgrad__pass_backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }

@@ -1,0 +1,23 @@
+/* passes.h: the three passes of conv2d.c and linear.c as kernels of CPUs, and their workspaces, the largest over the devices.
+ * Private to codelets/. A kernel's functions are not told which pass they serve, so there are three of each. */
+#ifndef SGRAD_CODELETS_PASSES_H
+#define SGRAD_CODELETS_PASSES_H
+
+#include "codelets/kernels.h"
+
+/* x, weight, bias or absent, y */
+void sgrad__pass_forward(const struct sgrad_args *args);
+size_t sgrad__pass_forward_workspace(const struct sgrad_args *args);
+double sgrad__pass_forward_flops(const struct sgrad_args *args);
+
+/* dy, weight, dx */
+void sgrad__pass_backward_data(const struct sgrad_args *args);
+size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *args);
+double sgrad__pass_backward_data_flops(const struct sgrad_args *args);
+
+/* x, dy, dweight, dbias or absent */
+void sgrad__pass_backward_weight(const struct sgrad_args *args);
+size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args);
+double sgrad__pass_backward_weight_flops(const struct sgrad_args *args);
+
+#endif

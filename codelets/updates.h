@@ -1,0 +1,21 @@
+/* updates.h: the kernels of optimizers: how one parameter is updated by its gradient.
+ *
+ * ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R), 2 Σ g² over all parameters
+ * F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */
+#ifndef SGRAD_CODELETS_UPDATES_H
+#define SGRAD_CODELETS_UPDATES_H
+
+#include "codelets/codelets.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel;
+#include "codelets/updates.def"
+#undef SGRAD_UPDATE_KERNEL
+
+#ifdef __cplusplus
+}
+#endif
+#endif

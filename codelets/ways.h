@@ -1,0 +1,23 @@
+/* ways.h: a layer computed the way that is fastest on this processor. Private to codelets/.
+ *
+ * plain      onednn.c: a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product
+ * all as it lies blocked    onednn.c: a convolution of images in blocks of 16 channels, which of 16 channels is the same but
+ * another kernel; an inner product with the weight as oneDNN likes it best winograd   winograd.c: a quarter of the
+ * multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients of bf16 images, where the processor has
+ * instructions for them, with noise of 1.2 % of the root mean square */
+#ifndef SGRAD_CODELETS_WAYS_H
+#define SGRAD_CODELETS_WAYS_H
+
+#include "codelets/layer.h"
+
+enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
+
+/* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */
+extern enum sgrad__way sgrad__way_forced;
+
+/* The workspace in bytes, which may begin anywhere; and the layer on a task's operands. What it takes is made once per layer and
+ * worker. */
+size_t sgrad__ways_workspace(const struct sgrad__layer *layer);
+void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args);
+
+#endif
