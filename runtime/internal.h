@@ -7,6 +7,15 @@
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
 int sgrad__worker(void);
 
+/* This process among those that make one program. */
+struct ompi_communicator_t;
+struct sgrad__world {
+    int rank, ranks;                        /* 0 and 1 before there are several */
+    struct ompi_communicator_t *control;    /* MPI_Comm of the collective calls of main threads */
+};
+extern struct sgrad__world sgrad__world;
+int sgrad__cores_claim(void);       /* binds this rank to its share of the host, where nobody has; how many cores these are */
+
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
 int sgrad__ranks_init(struct starpu_conf *conf);                                    /* StarPU, with StarPU-MPI; as starpu_init */
@@ -18,14 +27,15 @@ char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
-struct ompi_communicator_t;
 struct ompi_request_t;
-void sgrad__stall_open(const struct sgrad_context *context, struct ompi_communicator_t *comm);
+void sgrad__stall_open(double patience);
 /* MPI_Wait with an end to its patience; WHAT is waited for. */
 void sgrad__request_wait(struct ompi_request_t **request, const char *what);
 /* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
+
+int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
@@ -36,5 +46,6 @@ int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 withou
 int sgrad__trace_prepare(const char *folder);   /* before StarPU starts; NULL: no trace */
 void sgrad__trace_collect(const struct sgrad_context *context);     /* after it has stopped, while there is MPI */
 void sgrad__trace_convert(const struct sgrad_context *context);     /* after that */
+void sgrad__paje_mend(const char *folder, int ranks);               /* FOLDER/paje.trace; FOLDER ends in '/' */
 
 #endif

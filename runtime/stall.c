@@ -32,16 +32,10 @@ struct answer {
     int spoke;
 };
 
-static MPI_Comm control;
-static int rank, ranks = 1;
-static double patience;
+static const struct sgrad__world *const world = &sgrad__world;
+static double patience;     /* seconds; 0: for ever */
 
-void sgrad__stall_open(const struct sgrad_context *context, struct ompi_communicator_t *comm) {
-    control = comm;
-    rank = context->rank;
-    ranks = context->ranks;
-    patience = context->patience;
-}
+void sgrad__stall_open(double seconds) { patience = seconds; }
 
 static void sleep_for(double seconds) {
     nanosleep(&(struct timespec){ .tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds)) }, NULL);
@@ -51,16 +45,16 @@ static void sleep_for(double seconds) {
 
 /* Those whose patience ended a little later are waited for; nobody waits for the messages' end, for the run is over. */
 static void call_roll(const struct waiting *mine, struct answer *answer) {
-    MPI_Request *request = sgrad_alloc((size_t)ranks, sizeof *request), sent;
-    int missing = ranks - 1;
-    for (int r = 0; r < ranks; r++) {
-        if (r == rank) continue;
-        MPI_Irecv(&answer[r].is, sizeof answer[r].is, MPI_BYTE, r, ROLL, control, &request[r]);
-        MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, control, &sent);
+    MPI_Request *request = sgrad_alloc((size_t)world->ranks, sizeof *request), sent;
+    int missing = world->ranks - 1;
+    for (int r = 0; r < world->ranks; r++) {
+        if (r == world->rank) continue;
+        MPI_Irecv(&answer[r].is, sizeof answer[r].is, MPI_BYTE, r, ROLL, world->control, &request[r]);
+        MPI_Isend(mine, sizeof *mine, MPI_BYTE, r, ROLL, world->control, &sent);
     }
-    answer[rank] = (struct answer){ *mine, 1 };
+    answer[world->rank] = (struct answer){ *mine, 1 };
     for (double waited = 0; missing && waited < 2 + patience / 4; waited += nap) {
-        for (int r = 0; r < ranks; r++) {
+        for (int r = 0; r < world->ranks; r++) {
             if (answer[r].spoke) continue;
             MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
             missing -= answer[r].spoke;
@@ -76,13 +70,13 @@ static void tell(const struct answer *answer) {
     size_t size;
     int silent = 0, blamed = 0;
     FILE *to = open_memstream(&text, &size);
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < world->ranks; r++) {
         if (!answer[r].spoke) fprintf(to, "%s %d", silent++ ? "," : " no answer from rank", r);
         blamed += !answer[r].spoke || answer[r].is.own;
     }
     if (silent) fputc(';', to);
-    for (int r = 0; r < ranks; r++)
-        if (answer[r].spoke && (!blamed || r == rank || answer[r].is.own))
+    for (int r = 0; r < world->ranks; r++)
+        if (answer[r].spoke && (!blamed || r == world->rank || answer[r].is.own))
             fprintf(to, " rank %d waits %.*s;", r, SGRAD_STALL_TEXT, answer[r].is.what);
     fclose(to);
     sgrad_fail(SGRAD_EDEVICE, SGRAD_STALL_SAYS " %g s:%.*s", patience, (int)size - 1, text);
@@ -93,14 +87,14 @@ void sgrad_stall_tell(bool own, const char *what) {
     struct waiting mine = { .own = own };
     int lowest = 0;
     snprintf(mine.what, sizeof mine.what, "%s", what);
-    if (ranks == 1) {
+    if (world->ranks == 1) {
         sgrad_warn(SGRAD_STALL_SAYS " %g s; still waiting %s", patience, mine.what);
         return;
     }
-    struct answer *answer = sgrad_alloc((size_t)ranks, sizeof *answer);
+    struct answer *answer = sgrad_alloc((size_t)world->ranks, sizeof *answer);
     call_roll(&mine, answer);
     while (!answer[lowest].spoke) lowest++;
-    if (lowest < rank) sleep_for(5);    /* it tells what this rank would, and ends it */
+    if (lowest < world->rank) sleep_for(5);    /* it tells what this rank would, and ends it */
     tell(answer);
     sgrad_ranks_abort(1);
 }

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
@@ -36,22 +35,6 @@ static const struct {
 
 const char *sgrad_kind_name(enum sgrad_kind kind) { return kinds[kind].name; }
 unsigned sgrad_kind_color(enum sgrad_kind kind) { return kinds[kind].color; }
-
-/* ---- failure: the first error stops what has not started ---- */
-
-static _Atomic int failure;
-
-void sgrad_task_fail(int error) {
-    int none = 0;
-    atomic_compare_exchange_strong(&failure, &none, error);
-}
-
-int sgrad_task_error(void) { return atomic_load(&failure); }
-
-int sgrad_wait_all(void) {
-    starpu_task_wait_for_all();
-    return atomic_exchange(&failure, 0);
-}
 
 /* ---- running ---- */
 
@@ -229,6 +212,11 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
         return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task", submission->name ? submission->name : call->kernel->name);
     }
     return 0;
+}
+
+int sgrad_wait_all(void) {
+    starpu_task_wait_for_all();
+    return sgrad__failure_take();
 }
 
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
