@@ -35,6 +35,12 @@ void sgrad__request_wait(struct ompi_request_t **request, const char *what);
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
 
+/* THEN(ARG) is called, on any thread, when the tensor is in main memory as the tasks submitted so far leave it, and may be touched
+ * there until the release. 0, or StarPU's error. */
+int sgrad__tensor_acquire(struct sgrad_tensor *tensor, enum sgrad_access access, void (*then)(void *arg), void *arg);
+void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
+void sgrad__tensor_release(struct sgrad_tensor *tensor);
+
 int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */

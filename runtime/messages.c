@@ -50,7 +50,7 @@ static void is_ready(void *arg) {
 
 static void begin(struct ticket *t) {
     const struct sgrad_view *v = &t->is.tensor->view;
-    MPI_Iallreduce(MPI_IN_PLACE, starpu_data_get_local_ptr(t->is.tensor->handle), (int)sgrad_shape_count(&v->shape),
+    MPI_Iallreduce(MPI_IN_PLACE, sgrad__tensor_memory(t->is.tensor), (int)sgrad_shape_count(&v->shape),
                    v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request);
     t->begun = true;
 }
@@ -79,7 +79,7 @@ static void *look_after(void *arg) {
         if (!ended && !waiting && !(closing && !first)) pthread_cond_wait(&changed, &lock);
         pthread_mutex_unlock(&lock);
         if (ended) {
-            starpu_data_release(ended->is.tensor->handle);
+            sgrad__tensor_release(ended->is.tensor);
             ended->is.done(ended->is.arg);
             free(ended);
         } else if (waiting) {
@@ -99,7 +99,7 @@ int sgrad_allreduce(const struct sgrad_message *m) {
     *last = t;
     last = &t->next;
     pthread_mutex_unlock(&lock);
-    if (started && starpu_data_acquire_cb(m->tensor->handle, STARPU_RW, is_ready, t) == 0) return 0;
+    if (started && sgrad__tensor_acquire(m->tensor, SGRAD_RW, is_ready, t) == 0) return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
 }
 
