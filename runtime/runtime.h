@@ -325,7 +325,7 @@ struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
 struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
 struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 
-#define SGRAD_MAX_WORKERS 80
+#define SGRAD_MAX_WORKERS 1024     /* no StarPU that has more is compiled with */
 /* A cache of whatever a kernel makes once per shape and keeps (primitive descriptors, algorithm choices): one cache
  * per kernel file and worker. KEY is compared byte by byte (clear its padding). Returns the slot of value_size bytes,
  * zeroed when new: *fresh says so. Slots never move and live until the context closes, when DESTROY is called on each. */

@@ -15,6 +15,9 @@
 #include <string.h>
 #include <starpu.h>
 
+_Static_assert(STARPU_NMAXBUFS > SGRAD_MAX_OPERANDS,
+               "StarPU was built for too few buffers a task: configure it --enable-maxbuffers=16, as ./quickstart does");
+
 /* A task's own argument: freed by StarPU with the task. */
 struct argument {
     const struct sgrad_call *call;
