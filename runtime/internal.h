@@ -14,7 +14,13 @@ struct sgrad__world {
     struct ompi_communicator_t *control;    /* MPI_Comm of the collective calls of main threads */
 };
 extern struct sgrad__world sgrad__world;
-int sgrad__cores_claim(void);       /* binds this rank to its share of the host, where nobody has; how many cores these are */
+struct hwloc_topology;
+struct hwloc_bitmap_s;
+/* Binds this rank to its share of the host, where no launcher has; tells how many cores that is. */
+int sgrad__cores_claim(int *cores);
+/* SLICE becomes what is RANK's of a host whose RANKS the launcher has left these MASKs of CPUs. Returns its number of cores. */
+int sgrad__cores_share(struct hwloc_topology *topology, struct hwloc_bitmap_s *const *mask, int ranks, int rank,
+                       struct hwloc_bitmap_s *slice);
 
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */

@@ -71,7 +71,7 @@ static void share_cores(int cores, struct starpu_conf *conf) {
 }
 
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
-    int level, finished;
+    int level, finished, cores;
     context->ranks = 1;
     sgrad__stall_open(context->patience);
     if (!launched()) return 0;
@@ -86,7 +86,8 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     MPI_Comm_size(world->control, &world->ranks);
     context->rank = world->rank;
     context->ranks = world->ranks;
-    share_cores(sgrad__cores_claim(), conf);
+    SGRAD_TRY(sgrad__cores_claim(&cores));
+    share_cores(cores, conf);
     return 0;
 }
 
