@@ -18,11 +18,13 @@ static void reduce(void *value, int count, MPI_Datatype type, MPI_Op op, const c
 
 void sgrad_ranks_sum(double *value, int count) { reduce(value, count, MPI_DOUBLE, MPI_SUM, "for a sum over all ranks"); }
 
+/* Patience is for a piece, which takes seconds on any network. */
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
+    enum { PIECE = 64 << 20 };
     char what[64];
     snprintf(what, sizeof what, "for what rank %d has to send", from);
     for (size_t at = 0, piece; world->ranks > 1 && at < bytes; at += piece) {
-        piece = bytes - at < 1 << 30 ? bytes - at : 1 << 30;
+        piece = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
         MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, from, world->control, &request);
         sgrad__request_wait(&request, what);
@@ -51,6 +53,15 @@ int sgrad_ranks_agree(int error) {
     return error ? error : worst;
 }
 
+int sgrad_ranks_await(int error, const char *what) {
+    int worst = error;
+    MPI_Request request;
+    if (world->ranks == 1) return error;
+    MPI_Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, world->control, &request);
+    sgrad__request_await(&request, what);
+    return error ? error : worst;
+}
+
 /* The length of a line without the blanks around it and a comma at its end. */
 static int trim(const char **line) {
     *line += strspn(*line, " ");
@@ -67,7 +78,8 @@ static void tell_difference(const char *first, const char *mine) {
         mine += b + (mine[b] != 0);
     }
     int a = trim(&first), b = trim(&mine);
-    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", world->rank, b, mine, a, first);
+    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", world->rank,
+               b, mine, a, first);
 }
 
 int sgrad_ranks_compare(const char *text) {

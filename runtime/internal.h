@@ -30,6 +30,7 @@ void sgrad__ranks_stop(void);                                                   
 void sgrad__ranks_close(void);                                                      /* after: MPI */
 /* BYTES of DATA, which rank FROM gives, reach rank 0, who owns what is returned, and is told how many. All others: NULL. */
 char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
+extern int sgrad__message_limit;    /* what MPI counts in one call: bytes of a message, elements of a sum. Tests lower it. */
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
@@ -37,6 +38,9 @@ struct ompi_request_t;
 void sgrad__stall_open(double patience);
 /* MPI_Wait with an end to its patience; WHAT is waited for. */
 void sgrad__request_wait(struct ompi_request_t **request, const char *what);
+/* The same with patience that does not end: when it would, the lowest rank that waits warns of it. Every rank calls it, in the same
+ * order as other collective calls. */
+void sgrad__request_await(struct ompi_request_t **request, const char *what);
 /* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);

@@ -273,7 +273,7 @@ struct sgrad_message {
     void (*done)(void *arg);
     void *arg;
 };
-int sgrad_send(const struct sgrad_message *message);
+int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 bytes, which is what MPI counts */
 int sgrad_receive(const struct sgrad_message *message);
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
@@ -283,6 +283,10 @@ int sgrad_allreduce(const struct sgrad_message *message);
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from); /* from one rank */
 int sgrad_ranks_agree(int error);                               /* 0 when every rank says 0, else an error; silent */
+/* The same, where some rank may work for longer than any patience lasts, on files say: the others wait for it, and when patience would
+ * have ended, one of them warns. WHAT: what they wait for ("for rank 0, which writes a checkpoint"). Any collective call that follows
+ * finds all ranks there. */
+int sgrad_ranks_await(int error, const char *what);
 /* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL. */
 int sgrad_ranks_compare(const char *text);
 

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { ROLL = 1 };      /* tag */
-static const double nap = 0.01;
+enum { ROLL = 1, STILL = 2, CALLS = 1000 };     /* tags: of the roll; of STILL and CALLS − 1 more, those of one call */
+static const double nap = 0.01, answers = 1;    /* seconds */
 
 struct waiting {
     bool own;           /* for its own tasks, not for another rank */
@@ -111,4 +111,66 @@ void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
         waited += seconds;
         if (sgrad_stall_due(waited)) sgrad_stall_tell(false, what);
     }
+}
+
+/* ---- waiting with patience that does not end --------------------------------------------------------------------- */
+
+/* Rank 0 writes a long file, and the others wait for it in one call. Whose patience would have ended first tells all who wait, and
+ * each that hears tells, too. Those that wait are then known, and the lowest of them warns:
+ *
+ *     rank 0   (a file)
+ *     rank 1         hears ── tells ──── nobody below: warns
+ *     rank 2   due ─ tells ───────────── has heard 1
+ *
+ * Messages are empty, with a tag of the call: one that comes late is no other call's. */
+static void tell_still(int tag) {
+    for (int r = 0; r < world->ranks; r++) {
+        MPI_Request sent;
+        if (r == world->rank) continue;
+        MPI_Isend(NULL, 0, MPI_BYTE, r, tag, world->control, &sent);
+        MPI_Request_free(&sent);
+    }
+}
+
+/* The lowest rank that has told so since the last time; the number of ranks: none. */
+static int hear_still(int tag) {
+    int lowest = world->ranks, any;
+    MPI_Status from;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, tag, world->control, &any, &from), any) {
+        MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, tag, world->control, MPI_STATUS_IGNORE);
+        if (from.MPI_SOURCE < lowest) lowest = from.MPI_SOURCE;
+    }
+    return lowest;
+}
+
+/* Whoever calls the roll waits elsewhere, in vain: all end. */
+static void answer_roll(const char *what) {
+    int called;
+    MPI_Iprobe(MPI_ANY_SOURCE, ROLL, world->control, &called, MPI_STATUS_IGNORE);
+    if (called) sgrad_stall_tell(false, what);
+}
+
+void sgrad__request_await(struct ompi_request_t **request, const char *what) {
+    static int calls;
+    const int tag = STILL + calls++ % CALLS;
+    int ended = 0, lowest = world->ranks;
+    double all = 0, since = 0, told = -1;   /* seconds: waited; since the last warning; of these, when this rank told; −1: it has not */
+    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = seconds < nap ? 2 * seconds : nap) {
+        sleep_for(seconds);
+        all += seconds;
+        since += seconds;
+        answer_roll(what);
+        const int heard = hear_still(tag);
+        if (heard < lowest) lowest = heard;
+        if (told < 0 && (lowest < world->ranks || sgrad_stall_due(since))) {
+            tell_still(tag);
+            told = since;
+        }
+        if (told < 0 || since < told + answers) continue;
+        if (world->rank < lowest) sgrad_warn("rank %d has waited %.0f s %s", world->rank, all, what);
+        lowest = world->ranks;
+        since = 0;
+        told = -1;
+    }
+    hear_still(tag);
 }
