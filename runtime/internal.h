@@ -53,6 +53,10 @@ void sgrad__tensor_release(struct sgrad_tensor *tensor);
 
 int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */
 
+/* A regular file of 1 to LIMIT bytes; close it. BYTES of it from AT on; an error where it has become shorter. */
+int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);
+int sgrad__file_read(int file, const char *path, size_t at, size_t bytes, void *to);
+
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
 void sgrad__caches_clear(void);     /* when no task runs any more */

@@ -358,7 +358,8 @@ int sgrad_file_begin(const char *path, struct sgrad_file *file);
 int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; on any error removes and logs */
 void sgrad_file_abort(struct sgrad_file *file);
 
-/* The whole of a regular file of at most LIMIT bytes, memory-mapped, read-only. An empty file is an error. */
+/* The whole of a regular file of at most LIMIT bytes, in memory of its own: what happens to the file later does not matter. An empty
+ * file is an error. */
 struct sgrad_map {
     const unsigned char *data;
     size_t size;
@@ -366,17 +367,19 @@ struct sgrad_map {
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
 
-/* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data. */
+/* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data, which stay in the file until
+ * they are read: checkpoints are as large as memory. */
 struct sgrad_entry {
     char *name;
     struct sgrad_view view;     /* rank 0 is a scalar */
-    const void *data;           /* into the mapped file; not aligned */
+    const void *data;           /* to write; of what was parsed from memory, into that, not aligned; NULL: in the file */
 };
 struct sgrad_safetensors {
     char *path;
-    struct sgrad_map map;
+    FILE *stream;               /* NULL: parsed from memory */
     int count;
     struct sgrad_entry *entry;  /* sorted by name */
+    size_t *at;                 /* of each entry: its first byte in the file */
     int metadata_count;
     char **metadata;            /* key, value, key, value…: metadata_count pairs */
 };
@@ -384,13 +387,16 @@ int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file);
 /* The same from memory; NAME is for messages. Every length and offset is checked before it is used. */
 int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file);
 void sgrad_safetensors_close(struct sgrad_safetensors *file);
+/* All of an entry's data to TO; an error where the file has become shorter since it was opened. */
+int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to);
 const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name);
 const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key);   /* or NULL */
 int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count,
                             const char *const *metadata, int metadata_count);
 /* Tells the contents of tensors apart, in whatever order they come: 8 hexadecimal digits (CRC-32). */
 enum { SGRAD_CHECKSUM = 9 };
-void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]);
+void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]);     /* of data in memory */
+int sgrad_safetensors_file_checksum(const struct sgrad_safetensors *file, char text[SGRAD_CHECKSUM]);
 
 #ifdef __cplusplus
 }

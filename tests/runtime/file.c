@@ -114,6 +114,20 @@ static void unreadable(void **state) {
     assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
 }
 
+/* Somebody shortens the file after it was opened, or while it is: no signal. The kernel's own files say 4096 bytes, and have fewer. */
+static void shortened(void **state) {
+    (void)state;
+    static const char long_text[100000] = "begin";
+    const char *kernels = "/sys/kernel/mm/transparent_hugepage/enabled", *path = scratch_write("long", long_text, sizeof long_text);
+    struct sgrad_map map;
+    assert_int_equal(sgrad_map_open(path, sizeof long_text, &map), 0);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_memory_equal(map.data, long_text, sizeof long_text);
+    sgrad_map_close(&map);
+    if (access(kernels, R_OK) == 0) assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "and was longer when it was opened");
+    else print_message("not tested: %s is not there\n", kernels);
+}
+
 /* Two writers at once, one of whom was cut off: what is whole is found, the last one counts. */
 static void memos(void **state) {
     (void)state;
@@ -150,6 +164,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(shortened, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(memos, scratch_open, scratch_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
