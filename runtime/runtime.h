@@ -358,6 +358,11 @@ int sgrad_file_begin(const char *path, struct sgrad_file *file);
 int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; on any error removes and logs */
 void sgrad_file_abort(struct sgrad_file *file);
 
+/* This process alone writes to FOLDER, until the release or its end, however it ends, seen from other machines, too; else SGRAD_EIO.
+ * Leaves FOLDER/.lock there. No other descriptor of that file may be closed meanwhile. */
+int sgrad_lock_take(const char *folder, int *lock);
+void sgrad_lock_release(int lock);
+
 /* The whole of a regular file of at most LIMIT bytes, in memory of its own: what happens to the file later does not matter. An empty
  * file is an error. */
 struct sgrad_map {
