@@ -56,7 +56,8 @@ extern const struct sgrad_allreduce *const sgrad_allreduces[];      /* all of co
 
 void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk);
 /* The plan of RANK for a buffer of BYTES: chunks chosen by the method, but never more than LIMIT. Free plan->action. */
-struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank, const struct sgrad_network *net);
+struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank,
+                                  const struct sgrad_network *net);
 /* The cheapest for BYTES on NET; with HALVING, of those that keep to the tree. */
 const struct sgrad_allreduce *sgrad_allreduce_cheapest(double bytes, const struct sgrad_network *net, bool halving);
 

@@ -1,8 +1,8 @@
 /* cores.c: which cores of its host are a rank's.
  *
- * A launcher binds each rank to cores of its own, or leaves the same ones to several. Ranks of one host that may run on the same CPUs
- * were not bound apart: each takes its slice of the cores there, with all of their threads. Two ranks on two cores of two threads, as
- * Linux usually numbers these:
+ * A launcher binds each rank to cores of its own, or leaves the same ones to several. Ranks of one host that may run on the same
+ * CPUs were not bound apart: each takes its slice of the cores there, with all of their threads. Two ranks on two cores of two
+ * threads, as Linux usually numbers these:
  *
  *     core       0     1
  *     CPUs      0 2   1 3
@@ -28,7 +28,8 @@ struct mask {
 
 static int count(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_cpuset_t mask) {
     int n = 0;
-    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, type, o));) n += hwloc_bitmap_intersects(o->cpuset, mask);
+    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, type, o));)
+        n += hwloc_bitmap_intersects(o->cpuset, mask);
     return n;
 }
 

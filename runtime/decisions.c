@@ -78,8 +78,8 @@ static void tell_difference(const char *first, const char *mine) {
         mine += b + (mine[b] != 0);
     }
     int a = trim(&first), b = trim(&mine);
-    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data", world->rank,
-               b, mine, a, first);
+    sgrad_fail(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data",
+               world->rank, b, mine, a, first);
 }
 
 int sgrad_ranks_compare(const char *text) {

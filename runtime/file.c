@@ -94,14 +94,15 @@ int sgrad__file_read(int fd, const char *path, size_t at, size_t bytes, void *to
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return sgrad_fail(SGRAD_EIO, "%s: byte %zu: cannot be read: %s", path, at + done, strerror(errno));
         if (got == 0)
-            return sgrad_fail(SGRAD_EIO, "%s: ends at byte %zu, and was longer when it was opened: who writes to it?", path, at + done);
+            return sgrad_fail(SGRAD_EIO, "%s: ends at byte %zu, and was longer when it was opened: who writes to it?", path,
+                              at + done);
         done += (size_t)got;
     }
     return 0;
 }
 
-/* Memory that goes back to the system, as malloc's does not here (context.c). A mapped file would end the program where it has become
- * shorter, or its disk fails: reading says so. */
+/* Memory that goes back to the system, as malloc's does not here (context.c). A mapped file would end the program where it has
+ * become shorter, or its disk fails: reading says so. */
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map) {
     size_t size;
     int fd;

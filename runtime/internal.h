@@ -38,15 +38,15 @@ struct ompi_request_t;
 void sgrad__stall_open(double patience);
 /* MPI_Wait with an end to its patience; WHAT is waited for. */
 void sgrad__request_wait(struct ompi_request_t **request, const char *what);
-/* The same with patience that does not end: when it would, the lowest rank that waits warns of it. Every rank calls it, in the same
- * order as other collective calls. */
+/* The same with patience that does not end: when it would, the lowest rank that waits warns of it. Every rank calls it, in the
+ * same order as other collective calls. */
 void sgrad__request_await(struct ompi_request_t **request, const char *what);
 /* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
 
-/* THEN(ARG) is called, on any thread, when the tensor is in main memory as the tasks submitted so far leave it, and may be touched
- * there until the release. 0, or StarPU's error. */
+/* THEN(ARG) is called, on any thread, when the tensor is in main memory as the tasks submitted so far leave it, and may be
+ * touched there until the release. 0, or StarPU's error. */
 int sgrad__tensor_acquire(struct sgrad_tensor *tensor, enum sgrad_access access, void (*then)(void *arg), void *arg);
 void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
 void sgrad__tensor_release(struct sgrad_tensor *tensor);

@@ -1,11 +1,11 @@
 /* lock.c: one writer of a folder at a time.
  *
- * A record lock of POSIX on a file in the folder, FOLDER/.lock: it holds across NFS clients, where one on the folder itself (flock)
- * does not, and ends with its process, however that ends, so that what a killed one leaves blocks nobody. The file stays: were it
- * removed, a third could lock a new one while the second still waits for the old.
+ * A record lock of POSIX on a file in the folder, FOLDER/.lock: it holds across NFS clients, where one on the folder itself
+ * (flock) does not, and ends with its process, however that ends, so that what a killed one leaves blocks nobody. The file stays:
+ * were it removed, a third could lock a new one while the second still waits for the old.
  *
- * Limits: such locks are a process's: it never keeps itself out, and loses its lock with the first close of any of its descriptors of
- * that file. A file system without locks has to trust its users. */
+ * Limits: such locks are a process's: it never keeps itself out, and loses its lock with the first close of any of its
+ * descriptors of that file. A file system without locks has to trust its users. */
 #include "config.h"
 #include "runtime/runtime.h"
 

@@ -71,9 +71,11 @@ static void begin(struct ticket *t) {
     char *memory = sgrad__tensor_memory(t->is.tensor);
     t->pieces = (int)((count + most - 1) / most);
     t->request = sgrad_alloc((size_t)t->pieces, sizeof *t->request);
-    for (int64_t i = 0, from = 0; i < t->pieces; i++, from += most)
-        MPI_Iallreduce(MPI_IN_PLACE, memory + from * (int64_t)sgrad_dtype_size(v->dtype), (int)(count - from < most ? count - from : most),
+    for (int64_t i = 0, from = 0; i < t->pieces; i++, from += most) {
+        const int piece = (int)(count - from < most ? count - from : most);
+        MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)from * sgrad_dtype_size(v->dtype), piece,
                        v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request[i]);
+    }
     t->begun = true;
 }
 

@@ -1,4 +1,4 @@
-/* paje.c: what StarPU's tool writes that ViTE takes otherwise, in a trace as a Paje file (the Paje trace format, Schnorr 2016). */
+/* paje.c: mends what StarPU's tool writes and ViTE takes otherwise, in a Paje file (the Paje trace format, Schnorr 2016). */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -24,8 +24,8 @@ static void write_value(FILE *to, char *line) {
             (int)(color - name - 1), name + 1, red / scale, green / scale, blue / scale);
 }
 
-/* With 11 to 99 ranks, the thread of rank 7 that messages begin and end at is called "07_mpict", but their two ends "7_mpict": they
- * would be left out. */
+/* With 11 to 99 ranks, the thread of rank 7 that messages begin and end at is called "07_mpict", but their two ends "7_mpict":
+ * they would be left out. */
 static void write_ends(FILE *to, char *line) {
     for (char *tab; (tab = strchr(line, '\t')); line = tab + 1) {
         fwrite(line, 1, (size_t)(tab + 1 - line), to);
@@ -65,7 +65,8 @@ void sgrad__paje_mend(const char *folder, int ranks) {
         sgrad_file_commit(&file);
     }
     for (int r = 0; r < ranks; r++)
-        if (!ended[r]) sgrad_warn("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
+        if (!ended[r])
+            sgrad_warn("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
     if (from) fclose(from);
     free(ended);
     free(line);

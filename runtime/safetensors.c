@@ -32,7 +32,7 @@
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
-struct placed {
+struct located {
     struct sgrad_entry is;
     size_t at;              /* in the data */
 };
@@ -90,9 +90,9 @@ static bool has_bytes(const struct sgrad_view *view, size_t bytes) {
     return product == bytes;
 }
 
-/* A tensor as the header describes it, in SIZE bytes of data; at its place in these. */
-static int parse_entry(const json_t *info, size_t size, const struct sgrad_safetensors *file, struct placed *placed) {
-    struct sgrad_entry *entry = &placed->is;
+/* A tensor as the header describes it, in SIZE bytes of data; where it begins in these. */
+static int parse_entry(const json_t *info, size_t size, const struct sgrad_safetensors *file, struct located *located) {
+    struct sgrad_entry *entry = &located->is;
     size_t begin, end;
     if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
     if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype))
@@ -107,12 +107,12 @@ static int parse_entry(const json_t *info, size_t size, const struct sgrad_safet
     if (!has_bytes(&entry->view, end - begin))
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s of %s do not fill its %zu bytes", file->path, entry->name,
                           sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype), end - begin);
-    placed->at = begin;
+    located->at = begin;
     return 0;
 }
 
-static int by_place(const void *a, const void *b) {
-    const struct placed *x = a, *y = b;
+static int by_offset(const void *a, const void *b) {
+    const struct located *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
     size_t m = sgrad_view_bytes(&x->is.view), n = sgrad_view_bytes(&y->is.view); /* an empty tensor before its neighbour */
     return (m > n) - (m < n);
@@ -123,23 +123,25 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* Tensors lie one after the other and fill the data. */
-static int check_places(const char *path, struct placed *placed, int count, size_t size) {
+static int check_offsets(const char *path, struct located *located, int count, size_t size) {
     size_t expected = 0;
-    qsort(placed, (size_t)count, sizeof *placed, by_place);
+    qsort(located, (size_t)count, sizeof *located, by_offset);
     for (int i = 0; i < count; i++) {
-        if (placed[i].at != expected)
-            return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu",
-                              path, placed[i].is.name, placed[i].at, expected);
-        expected += sgrad_view_bytes(&placed[i].is.view);
+        if (located[i].at != expected)
+            return sgrad_fail(SGRAD_EFORMAT,
+                              "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", path,
+                              located[i].is.name, located[i].at, expected);
+        expected += sgrad_view_bytes(&located[i].is.view);
     }
     if (expected == size) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", path, expected, size);
+    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", path, expected,
+                      size);
 }
 
 /* What the header says of SIZE bytes of data, which begin at byte START of the file. */
 static int parse_entries(const json_t *header, size_t start, size_t size, struct sgrad_safetensors *file) {
     const size_t most = json_object_size(header);
-    struct placed *placed = sgrad_alloc(most, sizeof *placed);
+    struct located *located = sgrad_alloc(most, sizeof *located);
     const char *key;
     json_t *value;
     int error = 0;
@@ -149,19 +151,19 @@ static int parse_entries(const json_t *header, size_t start, size_t size, struct
             error = parse_metadata(value, file);
             continue;
         }
-        struct placed *p = &placed[file->count++];
+        struct located *p = &located[file->count++];
         p->is.name = sgrad_format("%s", key);
         error = parse_entry(value, size, file, p);
     }
-    if (!error) error = check_places(file->path, placed, file->count, size);
-    qsort(placed, (size_t)file->count, sizeof *placed, by_name);
+    if (!error) error = check_offsets(file->path, located, file->count, size);
+    qsort(located, (size_t)file->count, sizeof *located, by_name);
     file->entry = sgrad_alloc(most, sizeof *file->entry);
     file->at = sgrad_alloc(most, sizeof *file->at);
     for (int i = 0; i < file->count; i++) {
-        file->entry[i] = placed[i].is;
-        file->at[i] = start + placed[i].at;
+        file->entry[i] = located[i].is;
+        file->at[i] = start + located[i].at;
     }
-    free(placed);
+    free(located);
     return error;
 }
 
@@ -265,17 +267,17 @@ static char *make_header(const struct sgrad_entry *const *entry, int count, cons
     for (int i = 0; i < metadata_count; i++)
         good &= !json_object_set_new(object, metadata[2 * i], json_string(metadata[2 * i + 1]));
     json_object_set(header, METADATA, object);
-    json_int_t place = 0;
+    json_int_t begin = 0;
     for (int i = 0; i < count; i++) {
         const struct sgrad_view *view = &entry[i]->view;
-        const json_int_t end = place + (json_int_t)sgrad_view_bytes(view);
+        const json_int_t end = begin + (json_int_t)sgrad_view_bytes(view);
         json_t *shape = json_array();
         for (int j = 0; j < view->shape.rank; j++) json_array_append_new(shape, json_integer(view->shape.dim[j]));
         good &= !json_object_get(header, entry[i]->name);
         good &= !json_object_set_new(header, entry[i]->name,
                                      json_pack("{s:s, s:o, s:[I, I]}", "dtype", sgrad_dtype_name(view->dtype), "shape", shape,
-                                               "data_offsets", place, end));
-        place = end;
+                                               "data_offsets", begin, end));
+        begin = end;
     }
     if (metadata_count == 0) json_object_del(header, METADATA);
     char *text = good ? json_dumps(header, JSON_COMPACT) : NULL;

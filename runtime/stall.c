@@ -38,8 +38,12 @@ static double patience;     /* seconds; 0: for ever */
 void sgrad__stall_open(double seconds) { patience = seconds; }
 
 static void sleep_for(double seconds) {
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds)) }, NULL);
+    const time_t whole = (time_t)seconds;
+    nanosleep(&(struct timespec){ .tv_sec = whole, .tv_nsec = (long)(1e9 * (seconds - (double)whole)) }, NULL);
 }
+
+/* The next after SECONDS: short at first, for what is there at once. */
+static double next_nap(double seconds) { return seconds < nap ? 2 * seconds : nap; }
 
 /* ---- the roll --------------------------------------------------------------------------------------------------- */
 
@@ -106,7 +110,7 @@ bool sgrad_stall_due(double waited) { return patience > 0 && waited >= patience;
 void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
     int ended = 0;
     double waited = 0;
-    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = seconds < nap ? 2 * seconds : nap) {
+    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
         sleep_for(seconds);
         waited += seconds;
         if (sgrad_stall_due(waited)) sgrad_stall_tell(false, what);
@@ -115,8 +119,8 @@ void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
 
 /* ---- waiting with patience that does not end --------------------------------------------------------------------- */
 
-/* Rank 0 writes a long file, and the others wait for it in one call. Whose patience would have ended first tells all who wait, and
- * each that hears tells, too. Those that wait are then known, and the lowest of them warns:
+/* Rank 0 writes a long file, and the others wait for it in one call. Whose patience would have ended first tells all who wait,
+ * and each that hears tells, too. Those that wait are then known, and the lowest of them warns:
  *
  *     rank 0   (a file)
  *     rank 1         hears ── tells ──── nobody below: warns
@@ -154,8 +158,9 @@ void sgrad__request_await(struct ompi_request_t **request, const char *what) {
     static int calls;
     const int tag = STILL + calls++ % CALLS;
     int ended = 0, lowest = world->ranks;
-    double all = 0, since = 0, told = -1;   /* seconds: waited; since the last warning; of these, when this rank told; −1: it has not */
-    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = seconds < nap ? 2 * seconds : nap) {
+    double all = 0, since = 0;      /* seconds: waited; waited since the last warning */
+    double told = -1;               /* of these, when this rank told; −1: it has not */
+    for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
         sleep_for(seconds);
         all += seconds;
         since += seconds;

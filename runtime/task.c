@@ -212,7 +212,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     if (error) {
         task->destroy = 0;
         starpu_task_destroy(task);
-        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task", submission->name ? submission->name : call->kernel->name);
+        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task",
+                          submission->name ? submission->name : call->kernel->name);
     }
     return 0;
 }

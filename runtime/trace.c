@@ -48,7 +48,8 @@ int sgrad__trace_prepare(const char *path) {
 
 /* StarPU notes how much of a memory node is in use when that changes: nothing is allocated, and noted. */
 static void note_memory(void) {
-    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++) starpu_memory_allocate(node, 0, STARPU_MEMORY_OVERFLOW);
+    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++)
+        starpu_memory_allocate(node, 0, STARPU_MEMORY_OVERFLOW);
 }
 
 void sgrad_trace_begin(void) {
@@ -114,7 +115,8 @@ static void write_kinds(void) {
     char *path = sgrad_format("%skernels.json", folder);
     json_t *kernels = json_object();
     sgrad__kernels_each(note_kernel, kernels);
-    if (json_dump_file(kernels, path, JSON_INDENT(1) | JSON_SORT_KEYS)) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+    if (json_dump_file(kernels, path, JSON_INDENT(1) | JSON_SORT_KEYS))
+        sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
     json_decref(kernels);
     free(path);
 }

@@ -51,7 +51,8 @@ static int share(int ranks) {
 }
 
 static void check_parts(int ranks) {
-    const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    const int threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
     hwloc_bitmap_t all = hwloc_bitmap_alloc();
     for (int r = 0; r < ranks; r++) {
         const int own = sgrad__cores_share(topology, mask, ranks, r, slice[r]);
@@ -69,7 +70,7 @@ static void check_parts(int ranks) {
 
 static void every_number_of_ranks(void **state) {
     (void)state;
-    const char *const machines[] = { USUAL, "pack:2 core:4 pu:2", "core:3 pu:1", "numa:2 core:2 pu:4", "pu:6", "pack:1 core:1 pu:1" };
+    const char *const machines[] = { USUAL, "pack:2 core:4 pu:2", "core:3 pu:1", "numa:2 core:2 pu:4", "pu:6", "core:1 pu:1" };
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
         machine(machines[m]);
         for (int ranks = 1; ranks <= MOST; ranks++) check_parts(ranks);

@@ -115,18 +115,22 @@ static void unreadable(void **state) {
     assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
 }
 
-/* Somebody shortens the file after it was opened, or while it is: no signal. The kernel's own files say 4096 bytes, and have fewer. */
+/* Somebody shortens the file after it was opened, or while it is: no signal. The kernel's own files say 4096 bytes, and have
+ * fewer. */
 static void shortened(void **state) {
     (void)state;
     static const char long_text[100000] = "begin";
-    const char *kernels = "/sys/kernel/mm/transparent_hugepage/enabled", *path = scratch_write("long", long_text, sizeof long_text);
+    const char *kernels = "/sys/kernel/mm/transparent_hugepage/enabled";
+    const char *path = scratch_write("long", long_text, sizeof long_text);
     struct sgrad_map map;
     assert_int_equal(sgrad_map_open(path, sizeof long_text, &map), 0);
     assert_int_equal(truncate(path, 3), 0);
     assert_memory_equal(map.data, long_text, sizeof long_text);
     sgrad_map_close(&map);
-    if (access(kernels, R_OK) == 0) assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "and was longer when it was opened");
-    else print_message("not tested: %s is not there\n", kernels);
+    if (access(kernels, R_OK) == 0)
+        assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "and was longer when it was opened");
+    else
+        print_message("not tested: %s is not there\n", kernels);
 }
 
 /* Another process that takes the folder's lock, tells how that went, and keeps it until its pipe is closed, or it is killed. */

@@ -1,4 +1,4 @@
-/* What ranks do together, started by ranks.py as `ranks NAME`: each rank runs the test of this name. Alone: what one rank can.
+/* What ranks do together, started by together.py as `ranks NAME`: each rank runs the test of this name. Alone: what one rank can.
  *
  *     sums             MPI_Iallreduce of tensors that MPI cannot count at once
  *     files PIPE       all wait for rank 0, which waits for somebody to open a pipe

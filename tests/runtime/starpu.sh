@@ -51,7 +51,8 @@ fi
 echo "@CC@ -w -I$work/include @STARPU_CFLAGS@ @MPI_CFLAGS@ @DNNL_CFLAGS@ @CUDA_CFLAGS@" >"$work/flags.in"
 (cd "$build" && ./config.status -q --file="$work/flags:$work/flags.in") || exit 99
 read -ra flags <"$work/flags"
-own=$(printf '#include <starpu_config.h>\n' | "${flags[@]}" -E - | sed -n 's/^# [0-9]* "\(.*starpu_config.h\)".*/\1/p' | head -n 1)
+own=$(printf '#include <starpu_config.h>\n' | "${flags[@]}" -E - |
+	sed -n 's/^# [0-9]* "\(.*starpu_config.h\)".*/\1/p' | head -n 1)
 
 # compiles FILE [NAME NUMBER]: with a StarPU that differs in this.
 compiles() {

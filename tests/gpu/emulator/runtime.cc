@@ -157,8 +157,10 @@ static std::pair<const char *, struct piece> piece_of(const void *pointer, size_
     const char *p = (const char *)pointer;
     std::lock_guard<std::mutex> lock(pieces_mutex);
     auto after = pieces.upper_bound(p);
-    if (after == pieces.begin() || p + bytes > std::prev(after)->first + std::prev(after)->second.bytes) return { p, { 0, -1, NULL } };
-    return *std::prev(after);
+    const auto none = std::make_pair(p, piece{ 0, -1, NULL });
+    if (after == pieces.begin()) return none;
+    const auto [start, piece] = *--after;
+    return p + bytes <= start + piece.bytes ? std::make_pair(start, piece) : none;
 }
 
 static int device_of(const void *pointer, size_t bytes) { return piece_of(pointer, bytes).second.device; }

@@ -34,8 +34,8 @@ def test_nobody_gives_up_while_rank_0_works_on_files():
     """Rank 0 goes on when its pipe is opened, and that is when a warning has been read: long after patience, 1 s, has ended."""
     mpirun(1, ["true"])
     path, lines, opened = new_pipe("pipe"), [], False
-    run = subprocess.Popen(["mpirun", "-n", "3", program(), "files", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           env={**os.environ, **RANKS})
+    run = subprocess.Popen(["mpirun", "-n", "3", program(), "files", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, env={**os.environ, **RANKS})
     guard = threading.Timer(LIMIT, run.kill)
     guard.start()
     for line in run.stdout:
@@ -48,7 +48,8 @@ def test_nobody_gives_up_while_rank_0_works_on_files():
     said = "".join(lines)
     assert run.wait() == 0, said
     warnings = [line for line in lines if line.startswith("stargrad: ")]
-    assert warnings and all(re.match(r"stargrad: warning: rank 1 has waited \d+ s for rank 0, which reads a pipe$", w) for w in warnings), said
+    expected = re.compile(r"stargrad: warning: rank 1 has waited \d+ s for rank 0, which reads a pipe$")
+    assert warnings and all(map(expected.match, warnings)), said
     assert sorted(re.findall(r"rank \d: .*error", said)) == [f"rank {r}: input/output error" for r in range(3)], said
 
 
