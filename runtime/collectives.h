@@ -1,4 +1,4 @@
-/* allreduce.h: sums over ranks, as plans.
+/* collectives.h: sums over ranks, as plans.
  *
  * A *plan* is what one rank does, in order, so that in the end every rank holds, of every numbered chunk, the sum over all
  * ranks. It is data: it can be printed, checked for any number of ranks in one process, and executed by whoever has messages
@@ -8,8 +8,8 @@
  *
  * The n-th SEND of a to b is received by the n-th REDUCE or COPY of b from a; both name the same chunk. A SEND sends what
  * the rank holds at that place of its plan. Nothing here includes mpi.h or starpu.h. */
-#ifndef SGRAD_ALLREDUCE_H
-#define SGRAD_ALLREDUCE_H
+#ifndef SGRAD_COLLECTIVES_H
+#define SGRAD_COLLECTIVES_H
 
 #include <stdbool.h>
 
@@ -52,11 +52,12 @@ struct sgrad_allreduce {
     /* Appends what RANK does (sgrad_plan_add). PLAN->chunks is set. */
     void (*schedule)(struct sgrad_plan *plan, int rank, const struct sgrad_network *net);
 };
-extern const struct sgrad_allreduce *const sgrad_allreduces[];      /* all of allreduce.def; ends with NULL */
+extern const struct sgrad_allreduce *const sgrad_allreduces[];      /* all of collectives.def; ends with NULL */
 
 void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk);
 /* The plan of RANK for a buffer of BYTES: chunks chosen by the method, but never more than LIMIT. Free plan->action. */
-struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank, const struct sgrad_network *net);
+struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank,
+                                  const struct sgrad_network *net);
 /* The cheapest for BYTES on NET; with HALVING, of those that keep to the tree. */
 const struct sgrad_allreduce *sgrad_allreduce_cheapest(double bytes, const struct sgrad_network *net, bool halving);
 

@@ -21,8 +21,8 @@ static void keep_freed_memory(void) {
     mallopt(M_ARENA_MAX, 1);
 }
 
-/* The heap's part where tensors will be lies in pages of 2 MiB, where Linux gives them to who asks: a step walks through hundreds of
- * megabytes, more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but where
+/* The pages where tensors will be are of 2 MiB, where Linux gives such to who asks: a step walks through hundreds of megabytes,
+ * more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but where
  * room itself is counted, or malloc is told to write on what it gives out. */
 static void want_large_pages(void) {
 #ifndef __SANITIZE_ADDRESS__
@@ -31,7 +31,8 @@ static void want_large_pages(void) {
     struct rlimit space, data;
     getrlimit(RLIMIT_AS, &space);
     getrlimit(RLIMIT_DATA, &data);
-    if (space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY || getenv("MALLOC_PERTURB_") || getenv("GLIBC_TUNABLES")) return;
+    const bool counted = space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+    if (counted || getenv("MALLOC_PERTURB_") || getenv("GLIBC_TUNABLES")) return;
     char *room = malloc(bytes);
     if (room) madvise(room + (page - (uintptr_t)room % page), bytes - page, MADV_HUGEPAGE);
     free(room);
@@ -52,13 +53,14 @@ static int check_scheduler(const char *name) {
         if (strcmp(names[i], name) == 0) return 0;
     }
     const char *near = sgrad_nearest(name, names);
-    return sgrad_fail(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name, near ? ": did you mean '" : "",
-                      near ? near : "", near ? "'?" : "");
+    return sgrad_fail(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name,
+                      near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
     int error = sgrad__ranks_init(conf);
-    if (error == -ENODEV) return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
+    if (error == -ENODEV)
+        return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
     if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
     int found = (int)starpu_cuda_worker_get_count();
     if (found >= options->cudas) return 0;

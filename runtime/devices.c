@@ -14,6 +14,8 @@
 #include <starpu_cuda.h>
 #endif
 
+_Static_assert(STARPU_NMAXWORKERS <= SGRAD_MAX_WORKERS, "StarPU was built for more workers than SGRAD_MAX_WORKERS of runtime.h");
+
 struct handles {
     dnnl_stream_t dnnl;
 #ifdef SGRAD_HAVE_CUDA

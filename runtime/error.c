@@ -19,7 +19,8 @@ const char *sgrad_strerror(int error) {
     return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
 }
 
-/* One write per line, so that lines of several threads and ranks stay whole. On a terminal it takes the place of a progress bar. */
+/* One write per line, so that lines of several threads and ranks stay whole. On a terminal it takes the place of a progress
+ * bar. */
 static void say(const char *prefix, const char *format, va_list list) {
     char line[2048];
     int used = snprintf(line, sizeof line, "%sstargrad: %s", isatty(STDERR_FILENO) ? "\r\033[K" : "", prefix);

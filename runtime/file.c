@@ -1,5 +1,6 @@
 /* file.c: files that appear whole or not at all, and files read as one block of memory. */
 #include "config.h"
+#include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -66,23 +67,52 @@ void sgrad_file_abort(struct sgrad_file *file) {
     forget(file);
 }
 
-static int map_descriptor(int fd, const char *path, size_t limit, struct sgrad_map *map) {
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+static int check_file(int fd, const char *path, size_t limit, size_t *size) {
     struct stat status;
     if (fd < 0 || fstat(fd, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode)) return sgrad_fail(SGRAD_EIO, "%s: not a regular file", path);
     if (status.st_size == 0) return sgrad_fail(SGRAD_EFORMAT, "%s: the file is empty", path);
     if ((uint64_t)status.st_size > limit)
         return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld bytes, at most %zu are read", path, (long long)status.st_size, limit);
-    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
-    *map = (struct sgrad_map){ .data = data, .size = (size_t)status.st_size };
+    *size = (size_t)status.st_size;
     return 0;
 }
 
+int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+    const int error = check_file(fd, path, limit, size);
+    if (!error) *file = fd;
+    else if (fd >= 0) close(fd);
+    return error;
+}
+
+int sgrad__file_read(int fd, const char *path, size_t at, size_t bytes, void *to) {
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return sgrad_fail(SGRAD_EIO, "%s: byte %zu: cannot be read: %s", path, at + done, strerror(errno));
+        if (got == 0)
+            return sgrad_fail(SGRAD_EIO, "%s: ends at byte %zu, and was longer when it was opened: who writes to it?", path,
+                              at + done);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* Memory that goes back to the system, as malloc's does not here (context.c). A mapped file would end the program where it has
+ * become shorter, or its disk fails: reading says so. */
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
-    int error = map_descriptor(fd, path, limit, map);
-    if (fd >= 0) close(fd);
+    size_t size;
+    int fd;
+    SGRAD_TRY(sgrad__file_open(path, limit, &fd, &size));
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int error = data == MAP_FAILED ? sgrad_fail(SGRAD_ENOMEM, "%s: no memory for its %zu bytes", path, size)
+                                   : sgrad__file_read(fd, path, 0, size, data);
+    close(fd);
+    if (!error) *map = (struct sgrad_map){ .data = data, .size = size };
+    else if (data != MAP_FAILED) munmap(data, size);
     return error;
 }
 

@@ -7,6 +7,21 @@
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
 int sgrad__worker(void);
 
+/* This process among those that make one program. */
+struct ompi_communicator_t;
+struct sgrad__world {
+    int rank, ranks;                        /* 0 and 1 before there are several */
+    struct ompi_communicator_t *control;    /* MPI_Comm of the collective calls of main threads */
+};
+extern struct sgrad__world sgrad__world;
+struct hwloc_topology;
+struct hwloc_bitmap_s;
+/* Binds this rank to its share of the host, where no launcher has; tells how many cores that is. */
+int sgrad__cores_claim(int *cores);
+/* SLICE becomes what is RANK's of a host whose RANKS the launcher has left these MASKs of CPUs. Returns its number of cores. */
+int sgrad__cores_share(struct hwloc_topology *topology, struct hwloc_bitmap_s *const *mask, int ranks, int rank,
+                       struct hwloc_bitmap_s *slice);
+
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
 int sgrad__ranks_init(struct starpu_conf *conf);                                    /* StarPU, with StarPU-MPI; as starpu_init */
@@ -15,17 +30,32 @@ void sgrad__ranks_stop(void);                                                   
 void sgrad__ranks_close(void);                                                      /* after: MPI */
 /* BYTES of DATA, which rank FROM gives, reach rank 0, who owns what is returned, and is told how many. All others: NULL. */
 char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
+extern int sgrad__message_limit;    /* what MPI counts in one call: bytes of a message, elements of a sum. Tests lower it. */
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
-struct ompi_communicator_t;
 struct ompi_request_t;
-void sgrad__stall_open(const struct sgrad_context *context, struct ompi_communicator_t *comm);
+void sgrad__stall_open(double patience);
 /* MPI_Wait with an end to its patience; WHAT is waited for. */
 void sgrad__request_wait(struct ompi_request_t **request, const char *what);
+/* The same with patience that does not end: when it would, the lowest rank that waits warns of it. Every rank calls it, in the
+ * same order as other collective calls. */
+void sgrad__request_await(struct ompi_request_t **request, const char *what);
 /* Fill latencies and bandwidths: from a JSON object of those names; by measuring, where every rank calls it. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
+
+/* THEN(ARG) is called, on any thread, when the tensor is in main memory as the tasks submitted so far leave it, and may be
+ * touched there until the release. 0, or StarPU's error. */
+int sgrad__tensor_acquire(struct sgrad_tensor *tensor, enum sgrad_access access, void (*then)(void *arg), void *arg);
+void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
+void sgrad__tensor_release(struct sgrad_tensor *tensor);
+
+int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */
+
+/* A regular file of 1 to LIMIT bytes; close it. BYTES of it from AT on; an error where it has become shorter. */
+int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);
+int sgrad__file_read(int file, const char *path, size_t at, size_t bytes, void *to);
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
@@ -36,5 +66,6 @@ int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 withou
 int sgrad__trace_prepare(const char *folder);   /* before StarPU starts; NULL: no trace */
 void sgrad__trace_collect(const struct sgrad_context *context);     /* after it has stopped, while there is MPI */
 void sgrad__trace_convert(const struct sgrad_context *context);     /* after that */
+void sgrad__paje_mend(const char *folder, int ranks);               /* FOLDER/paje.trace; FOLDER ends in '/' */
 
 #endif

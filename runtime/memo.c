@@ -1,6 +1,6 @@
-/* memo.c: what was measured once on this machine, for later runs: .starpu/stargrad/TOPIC in the folder where StarPU keeps measured
- * times, $XDG_CACHE_HOME, $STARPU_HOME or $HOME. A line is a key, a tab, a value; the last one of a key counts. Processes append at
- * the same time, so a line is one write. A memo is never needed: what cannot be read is measured again. */
+/* memo.c: what was measured once on this machine, for later runs: .starpu/stargrad/TOPIC in the folder where StarPU keeps
+ * measured times, $XDG_CACHE_HOME, $STARPU_HOME or $HOME. A line is a key, a tab, a value; the last one of a key counts.
+ * Processes append at the same time, so a line is one write. A memo is never needed: what cannot be read is measured again. */
 #include "config.h"
 #include "runtime/runtime.h"
 
@@ -50,7 +50,8 @@ void sgrad_memo_add(const char *topic, const char *key, const char *value) {
     char *path = path_of(topic, true), *line = sgrad_format("%s\t%s\n", key, value);
     const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     const bool written = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
-    if (!written && !atomic_exchange(&warned, true)) sgrad_warn("%s: cannot be written; the next run measures again", path ? path : "$HOME");
+    if (!written && !atomic_exchange(&warned, true))
+        sgrad_warn("%s: cannot be written; the next run measures again", path ? path : "$HOME");
     if (fd >= 0) close(fd);
     free(line);
     free(path);

@@ -10,19 +10,34 @@
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
 #include <time.h>
 
+int sgrad__message_limit = INT_MAX;
+
+/* StarPU-MPI makes one message of a tensor, and MPI counts its bytes in an int. */
+static int check_length(const struct sgrad_message *m) {
+    const size_t bytes = sgrad_view_bytes(&m->tensor->view);
+    if (bytes <= (size_t)sgrad__message_limit) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "%s: has %zu bytes, and a message between ranks %d at most: it has to go in several tensors",
+                      m->tensor->name, bytes, sgrad__message_limit);
+}
+
 int sgrad_send(const struct sgrad_message *m) {
-    if (starpu_mpi_isend_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0) return 0;
+    SGRAD_TRY(check_length(m));
+    if (starpu_mpi_isend_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
+        return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
 }
 
 int sgrad_receive(const struct sgrad_message *m) {
-    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0) return 0;
+    SGRAD_TRY(check_length(m));
+    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
+        return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
 }
 
@@ -31,7 +46,8 @@ int sgrad_receive(const struct sgrad_message *m) {
 struct ticket {
     struct sgrad_message is;
     bool ready, begun;
-    MPI_Request request;
+    int pieces;
+    MPI_Request *request;       /* one for each piece */
     struct ticket *next;
 };
 static struct ticket *first, **last = &first;       /* those that have not ended, in order */
@@ -48,10 +64,18 @@ static void is_ready(void *arg) {
     pthread_mutex_unlock(&lock);
 }
 
+/* MPI counts elements in an int: a longer tensor goes in pieces, the same ones on every rank. */
 static void begin(struct ticket *t) {
     const struct sgrad_view *v = &t->is.tensor->view;
-    MPI_Iallreduce(MPI_IN_PLACE, starpu_data_get_local_ptr(t->is.tensor->handle), (int)sgrad_shape_count(&v->shape),
-                   v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request);
+    const int64_t count = sgrad_shape_count(&v->shape), most = sgrad__message_limit;
+    char *memory = sgrad__tensor_memory(t->is.tensor);
+    t->pieces = (int)((count + most - 1) / most);
+    t->request = sgrad_alloc((size_t)t->pieces, sizeof *t->request);
+    for (int64_t i = 0, from = 0; i < t->pieces; i++, from += most) {
+        const int piece = (int)(count - from < most ? count - from : most);
+        MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)from * sgrad_dtype_size(v->dtype), piece,
+                       v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request[i]);
+    }
     t->begun = true;
 }
 
@@ -60,7 +84,7 @@ static struct ticket *take_ended(void) {
     for (struct ticket **at = &first; *at && (*at)->begun; at = &(*at)->next) {
         struct ticket *t = *at;
         int ended = 0;
-        MPI_Test(&t->request, &ended, MPI_STATUS_IGNORE);
+        MPI_Testall(t->pieces, t->request, &ended, MPI_STATUSES_IGNORE);
         if (!ended) continue;
         if (!(*at = t->next)) last = at;
         return t;
@@ -79,8 +103,9 @@ static void *look_after(void *arg) {
         if (!ended && !waiting && !(closing && !first)) pthread_cond_wait(&changed, &lock);
         pthread_mutex_unlock(&lock);
         if (ended) {
-            starpu_data_release(ended->is.tensor->handle);
+            sgrad__tensor_release(ended->is.tensor);
             ended->is.done(ended->is.arg);
+            free(ended->request);
             free(ended);
         } else if (waiting) {
             nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
@@ -99,7 +124,7 @@ int sgrad_allreduce(const struct sgrad_message *m) {
     *last = t;
     last = &t->next;
     pthread_mutex_unlock(&lock);
-    if (started && starpu_data_acquire_cb(m->tensor->handle, STARPU_RW, is_ready, t) == 0) return 0;
+    if (started && sgrad__tensor_acquire(m->tensor, SGRAD_RW, is_ready, t) == 0) return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
 }
 

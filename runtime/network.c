@@ -79,7 +79,8 @@ int sgrad__network_read(const char *path, struct sgrad_network *net) {
     bool whole = get(object, "latency", &n.latency) && get(object, "bandwidth", &n.bandwidth);
     const bool hosts = get(object, "host_latency", &n.host_latency) && get(object, "host_bandwidth", &n.host_bandwidth);
     json_decref(object);
-    if (!whole) return sgrad_fail(SGRAD_EFORMAT, "%s: latency (seconds) and bandwidth (bytes a second) are not numbers above 0", path);
+    if (!whole)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: latency (seconds) and bandwidth (bytes a second) are not numbers above 0", path);
     if (!hosts) n.host_latency = n.latency, n.host_bandwidth = n.bandwidth;
     *net = n;
     return 0;

@@ -22,7 +22,8 @@ struct sgrad_random {
 };
 
 /* stream (below 16), time (below 2^28), index (below 2^64), block (below 2^32; four words each) */
-static inline SGRAD_BOTH struct sgrad_random sgrad_philox(uint64_t seed, uint32_t stream, uint32_t time, uint64_t index, uint32_t block) {
+static inline SGRAD_BOTH struct sgrad_random sgrad_philox(uint64_t seed, uint32_t stream, uint32_t time, uint64_t index,
+                                                          uint32_t block) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     struct sgrad_random c = { { (uint32_t)index, (uint32_t)(index >> 32), block, stream << 28 | time } };
     for (int round = 0; round < 10; round++) {

@@ -36,7 +36,7 @@ static void fill(void *data, const struct sgrad_view *view) {
     }
 }
 
-static void *place(const struct sgrad_view *view, unsigned node) {
+static void *put(const struct sgrad_view *view, unsigned node) {
     const size_t bytes = sgrad_view_bytes(view);
     void *data = (void *)starpu_malloc_on_node(node, bytes);
     if (!data || starpu_node_get_kind(node) == STARPU_CPU_RAM) {
@@ -84,11 +84,12 @@ static void measure(void *arg) {
     void *data[SGRAD_MAX_OPERANDS] = { 0 };
     bool room = kernel != NULL;
     for (int i = 0; i < c->operands && room; i++)
-        if (c->view[i].shape.rank >= 0) room = (data[i] = place(&c->view[i], node)) != NULL;
+        if (c->view[i].shape.rank >= 0) room = (data[i] = put(&c->view[i], node)) != NULL;
     struct sgrad_args args = sgrad_call_args(c);
     args.data = data;
     args.step = t->step;
-    if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, args.workspace_size = c->workspace)) != NULL;
+    args.workspace_size = c->workspace;
+    if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, c->workspace)) != NULL;
     t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;
     if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, c->workspace);
     for (int i = 0; i < c->operands; i++)

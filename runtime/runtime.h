@@ -206,7 +206,8 @@ void sgrad_call_prepare(struct sgrad_call *call);
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_aligned(size_t bytes) { return (bytes + SGRAD_LINE - 1) / SGRAD_LINE * SGRAD_LINE; }
-struct sgrad_args sgrad_call_args(const struct sgrad_call *call);       /* what its kernel is handed, without data, step and workspace */
+/* What its kernel is handed, without data, step and workspace. */
+struct sgrad_args sgrad_call_args(const struct sgrad_call *call);
 
 /* What differs from task to task. NAME must live until the task has run. */
 struct sgrad_submission {
@@ -241,7 +242,7 @@ struct sgrad_context_options {
     int cudas;                  /* CUDA workers; 0: all, -1: none */
     const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
     const char *trace;          /* folder for a trace; NULL: none */
-    const char *network;        /* JSON file with what is else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
+    const char *network;        /* JSON file, else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
 struct sgrad_network;
@@ -252,7 +253,8 @@ struct sgrad_context {
     double patience;            /* as in the options */
     const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
 };
-/* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
+/* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept
+ * (page faults cost a fifth of a step). */
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
 void sgrad_context_close(struct sgrad_context *context);
 /* What happens between begin and end, any number of times, is recorded in the context's trace, if it has one: closing the
@@ -275,7 +277,7 @@ struct sgrad_message {
     void (*done)(void *arg);
     void *arg;
 };
-int sgrad_send(const struct sgrad_message *message);
+int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 bytes, which is what MPI counts */
 int sgrad_receive(const struct sgrad_message *message);
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
@@ -285,7 +287,12 @@ int sgrad_allreduce(const struct sgrad_message *message);
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from); /* from one rank */
 int sgrad_ranks_agree(int error);                               /* 0 when every rank says 0, else an error; silent */
-/* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL. */
+/* The same, where some rank may work for longer than any patience lasts, on files say: the others wait for it, and when
+ * patience would have ended, one of them warns. WHAT: what they wait for ("for rank 0, which writes a checkpoint"). Any
+ * collective call that follows finds all ranks there. */
+int sgrad_ranks_await(int error, const char *what);
+/* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL.
+ * */
 int sgrad_ranks_compare(const char *text);
 
 /* Ends all ranks at once, when one cannot go on and the others may be waiting for it. With one rank: nothing. */
@@ -304,12 +311,13 @@ int sgrad_launched_rank(void);
 
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
-/* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves the
- * least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all tasks. */
+/* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
+ * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
+ * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
 
-/* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the share of
- * its time since the last call that it spent in tasks; false: there are not so many. */
+/* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
+ * share of its time since the last call that it spent in tasks; false: there are not so many. */
 void sgrad_workers_watch(void);
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
 
@@ -327,7 +335,7 @@ struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
 struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
 struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 
-#define SGRAD_MAX_WORKERS 80
+#define SGRAD_MAX_WORKERS 1024     /* no StarPU that has more is compiled with */
 /* A cache of whatever a kernel makes once per shape and keeps (primitive descriptors, algorithm choices): one cache
  * per kernel file and worker. KEY is compared byte by byte (clear its padding). Returns the slot of value_size bytes,
  * zeroed when new: *fresh says so. Slots never move and live until the context closes, when DESTROY is called on each. */
@@ -340,8 +348,8 @@ struct sgrad_cache {
 };
 void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh);
 
-/* What was measured once on this machine and is kept in a file for later runs: a VALUE by TOPIC (a file's name) and KEY, lines of text
- * without tabs. FIND copies the value to VALUE, of SIZE bytes, or returns false. */
+/* What was measured once on this machine and is kept in a file for later runs: a VALUE by TOPIC (a file's name) and KEY, lines
+ * of text without tabs. FIND copies the value to VALUE, of SIZE bytes, or returns false. */
 bool sgrad_memo_find(const char *topic, const char *key, char *value, size_t size);
 void sgrad_memo_add(const char *topic, const char *key, const char *value);
 
@@ -356,7 +364,13 @@ int sgrad_file_begin(const char *path, struct sgrad_file *file);
 int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; on any error removes and logs */
 void sgrad_file_abort(struct sgrad_file *file);
 
-/* The whole of a regular file of at most LIMIT bytes, memory-mapped, read-only. An empty file is an error. */
+/* This process alone writes to FOLDER, until the release or its end, however it ends, seen from other machines, too; else
+ * SGRAD_EIO. Leaves FOLDER/.lock there. No other descriptor of that file may be closed meanwhile. */
+int sgrad_lock_take(const char *folder, int *lock);
+void sgrad_lock_release(int lock);
+
+/* The whole of a regular file of at most LIMIT bytes, in memory of its own: what happens to the file later does not matter. An
+ * empty file is an error. */
 struct sgrad_map {
     const unsigned char *data;
     size_t size;
@@ -364,17 +378,19 @@ struct sgrad_map {
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
 
-/* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data. */
+/* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data, which stay in the file until
+ * they are read: checkpoints are as large as memory. */
 struct sgrad_entry {
     char *name;
     struct sgrad_view view;     /* rank 0 is a scalar */
-    const void *data;           /* into the mapped file; not aligned */
+    const void *data;           /* to write; of what was parsed from memory, into that, not aligned; NULL: in the file */
 };
 struct sgrad_safetensors {
     char *path;
-    struct sgrad_map map;
+    FILE *stream;               /* NULL: parsed from memory */
     int count;
     struct sgrad_entry *entry;  /* sorted by name */
+    size_t *at;                 /* of each entry: its first byte in the file */
     int metadata_count;
     char **metadata;            /* key, value, key, value…: metadata_count pairs */
 };
@@ -382,13 +398,16 @@ int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file);
 /* The same from memory; NAME is for messages. Every length and offset is checked before it is used. */
 int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file);
 void sgrad_safetensors_close(struct sgrad_safetensors *file);
+/* All of an entry's data to TO; an error where the file has become shorter since it was opened. */
+int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to);
 const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name);
 const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key);   /* or NULL */
 int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count,
                             const char *const *metadata, int metadata_count);
 /* Tells the contents of tensors apart, in whatever order they come: 8 hexadecimal digits (CRC-32). */
 enum { SGRAD_CHECKSUM = 9 };
-void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]);
+void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]);     /* in memory */
+int sgrad_safetensors_file_checksum(const struct sgrad_safetensors *file, char text[SGRAD_CHECKSUM]);
 
 #ifdef __cplusplus
 }

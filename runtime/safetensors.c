@@ -9,13 +9,15 @@
  * All numbers are little-endian. The tensors fill the data without a gap or an overlap, so that a file has one reading.
  *
  * Limits: a header of 100 MB, as in the reference implementation; SGRAD_MAX_RANK dimensions; the types of sgrad_dtype.
- * A file that somebody shortens while it is mapped ends the program (SIGBUS): replace files, as this code does. */
+ * A file that somebody writes to while it is read may give any numbers: replace files, as this code does. */
 #include "config.h"
+#include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -26,8 +28,14 @@
 #define HEADER_LIMIT 100000000
 #define ALIGNMENT    8
 #define METADATA     "__metadata__"
+#define BUFFER       ((size_t)1 << 20)
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
+
+struct located {
+    struct sgrad_entry is;
+    size_t at;              /* in the data */
+};
 
 static int malformed(const struct sgrad_safetensors *file, const char *tensor, const char *reason) {
     return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s", file->path, tensor, reason);
@@ -82,9 +90,9 @@ static bool has_bytes(const struct sgrad_view *view, size_t bytes) {
     return product == bytes;
 }
 
-/* A tensor as the header describes it, in SIZE bytes of data. */
-static int parse_entry(const json_t *info, const unsigned char *data, size_t size, const struct sgrad_safetensors *file,
-                       struct sgrad_entry *entry) {
+/* A tensor as the header describes it, in SIZE bytes of data; where it begins in these. */
+static int parse_entry(const json_t *info, size_t size, const struct sgrad_safetensors *file, struct located *located) {
+    struct sgrad_entry *entry = &located->is;
     size_t begin, end;
     if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
     if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype))
@@ -99,14 +107,14 @@ static int parse_entry(const json_t *info, const unsigned char *data, size_t siz
     if (!has_bytes(&entry->view, end - begin))
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s of %s do not fill its %zu bytes", file->path, entry->name,
                           sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype), end - begin);
-    entry->data = data + begin;
+    located->at = begin;
     return 0;
 }
 
-static int by_place(const void *a, const void *b) {
-    const struct sgrad_entry *x = a, *y = b;
-    if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
-    size_t m = sgrad_view_bytes(&x->view), n = sgrad_view_bytes(&y->view); /* an empty tensor before its neighbour */
+static int by_offset(const void *a, const void *b) {
+    const struct located *x = a, *y = b;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
+    size_t m = sgrad_view_bytes(&x->is.view), n = sgrad_view_bytes(&y->is.view); /* an empty tensor before its neighbour */
     return (m > n) - (m < n);
 }
 
@@ -115,85 +123,120 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* Tensors lie one after the other and fill the data. */
-static int check_places(struct sgrad_safetensors *file, const unsigned char *data, size_t size) {
-    const unsigned char *expected = data;
-    qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
-    for (int i = 0; i < file->count; i++) {
-        const unsigned char *begin = file->entry[i].data;
-        if (begin != expected)
+static int check_offsets(const char *path, struct located *located, int count, size_t size) {
+    size_t expected = 0;
+    qsort(located, (size_t)count, sizeof *located, by_offset);
+    for (int i = 0; i < count; i++) {
+        if (located[i].at != expected)
             return sgrad_fail(SGRAD_EFORMAT,
-                              "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", file->path,
-                              file->entry[i].name, (size_t)(begin - data), (size_t)(expected - data));
-        expected += sgrad_view_bytes(&file->entry[i].view);
+                              "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", path,
+                              located[i].is.name, located[i].at, expected);
+        expected += sgrad_view_bytes(&located[i].is.view);
     }
-    if (expected != data + size)
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", file->path,
-                          (size_t)(expected - data), size);
-    return 0;
+    if (expected == size) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", path, expected,
+                      size);
 }
 
-static int parse_header(const json_t *header, const unsigned char *data, size_t size, struct sgrad_safetensors *file) {
+/* What the header says of SIZE bytes of data, which begin at byte START of the file. */
+static int parse_entries(const json_t *header, size_t start, size_t size, struct sgrad_safetensors *file) {
+    const size_t most = json_object_size(header);
+    struct located *located = sgrad_alloc(most, sizeof *located);
     const char *key;
     json_t *value;
-    file->entry = sgrad_alloc(json_object_size(header), sizeof *file->entry);
+    int error = 0;
     json_object_foreach((json_t *)header, key, value) {
+        if (error) break;
         if (!strcmp(key, METADATA)) {
-            SGRAD_TRY(parse_metadata(value, file));
+            error = parse_metadata(value, file);
             continue;
         }
-        struct sgrad_entry *entry = &file->entry[file->count++];
-        entry->name = sgrad_format("%s", key);
-        SGRAD_TRY(parse_entry(value, data, size, file, entry));
+        struct located *p = &located[file->count++];
+        p->is.name = sgrad_format("%s", key);
+        error = parse_entry(value, size, file, p);
     }
-    SGRAD_TRY(check_places(file, data, size));
-    qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_name);
-    return 0;
+    if (!error) error = check_offsets(file->path, located, file->count, size);
+    qsort(located, (size_t)file->count, sizeof *located, by_name);
+    file->entry = sgrad_alloc(most, sizeof *file->entry);
+    file->at = sgrad_alloc(most, sizeof *file->at);
+    for (int i = 0; i < file->count; i++) {
+        file->entry[i] = located[i].is;
+        file->at[i] = start + located[i].at;
+    }
+    free(located);
+    return error;
 }
 
-int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file) {
-    uint64_t length;
+/* The header's LENGTH in a file of SIZE bytes, at least eight of which are at FIRST. */
+static int parse_length(const char *name, const void *first, size_t size, uint64_t *length) {
     if (size < LENGTH_BYTES)
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
-    memcpy(&length, data, LENGTH_BYTES);
-    if (length > HEADER_LIMIT || length > size - LENGTH_BYTES)
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed",
-                          name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
+    memcpy(length, first, LENGTH_BYTES);
+    if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
+                      (unsigned long long)*length, size - LENGTH_BYTES, HEADER_LIMIT);
+}
+
+/* The header, TEXT, of a file of SIZE bytes. */
+static int parse_header(const char *name, const char *text, size_t length, size_t size, struct sgrad_safetensors *file) {
     json_error_t problem;
-    const char *text = (const char *)data + LENGTH_BYTES;
     json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (!header)
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %d: %s", name, LENGTH_BYTES + problem.position, problem.text);
 
     struct sgrad_safetensors result = { .path = sgrad_format("%s", name) };
-    const unsigned char *tensors = (const unsigned char *)text + length;
     int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not an object")
-                               : parse_header(header, tensors, size - LENGTH_BYTES - length, &result);
+                               : parse_entries(header, LENGTH_BYTES + length, size - LENGTH_BYTES - length, &result);
     json_decref(header);
-    if (error)
-        sgrad_safetensors_close(&result);
-    else
-        *file = result;
+    if (error) sgrad_safetensors_close(&result);
+    else *file = result;
+    return error;
+}
+
+int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file) {
+    uint64_t length = 0;
+    SGRAD_TRY(parse_length(name, data, size, &length));
+    SGRAD_TRY(parse_header(name, (const char *)data + LENGTH_BYTES, length, size, file));
+    for (int i = 0; i < file->count; i++) file->entry[i].data = (const char *)data + file->at[i];
+    return 0;
+}
+
+static int read_header(int fd, const char *path, size_t size, struct sgrad_safetensors *file) {
+    unsigned char first[LENGTH_BYTES] = { 0 };
+    uint64_t length = 0;
+    SGRAD_TRY(sgrad__file_read(fd, path, 0, size < sizeof first ? size : sizeof first, first));
+    SGRAD_TRY(parse_length(path, first, size, &length));
+    char *text = sgrad_alloc(length, 1);
+    int error = sgrad__file_read(fd, path, LENGTH_BYTES, length, text);
+    if (!error) error = parse_header(path, text, length, size, file);
+    free(text);
     return error;
 }
 
 int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
-    struct sgrad_map map;
-    SGRAD_TRY(sgrad_map_open(path, SIZE_MAX / 2, &map));
-    int error = sgrad_safetensors_parse(path, map.data, map.size, file);
-    if (error)
-        sgrad_map_close(&map);
-    else
-        file->map = map;
+    size_t size;
+    int fd;
+    SGRAD_TRY(sgrad__file_open(path, SIZE_MAX / 2, &fd, &size));
+    int error = read_header(fd, path, size, file);
+    if (error) close(fd);
+    else file->stream = fdopen(fd, "rb");
     return error;
+}
+
+int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to) {
+    const size_t bytes = sgrad_view_bytes(&entry->view);
+    if (!file->stream) return memcpy(to, entry->data, bytes), 0;
+    return sgrad__file_read(fileno(file->stream), file->path, file->at[entry - file->entry], bytes, to);
 }
 
 void sgrad_safetensors_close(struct sgrad_safetensors *file) {
     for (int i = 0; i < file->count; i++) free(file->entry[i].name);
     for (int i = 0; i < 2 * file->metadata_count; i++) free(file->metadata[i]);
     free(file->entry);
+    free(file->at);
     free(file->metadata);
     free(file->path);
-    sgrad_map_close(&file->map);
+    if (file->stream) fclose(file->stream);
     *file = (struct sgrad_safetensors){ 0 };
 }
 
@@ -224,17 +267,17 @@ static char *make_header(const struct sgrad_entry *const *entry, int count, cons
     for (int i = 0; i < metadata_count; i++)
         good &= !json_object_set_new(object, metadata[2 * i], json_string(metadata[2 * i + 1]));
     json_object_set(header, METADATA, object);
-    json_int_t place = 0;
+    json_int_t begin = 0;
     for (int i = 0; i < count; i++) {
         const struct sgrad_view *view = &entry[i]->view;
-        const json_int_t end = place + (json_int_t)sgrad_view_bytes(view);
+        const json_int_t end = begin + (json_int_t)sgrad_view_bytes(view);
         json_t *shape = json_array();
         for (int j = 0; j < view->shape.rank; j++) json_array_append_new(shape, json_integer(view->shape.dim[j]));
         good &= !json_object_get(header, entry[i]->name);
         good &= !json_object_set_new(header, entry[i]->name,
                                      json_pack("{s:s, s:o, s:[I, I]}", "dtype", sgrad_dtype_name(view->dtype), "shape", shape,
-                                               "data_offsets", place, end));
-        place = end;
+                                               "data_offsets", begin, end));
+        begin = end;
     }
     if (metadata_count == 0) json_object_del(header, METADATA);
     char *text = good ? json_dumps(header, JSON_COMPACT) : NULL;
@@ -272,11 +315,40 @@ int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, i
 
 /* ---- telling contents apart ------------------------------------------------------------------------------------ */
 
+static uLong checksum_of_name(const struct sgrad_entry *entry) {
+    return crc32_z(0, (const Bytef *)entry->name, strlen(entry->name));
+}
+
 void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char text[SGRAD_CHECKSUM]) {
     uint32_t sum = 0;
-    for (int i = 0; i < count; i++) {
-        uLong crc = crc32_z(0, (const Bytef *)entry[i].name, strlen(entry[i].name));
-        sum += (uint32_t)crc32_z(crc, entry[i].data, sgrad_view_bytes(&entry[i].view));
-    }
+    for (int i = 0; i < count; i++)
+        sum += (uint32_t)crc32_z(checksum_of_name(&entry[i]), entry[i].data, sgrad_view_bytes(&entry[i].view));
     snprintf(text, SGRAD_CHECKSUM, "%08x", sum);
+}
+
+/* Of the tensor of an entry, in the file, through BUFFER. */
+static int checksum_of_entry(const struct sgrad_safetensors *file, int i, unsigned char *buffer, uLong *crc) {
+    const struct sgrad_entry *entry = &file->entry[i];
+    const size_t bytes = sgrad_view_bytes(&entry->view);
+    *crc = checksum_of_name(entry);
+    for (size_t from = 0, piece; from < bytes; from += piece) {
+        piece = bytes - from < BUFFER ? bytes - from : BUFFER;
+        SGRAD_TRY(sgrad__file_read(fileno(file->stream), file->path, file->at[i] + from, piece, buffer));
+        *crc = crc32_z(*crc, buffer, piece);
+    }
+    return 0;
+}
+
+int sgrad_safetensors_file_checksum(const struct sgrad_safetensors *file, char text[SGRAD_CHECKSUM]) {
+    unsigned char *buffer = sgrad_alloc(BUFFER, 1);
+    uint32_t sum = 0;
+    int error = 0;
+    for (int i = 0; i < file->count && !error; i++) {
+        uLong crc;
+        error = checksum_of_entry(file, i, buffer, &crc);
+        sum += (uint32_t)crc;
+    }
+    free(buffer);
+    if (!error) snprintf(text, SGRAD_CHECKSUM, "%08x", sum);
+    return error;
 }

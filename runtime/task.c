@@ -11,10 +11,12 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
+
+_Static_assert(STARPU_NMAXBUFS > SGRAD_MAX_OPERANDS,
+               "StarPU was built for too few buffers a task: configure it --enable-maxbuffers=16, as ./quickstart does");
 
 /* A task's own argument: freed by StarPU with the task. */
 struct argument {
@@ -36,22 +38,6 @@ static const struct {
 
 const char *sgrad_kind_name(enum sgrad_kind kind) { return kinds[kind].name; }
 unsigned sgrad_kind_color(enum sgrad_kind kind) { return kinds[kind].color; }
-
-/* ---- failure: the first error stops what has not started ---- */
-
-static _Atomic int failure;
-
-void sgrad_task_fail(int error) {
-    int none = 0;
-    atomic_compare_exchange_strong(&failure, &none, error);
-}
-
-int sgrad_task_error(void) { return atomic_load(&failure); }
-
-int sgrad_wait_all(void) {
-    starpu_task_wait_for_all();
-    return atomic_exchange(&failure, 0);
-}
 
 /* ---- running ---- */
 
@@ -226,9 +212,15 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     if (error) {
         task->destroy = 0;
         starpu_task_destroy(task);
-        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task", submission->name ? submission->name : call->kernel->name);
+        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task",
+                          submission->name ? submission->name : call->kernel->name);
     }
     return 0;
+}
+
+int sgrad_wait_all(void) {
+    starpu_task_wait_for_all();
+    return sgrad__failure_take();
 }
 
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,

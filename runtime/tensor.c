@@ -1,5 +1,6 @@
 /* tensor.c: shapes, and named memory that StarPU moves. */
 #include "config.h"
+#include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <assert.h>
@@ -93,17 +94,31 @@ void sgrad_tensor_destroy(struct sgrad_tensor *t) {
     free(t);
 }
 
+/* A callback may run on a worker of a device, whose "local" memory is the device's: main memory is named wherever it is meant. */
+static int acquire(struct sgrad_tensor *t, enum starpu_data_access_mode mode) {
+    return starpu_data_acquire_on_node(t->handle, STARPU_MAIN_RAM, mode);
+}
+
+int sgrad__tensor_acquire(struct sgrad_tensor *t, enum sgrad_access access, void (*then)(void *arg), void *arg) {
+    const enum starpu_data_access_mode mode = access == SGRAD_R ? STARPU_R : access == SGRAD_W ? STARPU_W : STARPU_RW;
+    return starpu_data_acquire_on_node_cb(t->handle, STARPU_MAIN_RAM, mode, then, arg);
+}
+
+void *sgrad__tensor_memory(const struct sgrad_tensor *t) { return starpu_data_handle_to_pointer(t->handle, STARPU_MAIN_RAM); }
+
+void sgrad__tensor_release(struct sgrad_tensor *t) { starpu_data_release_on_node(t->handle, STARPU_MAIN_RAM); }
+
 int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
-    if (starpu_data_acquire(t->handle, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
-    memcpy(to, starpu_data_get_local_ptr(t->handle), sgrad_view_bytes(&t->view));
-    starpu_data_release(t->handle);
+    if (acquire(t, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+    memcpy(to, sgrad__tensor_memory(t), sgrad_view_bytes(&t->view));
+    sgrad__tensor_release(t);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
-    if (starpu_data_acquire(t->handle, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
-    memcpy(starpu_data_get_local_ptr(t->handle), from, sgrad_view_bytes(&t->view));
-    starpu_data_release(t->handle);
+    if (acquire(t, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
+    memcpy(sgrad__tensor_memory(t), from, sgrad_view_bytes(&t->view));
+    sgrad__tensor_release(t);
     return 0;
 }
 
@@ -119,8 +134,8 @@ struct fetch {
 
 static void fetched(void *arg) {
     struct fetch *f = arg;
-    memcpy(f->to, starpu_data_get_local_ptr(f->tensor->handle), sgrad_view_bytes(&f->tensor->view));
-    starpu_data_release(f->tensor->handle);
+    memcpy(f->to, sgrad__tensor_memory(f->tensor), sgrad_view_bytes(&f->tensor->view));
+    sgrad__tensor_release(f->tensor);
     f->done(f->arg);
     free(f);
 }
@@ -128,7 +143,7 @@ static void fetched(void *arg) {
 int sgrad_tensor_fetch(struct sgrad_tensor *t, void *to, void (*done)(void *arg), void *arg) {
     struct fetch *f = sgrad_alloc(1, sizeof *f);
     *f = (struct fetch){ t, to, arg, done };
-    if (starpu_data_acquire_cb(t->handle, STARPU_R, fetched, f) == 0) return 0;
+    if (sgrad__tensor_acquire(t, SGRAD_R, fetched, f) == 0) return 0;
     free(f);
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
 }

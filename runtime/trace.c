@@ -1,4 +1,4 @@
-/* trace.c: StarPU's FxT records of what ran where and when, for chosen steps, as a Paje file that ViTE opens. */
+/* trace.c: StarPU's FxT records of what ran where and when, for chosen steps, collected from all ranks and converted. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -48,7 +48,8 @@ int sgrad__trace_prepare(const char *path) {
 
 /* StarPU notes how much of a memory node is in use when that changes: nothing is allocated, and noted. */
 static void note_memory(void) {
-    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++) starpu_memory_allocate(node, 0, STARPU_MEMORY_OVERFLOW);
+    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++)
+        starpu_memory_allocate(node, 0, STARPU_MEMORY_OVERFLOW);
 }
 
 void sgrad_trace_begin(void) {
@@ -115,71 +116,12 @@ static void write_kinds(void) {
     json_t *kernels = json_object(), *kinds = json_array();
     sgrad__kernels_each(note_kernel, kernels);
     for (int k = 0; k < SGRAD_KINDS; k++)
-        json_array_append_new(kinds, json_pack("{s:s, s:o}", "name", sgrad_kind_name(k), "color", json_sprintf("#%06x", sgrad_kind_color(k))));
+        json_array_append_new(kinds, json_pack("{s:s, s:o}", "name", sgrad_kind_name(k), "color",
+                                               json_sprintf("#%06x", sgrad_kind_color(k))));
     json_t *both = json_pack("{s:o, s:o}", "kinds", kinds, "kernels", kernels);
-    if (json_dump_file(both, path, JSON_INDENT(1) | JSON_SORT_KEYS)) sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+    if (json_dump_file(both, path, JSON_INDENT(1) | JSON_SORT_KEYS))
+        sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
     json_decref(both);
-    free(path);
-}
-
-/* What StarPU's tool writes that ViTE takes otherwise. Colours of tasks: from 0 to 255, where Paje's go from 0 to 1, and names with
- * spaces and a # without quotes, where a comment begins: all tasks would be black. With 11 to 99 ranks: the thread of rank 7 that messages begin and end at is called "07_mpict", but their two ends
- * "7_mpict" (they would be left out). */
-static void write_value(FILE *to, char *line) {
-    char *alias = strchr(line, '\t') + 1, *type = strchr(alias, '\t'), *name = type ? strchr(type + 1, '\t') : NULL, *color = name ? strchr(name + 1, '\t') : NULL;
-    double red, green, blue;
-    if (!color || *alias == '"' || sscanf(color, "\t\"%lf %lf %lf\"", &red, &green, &blue) != 3) {
-        fputs(line, to);
-        return;
-    }
-    const double scale = red > 1 || green > 1 || blue > 1 ? 255 : 1;
-    fprintf(to, "6\t\"%.*s\"\t%.*s\t\"%.*s\"\t\"%.6f %.6f %.6f\"\n", (int)(type - alias), alias, (int)(name - type - 1), type + 1,
-            (int)(color - name - 1), name + 1, red / scale, green / scale, blue / scale);
-}
-
-static void write_ends(FILE *to, char *line) {
-    for (char *tab; (tab = strchr(line, '\t')); line = tab + 1) {
-        fwrite(line, 1, (size_t)(tab + 1 - line), to);
-        if (tab[1] >= '0' && tab[1] <= '9' && strncmp(tab + 2, "_mpict", 6) == 0) putc('0', to);
-    }
-    fputs(line, to);
-}
-
-static bool has_ends(const char *line) {
-    const char *const kinds[] = { "13\t", "18\t", "19\t", "23\t" };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(line, kinds[i], 3) == 0) return true;
-    return false;
-}
-
-/* Of "8 time container …": containers are called "3_w0" where there are several ranks, "w0" where there is one. */
-static int rank_of(const char *line) {
-    const char *container = strchr(line + 2, '\t');
-    return container && container[1] >= '0' && container[1] <= '9' ? atoi(container + 1) : 0;
-}
-
-/* Mends the file that StarPU's tool wrote. The last that a rank leaves is the end of its threads: events without were cut short. */
-static void mend(int ranks) {
-    struct sgrad_file file;
-    bool *ended = sgrad_alloc((size_t)ranks, sizeof *ended);
-    char *path = sgrad_format("%spaje.trace", folder), *line = NULL;
-    size_t room = 0;
-    FILE *from = fopen(path, "re");
-    if (from && sgrad_file_begin(path, &file) == 0) {
-        while (getline(&line, &room, from) > 0) {
-            const int rank = strncmp(line, "8\t", 2) == 0 ? rank_of(line) : ranks;
-            if (rank < ranks) ended[rank] = true;
-            if (strncmp(line, "6\t", 2) == 0) write_value(file.stream, line);
-            else if (ranks > 10 && ranks < 100 && has_ends(line)) write_ends(file.stream, line);
-            else fputs(line, file.stream);
-        }
-        sgrad_file_commit(&file);
-    }
-    for (int r = 0; r < ranks; r++)
-        if (!ended[r]) sgrad_warn("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
-    if (from) fclose(from);
-    free(ended);
-    free(line);
     free(path);
 }
 
@@ -212,7 +154,7 @@ void sgrad__trace_convert(const struct sgrad_context *context) {
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
         else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
     }
-    if (options.ninputfiles && generate(&options)) mend(context->ranks), write_kinds();
+    if (options.ninputfiles && generate(&options)) sgrad__paje_mend(folder, context->ranks), write_kinds();
     for (unsigned i = 0; i < options.ninputfiles; i++) free(options.filenames[i]);
     options.ninputfiles = 0;
     starpu_fxt_options_shutdown(&options);

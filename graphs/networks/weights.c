@@ -93,16 +93,18 @@ static int check_file(struct sgrad__items *list, const struct sgrad_safetensors 
     return 0;
 }
 
-static int load_item(const struct sgrad__item *item, const struct sgrad_entry *entry) {
+static int load_item(const struct sgrad__item *item, const struct sgrad_safetensors *from, const struct sgrad_entry *entry) {
     if (!entry) return 0;
     const int64_t count = sgrad_shape_count(&item->is->shape);
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
-    void *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
-    if (item->is->dtype == SGRAD_F32) to_floats(entry->view.dtype, entry->data, count, file);
-    else memcpy(file, entry->data, bytes);
+    void *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
+    int error = sgrad_safetensors_read(from, entry, data);
+    if (item->is->dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
+    else memcpy(file, data, bytes);
     bool moves = item->is->layout == SGRAD_OIHW;
     if (moves) to_memory_layout(item->is, file, memory);
-    int error = sgrad_tensor_write(item->tensor, moves ? memory : file);
+    if (!error) error = sgrad_tensor_write(item->tensor, moves ? memory : file);
+    free(data);
     free(file);
     free(memory);
     return error;
@@ -112,7 +114,7 @@ int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *f
     struct sgrad__items list = sgrad__parameters_list(g, with_states);
     int error = check_file(&list, file, with_states);
     for (int i = 0; i < list.count && !error; i++)
-        error = load_item(&list.item[i], sgrad_safetensors_find(file, list.item[i].name));
+        error = load_item(&list.item[i], file, sgrad_safetensors_find(file, list.item[i].name));
     sgrad__items_free(&list);
     return error;
 }

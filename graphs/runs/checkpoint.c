@@ -124,7 +124,7 @@ static int check_whole(const struct sgrad_safetensors *file) {
     SGRAD_TRY(get_position(file, &position));
     char sum[SGRAD_CHECKSUM];
     const char *said = sgrad_safetensors_metadata(file, "checksum");
-    sgrad_safetensors_checksum(file->entry, file->count, sum);
+    SGRAD_TRY(sgrad_safetensors_file_checksum(file, sum));
     if (!said || strcmp(said, sum))
         return sgrad_fail(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum,
                           said ? said : "none");

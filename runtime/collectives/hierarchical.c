@@ -19,6 +19,8 @@
 
 #include <stdlib.h>
 
+extern const struct sgrad_allreduce sgrad_doubling_allreduce, sgrad_halving_allreduce, sgrad_ring_allreduce, sgrad_tree_allreduce;
+
 static struct sgrad_network between_hosts(const struct sgrad_network *net) {
     int first[net->ranks];
     struct sgrad_network hosts = *net;
@@ -66,11 +68,11 @@ static double cost(double bytes, const struct sgrad_network *net) {
 /* The plan of LEADER[index] among the first ranks of all hosts, with their ranks for their numbers. */
 static void add_between(struct sgrad_plan *plan, int index, const int *leader, const struct sgrad_network *net) {
     const struct sgrad_network hosts = between_hosts(net);
-    struct sgrad_plan part = { .chunks = plan->chunks };
-    method_between(hosts.ranks, plan->chunks)->schedule(&part, index, &hosts);
-    for (const struct sgrad_action *a = part.action; a < part.action + part.count; a++)
+    struct sgrad_plan between = { .chunks = plan->chunks };
+    method_between(hosts.ranks, plan->chunks)->schedule(&between, index, &hosts);
+    for (const struct sgrad_action *a = between.action; a < between.action + between.count; a++)
         sgrad_plan_add(plan, a->kind, leader[a->peer], a->chunk);
-    free(part.action);
+    free(between.action);
 }
 
 static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {

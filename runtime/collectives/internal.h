@@ -1,12 +1,8 @@
 /* internal.h: what several methods of summing over ranks share: their cost model, hosts, folding, the binary tree. */
-#ifndef SGRAD_ALLREDUCE_INTERNAL_H
-#define SGRAD_ALLREDUCE_INTERNAL_H
+#ifndef SGRAD_COLLECTIVES_INTERNAL_H
+#define SGRAD_COLLECTIVES_INTERNAL_H
 
 #include "runtime/collectives.h"
-
-#define SGRAD_ALLREDUCE(name) extern const struct sgrad_allreduce sgrad_##name##_allreduce;
-#include "runtime/collectives.def"
-#undef SGRAD_ALLREDUCE
 
 /* ---- cost.c ---------------------------------------------------------------------------------------------------- */
 

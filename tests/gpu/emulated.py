@@ -1,5 +1,6 @@
-"""The CUDA code on CUDA devices made of CPU threads (tests/gpu/emulator): every operation's CUDA kernels against its CPU kernels, and
-training on one such device and on two against training on CPUs. Of logic alone: what only a GPU can show is for tests/gpu/run."""
+"""The CUDA code on CUDA devices made of CPU threads (tests/gpu/emulator): every operation's CUDA kernels against its CPU kernels,
+and training on one such device and on two against training on CPUs. Of logic alone: what only a GPU can show is for
+tests/gpu/run."""
 import json
 import os
 import re
@@ -42,8 +43,9 @@ def agree(arguments, within, where=CUDA):
 
 
 def reference(model, data, lr):
-    return ("--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}", "--init", os.path.join(REFERENCE, f"{model}.safetensors"),
-            "--batch", 16, "--micro-batch", 8, "--steps", 5, "--no-shuffle", "--no-augment", "--lr", lr)
+    return ("--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}",
+            "--init", os.path.join(REFERENCE, f"{model}.safetensors"), "--batch", 16, "--micro-batch", 8, "--steps", 5,
+            "--no-shuffle", "--no-augment", "--lr", lr)
 
 
 def test_operations():

@@ -74,8 +74,8 @@ def speed(model, shape, batch, precision):
     rate = []
     for where, samples, steps in ((CPU, 128, 6), (("--gpus", 1), batch, 60)):
         warm = min(WARM, steps // 3)
-        out, _ = train("speed", "--model", model, "--data", f"synthetic:{shape},{8 * samples}", "--batch", samples, "--steps", steps,
-                       "--precision", precision, "--no-augment", *where)
+        out, _ = train("speed", "--model", model, "--data", f"synthetic:{shape},{8 * samples}", "--batch", samples,
+                       "--steps", steps, "--precision", precision, "--no-augment", *where)
         seconds = [samples / event["samples_per_second"] for event in events(out)[warm:]]
         rate.append(samples * len(seconds) / sum(seconds))
     row(f"{model} {precision}: images/s", f"{rate[0]:.0f}", f"{rate[1]:.0f}", f"batch {batch} on CUDA")

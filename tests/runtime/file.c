@@ -1,4 +1,4 @@
-/* Files appear whole or not at all; mapped files are regular, small enough, not empty. */
+/* Files appear whole or not at all; files that are read are regular, small enough, not empty; one process writes to a folder. */
 #include "config.h"
 #include "runtime/runtime.h"
 #include "tests/scratch.h"
@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 static int files_in_scratch(void) {
     DIR *dir = opendir(scratch_root);
@@ -114,6 +115,70 @@ static void unreadable(void **state) {
     assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
 }
 
+/* Somebody shortens the file after it was opened, or while it is: no signal. The kernel's own files say 4096 bytes, and have
+ * fewer. */
+static void shortened(void **state) {
+    (void)state;
+    static const char long_text[100000] = "begin";
+    const char *kernels = "/sys/kernel/mm/transparent_hugepage/enabled";
+    const char *path = scratch_write("long", long_text, sizeof long_text);
+    struct sgrad_map map;
+    assert_int_equal(sgrad_map_open(path, sizeof long_text, &map), 0);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_memory_equal(map.data, long_text, sizeof long_text);
+    sgrad_map_close(&map);
+    if (access(kernels, R_OK) == 0)
+        assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "and was longer when it was opened");
+    else
+        print_message("not tested: %s is not there\n", kernels);
+}
+
+/* Another process that takes the folder's lock, tells how that went, and keeps it until its pipe is closed, or it is killed. */
+static pid_t other_writer(const char *folder, int *error, int *pipe_end) {
+    int up[2], down[2], lock;
+    assert_int_equal(pipe(up) | pipe(down), 0);
+    const pid_t other = fork();
+    if (other == 0) {
+        close(down[1]);
+        int result = sgrad_lock_take(folder, &lock);
+        if (write(up[1], &result, sizeof result) != sizeof result || read(down[0], &lock, 1) < 0) _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(read(up[0], error, sizeof *error), sizeof *error);
+    close(up[0]);
+    close(up[1]);
+    close(down[0]);
+    *pipe_end = down[1];
+    return other;
+}
+
+static void locks(void **state) {
+    (void)state;
+    int error, end, lock;
+    for (int killed = 0; killed < 2; killed++) {
+        pid_t other = other_writer(scratch_root, &error, &end);
+        assert_int_equal(error, 0);
+        assert_fails(sgrad_lock_take(scratch_root, &lock), SGRAD_EIO, ": another run is writing there");
+        if (killed) kill(other, SIGKILL);
+        close(end);
+        assert_int_equal(waitpid(other, NULL, 0), other);
+    }
+    assert_int_equal(sgrad_lock_take(scratch_root, &lock), 0);
+    assert_int_equal(files_in_scratch(), 0);
+    scratch_listen();
+    pid_t other = other_writer(scratch_root, &error, &end);
+    assert_int_equal(error, SGRAD_EIO);
+    assert_non_null(strstr(scratch_said(), ": another run is writing there"));
+    close(end);
+    waitpid(other, NULL, 0);
+    sgrad_lock_release(lock);
+    other = other_writer(scratch_root, &error, &end);
+    assert_int_equal(error, 0);
+    close(end);
+    waitpid(other, NULL, 0);
+    assert_fails(sgrad_lock_take(scratch_path("absent"), &lock), SGRAD_EIO, "absent/.lock: cannot be written: No such file");
+}
+
 /* Two writers at once, one of whom was cut off: what is whole is found, the last one counts. */
 static void memos(void **state) {
     (void)state;
@@ -150,6 +215,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(shortened, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(locks, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(memos, scratch_open, scratch_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,7 @@ static const char *write_good(void) {
 static void comes_back(void **state) {
     (void)state;
     struct sgrad_safetensors file;
+    unsigned char data[100];
     assert_int_equal(sgrad_safetensors_open(write_good(), &file), 0);
     assert_int_equal(file.count, ENTRIES);
     for (int i = 0; i < ENTRIES; i++) {
@@ -38,8 +39,9 @@ static void comes_back(void **state) {
         assert_non_null(entry);
         assert_int_equal(entry->view.dtype, entries[i].view.dtype);
         assert_memory_equal(&entry->view.shape, &entries[i].view.shape, sizeof entry->view.shape);
-        assert_memory_equal(entry->data, entries[i].data, sgrad_view_bytes(&entry->view));
-        assert_int_equal((uintptr_t)entry->data % sgrad_dtype_size(entry->view.dtype), 0);
+        assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
+        assert_memory_equal(data, entries[i].data, sgrad_view_bytes(&entry->view));
+        assert_int_equal(file.at[entry - file.entry] % sgrad_dtype_size(entry->view.dtype), 0);
         if (i) assert_true(strcmp(file.entry[i - 1].name, file.entry[i].name) < 0);
     }
     assert_null(sgrad_safetensors_find(&file, "fc.bias"));
@@ -47,6 +49,25 @@ static void comes_back(void **state) {
     assert_string_equal(sgrad_safetensors_metadata(&file, "step"), "17");
     assert_string_equal(sgrad_safetensors_metadata(&file, "note"), metadata[3]);
     assert_null(sgrad_safetensors_metadata(&file, "nothing"));
+    sgrad_safetensors_close(&file);
+}
+
+/* Somebody shortens the file while it is open: an error, no signal. */
+static void shortened(void **state) {
+    (void)state;
+    struct sgrad_safetensors file;
+    unsigned char data[100];
+    char sum[SGRAD_CHECKSUM], of_memory[SGRAD_CHECKSUM];
+    const char *path = write_good();
+    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+    assert_int_equal(sgrad_safetensors_file_checksum(&file, sum), 0);
+    sgrad_safetensors_checksum(entries, ENTRIES, of_memory);
+    assert_string_equal(sum, of_memory);
+    const struct sgrad_entry *last = sgrad_safetensors_find(&file, "byte \"\\\t\303\251");
+    assert_int_equal(sgrad_safetensors_read(&file, last, data), 0);
+    assert_int_equal(truncate(path, 4), 0);
+    assert_fails(sgrad_safetensors_read(&file, last, data), SGRAD_EIO, "and was longer when it was opened");
+    assert_fails(sgrad_safetensors_file_checksum(&file, sum), SGRAD_EIO, "and was longer when it was opened");
     sgrad_safetensors_close(&file);
 }
 
@@ -155,6 +176,7 @@ static void refuses_to_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comes_back), cmocka_unit_test(empty_file),      cmocka_unit_test(refuses_to_write),
+        cmocka_unit_test(shortened), cmocka_unit_test(empty_file),      cmocka_unit_test(refuses_to_write),
         cmocka_unit_test(damaged),    cmocka_unit_test(refuses_to_read),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);

@@ -12,9 +12,14 @@
  *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
  *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
  *
- * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. Device memory is ordinary
- * memory that begins as NaNs: a sanitizer sees kernels that leave their operands. A kernel or a library that is given host
- * memory, or another device's, ends the program, and so does an exchange that not all lanes of a warp reach.
+ * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
+ * nobody can read or write; what is there lies in ordinary memory, and what is given to a stream is told where:
+ *
+ *     cudaMalloc   0x7e0000000100   of pages without access: a CPU that touches it ends the program, as it must not on a GPU
+ *     a kernel     0x5581c02a3300   of the heap, as NaNs at first: a sanitizer sees kernels that leave their operands
+ *
+ * A kernel or a library that is given host memory, or another device's, ends the program, and so does an exchange that not all
+ * lanes of a warp reach.
  *
  * Limits: this checks logic. It says nothing of speed, of races between the warps of a block or between blocks, which run one
  * after another, nor of what nvcc, cuDNN and cuBLAS themselves do. */
@@ -25,6 +30,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <tuple>
 #include <type_traits>
 
 #include <cuda_runtime.h>
@@ -54,12 +60,20 @@ void wait_for(cudaStream_t stream);
 /* Ends the program. */
 [[noreturn]] void fail(const char *why, ...);
 
-/* Ends the program unless BYTES from POINTER on lie in memory of the stream's device. */
-void check_memory(cudaStream_t stream, const void *pointer, size_t bytes, const char *what);
+/* Where what is at a device's address lies. Ends the program unless BYTES from there on are memory of the stream's device. */
+void *memory_of(cudaStream_t stream, const void *address, size_t bytes, const char *what);
 
-template <typename T> static void check_parameter(cudaStream_t stream, const T &value) {
-    if constexpr (std::is_pointer_v<T>)
-        if (value) check_memory(stream, value, sizeof *value, "a kernel");
+/* Every device's address in a parameter, which may be a structure, becomes where that lies. */
+void find_memory(void *parameter, size_t bytes);
+
+template <typename T> static T in_memory(cudaStream_t stream, T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if constexpr (std::is_pointer_v<T>) {
+        return value ? (T)memory_of(stream, value, sizeof *value, "a kernel") : value;
+    } else {
+        find_memory(&value, sizeof value);
+        return value;
+    }
 }
 
 /* Static, because two codelets may give one name to different structures, which are parameters of their kernels. */
@@ -74,8 +88,8 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, void (*kernel)(Param
         block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024 || block.z > 64)
         return cudaErrorInvalidConfiguration;
     static_assert((sizeof value + ...) <= 4096, "more parameters than a kernel can have");
-    (check_parameter(config->stream, value), ...);
-    enqueue(config->stream, [=] { run_grid(grid, block, [&] { kernel(value...); }); });
+    const std::tuple<std::common_type_t<Parameter>...> own(in_memory(config->stream, value)...);
+    enqueue(config->stream, [=] { run_grid(grid, block, [&] { std::apply(kernel, own); }); });
     return cudaSuccess;
 }
 

@@ -267,14 +267,20 @@ template <typename Found> static cudnnStatus_t list(const struct convolution &v,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* V, with its operands where they lie in memory. */
+static struct convolution in_memory(cudaStream_t stream, struct convolution v, const char *what) {
+    for (struct array *a : { &v.x, &v.w, &v.y }) a->data = memory_of(stream, a->data, a->bytes(), what);
+    return v;
+}
+
 /* Fills what the search writes into, and says of algorithms whether they had room. */
 template <typename Found>
-static cudnnStatus_t find(cudnnHandle_t h, const struct convolution &v, int wanted, int *count, Found *found, void *room,
+static cudnnStatus_t find(cudnnHandle_t h, const struct convolution &given, int wanted, int *count, Found *found, void *room,
                           size_t room_size) {
     h->check();
+    const struct convolution v = in_memory(h->stream, given, "cuDNN's search");
     const struct array out = v.pass == FORWARD ? v.y : v.pass == BACKWARD_DATA ? v.x : v.w;
-    for (const struct array &a : { v.x, v.w, v.y }) check_memory(h->stream, a.data, a.bytes(), "cuDNN's search");
-    if (room_size) check_memory(h->stream, room, room_size, "cuDNN's search");
+    if (room_size) room = memory_of(h->stream, room, room_size, "cuDNN's search");
     enqueue(h->stream, [=] { memset(out.data, 0xff, out.bytes()), memset(room, 0xff, room_size < 4096 ? room_size : 4096); });
     wait_for(h->stream);
     list(v, wanted, count, found);
@@ -283,18 +289,18 @@ static cudnnStatus_t find(cudnnHandle_t h, const struct convolution &v, int want
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &v, int number, void *room, size_t room_size,
+static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int number, void *room, size_t room_size,
                          const void *alpha, const void *beta) {
     static std::atomic<unsigned> turns;
     const float a = *(const float *)alpha, b = *(const float *)beta;
     h->check();
     for (int i = 0; i < ALGORITHMS; i++) {
-        const struct algorithm own = algorithm_of(v, i);
-        if (own.number != number || own.tensor_cores != (v.half || v.tf32)) continue;
+        const struct algorithm own = algorithm_of(given, i);
+        if (own.number != number || own.tensor_cores != (given.half || given.tf32)) continue;
         if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
-        if (v.half && v.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
-        if (own.memory) check_memory(h->stream, room, own.memory, "cuDNN");
-        for (const struct array &o : { v.x, v.w, v.y }) check_memory(h->stream, o.data, o.bytes(), "cuDNN");
+        if (given.half && given.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+        if (own.memory) room = memory_of(h->stream, room, own.memory, "cuDNN");
+        const struct convolution v = in_memory(h->stream, given, "cuDNN");
         const unsigned turn = own.deterministic ? 0 : turns++;
         enqueue(h->stream, [=] {
             if (own.memory) memset(room, 0xff, own.memory);
@@ -323,8 +329,8 @@ static struct convolution with(struct convolution v, const void *x, const void *
 
 /* What ANSWER says of the convolution that the descriptors describe, unless they describe none. */
 template <typename Answer>
-static cudnnStatus_t described(enum pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
-                               cudnnTensorDescriptor_t y, Answer answer) {
+static cudnnStatus_t described(enum pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                               cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y, Answer answer) {
     struct convolution v;
     const cudnnStatus_t status = describe(&v, pass, x, w, how, y);
     return status ? status : answer(v);
@@ -367,40 +373,52 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t h, cudnnTenso
                                                      cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
                                                      cudnnTensorDescriptor_t yd, void *y, int wanted, int *count,
                                                      cudnnConvolutionFwdAlgoPerf_t *found, void *room, size_t room_size) {
-    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
+    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) {
+        return find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    });
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t h, cudnnFilterDescriptor_t wd, const void *w,
                                                           cudnnTensorDescriptor_t yd, const void *y,
                                                           cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t xd, void *x,
                                                           int wanted, int *count, cudnnConvolutionBwdDataAlgoPerf_t *found,
                                                           void *room, size_t room_size) {
-    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
+    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) {
+        return find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    });
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void *x,
                                                             cudnnTensorDescriptor_t yd, const void *y,
                                                             cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t wd, void *w,
                                                             int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found,
                                                             void *room, size_t room_size) {
-    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) { return find(h, with(v, x, w, y), wanted, count, found, room, room_size); });
+    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) {
+        return find(h, with(v, x, w, y), wanted, count, found, room, room_size);
+    });
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
                                       cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t how,
                                       cudnnConvolutionFwdAlgo_t algorithm, void *room, size_t room_size, const void *beta,
                                       cudnnTensorDescriptor_t yd, void *y) {
-    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
+    return described(FORWARD, xd, wd, how, yd, [&](const struct convolution &v) {
+        return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
                                            cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void *room, size_t room_size,
                                            const void *beta, cudnnTensorDescriptor_t xd, void *x) {
-    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
+    return described(BACKWARD_DATA, xd, wd, how, yd, [&](const struct convolution &v) {
+        return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
                                              cudnnTensorDescriptor_t yd, const void *y, cudnnConvolutionDescriptor_t how,
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void *room, size_t room_size,
                                              const void *beta, cudnnFilterDescriptor_t wd, void *w) {
-    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) { return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta); });
+    return described(BACKWARD_FILTER, xd, wd, how, yd, [&](const struct convolution &v) {
+        return run(h, with(v, x, w, y), algorithm, room, room_size, alpha, beta);
+    });
 }
 } // extern "C"
 
@@ -416,12 +434,10 @@ static struct matrix matrix_of(cudaStream_t stream, const void *data, cudaDataTy
                                int columns, int leading) {
     if (type != CUDA_R_32F && type != CUDA_R_16BF) fail("cuBLAS's type %d is not emulated", (int)type);
     if (turn != CUBLAS_OP_N) std::swap(rows, columns);
-    const struct matrix m = {
-        { (void *)data, type == CUDA_R_16BF, (size_t)leading * (columns - 1) + rows }, rows, columns, leading
-    };
+    struct array array = { NULL, type == CUDA_R_16BF, (size_t)leading * (columns - 1) + rows };
     if (leading < rows) fail("cuBLAS is given a matrix of %d rows whose columns are %d apart", rows, leading);
-    check_memory(stream, data, m.array.bytes(), "cuBLAS");
-    return m;
+    array.data = memory_of(stream, data, array.bytes(), "cuBLAS");
+    return { array, rows, columns, leading };
 }
 
 /* The elements, dense; those of its transpose where it is TURNed. */

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -122,26 +124,68 @@ static void wait_for_device(int device) {
 struct piece {
     size_t bytes;
     int device;
+    char *memory;
 };
 static std::mutex &pieces_mutex = *new std::mutex();
-static std::map<const char *, struct piece> &pieces = *new std::map<const char *, struct piece>();
+static std::map<const char *, struct piece> &pieces = *new std::map<const char *, struct piece>(); /* by address */
 static size_t used[MOST_DEVICES];
 
-/* The device whose memory this is; -1 where it is none's. */
-static int device_of(const void *pointer, size_t bytes) {
+/* Addresses are given once: one that has been freed is nobody's again. */
+static const size_t ADDRESSES = (size_t)1 << 40, APART = 256;
+static char *addresses;
+static size_t given;
+static struct sigaction others;
+
+static void on_fault(int, siginfo_t *info, void *) {
+    static const char text[] = "emulated GPU: the program touches a device's memory itself\n";
+    const char *p = (const char *)info->si_addr;
+    if (p >= addresses && p < addresses + ADDRESSES && write(2, text, sizeof text - 1)) abort();
+    sigaction(SIGSEGV, &others, NULL); /* which the same instruction reaches next */
+}
+
+static void reserve_addresses() {
+    struct sigaction action = {};
+    addresses = (char *)mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED) fail("no room for %zu bytes of addresses", ADDRESSES);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &others);
+}
+
+/* The piece that BYTES from POINTER on lie in, and its address; one of device -1 where they are no device's. */
+static std::pair<const char *, struct piece> piece_of(const void *pointer, size_t bytes) {
     const char *p = (const char *)pointer;
     std::lock_guard<std::mutex> lock(pieces_mutex);
     auto after = pieces.upper_bound(p);
-    if (after == pieces.begin()) return -1;
-    auto [start, piece] = *--after;
-    return p + bytes <= start + piece.bytes ? piece.device : -1;
+    const auto none = std::make_pair(p, piece{ 0, -1, NULL });
+    if (after == pieces.begin()) return none;
+    const auto [start, piece] = *--after;
+    return p + bytes <= start + piece.bytes ? std::make_pair(start, piece) : none;
 }
 
-void check_memory(cudaStream_t stream, const void *pointer, size_t bytes, const char *what) {
-    const int device = device_of(pointer, bytes), wanted = device_of_stream(stream);
+static int device_of(const void *pointer, size_t bytes) { return piece_of(pointer, bytes).second.device; }
+
+/* Where the bytes at an address of any device, or of none, lie. */
+static char *home(const void *pointer, size_t bytes) {
+    const auto [start, piece] = piece_of(pointer, bytes);
+    return piece.device < 0 ? (char *)pointer : piece.memory + ((const char *)pointer - start);
+}
+
+void *memory_of(cudaStream_t stream, const void *address, size_t bytes, const char *what) {
+    const int device = device_of(address, bytes), wanted = device_of_stream(stream);
     if (device != wanted)
-        fail("%s on device %d is given %zu bytes at %p, which are %s", what, wanted, bytes, pointer,
+        fail("%s on device %d is given %zu bytes at %p, which are %s", what, wanted, bytes, address,
              device < 0 ? "no device's" : "another's");
+    return home(address, bytes);
+}
+
+void find_memory(void *parameter, size_t bytes) {
+    for (char *at = (char *)parameter; at + sizeof(void *) <= (char *)parameter + bytes; at += sizeof(void *)) {
+        void *word;
+        memcpy(&word, at, sizeof word);
+        word = home(word, 0);
+        memcpy(at, &word, sizeof word);
+    }
 }
 
 static void check_copy(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
@@ -211,9 +255,14 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     std::lock_guard<std::mutex> lock(pieces_mutex);
     const size_t whole = (bytes + 255) / 256 * 256;
-    if (used[current] + whole > MEMORY || posix_memalign(pointer, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
-    memset(*pointer, 0xff, bytes < FILLED ? bytes : FILLED); /* not a number, whatever the type */
-    pieces[(const char *)*pointer] = { bytes, current };
+    void *memory;
+    if (!addresses) reserve_addresses();
+    if (used[current] + whole > MEMORY || given + whole + APART > ADDRESSES) return cudaErrorMemoryAllocation;
+    if (posix_memalign(&memory, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
+    memset(memory, 0xff, bytes < FILLED ? bytes : FILLED); /* not a number, whatever the type */
+    *pointer = addresses + given;
+    pieces[addresses + given] = { bytes, current, (char *)memory };
+    given += whole + APART;
     used[current] += whole;
     return cudaSuccess;
 }
@@ -227,8 +276,8 @@ cudaError_t cudaFree(void *pointer) {
     auto piece = pieces.find((const char *)pointer);
     if (piece == pieces.end()) return cudaErrorInvalidValue;
     used[device] -= (piece->second.bytes + 255) / 256 * 256;
+    free(piece->second.memory);
     pieces.erase(piece);
-    free(pointer);
     return cudaSuccess;
 }
 
@@ -309,7 +358,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     check_copy(to, from, bytes, kind);
-    enqueue(stream, [=] { memcpy(to, from, bytes); });
+    enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
@@ -320,7 +369,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream) {
     if (device_of(to, bytes) != to_device || device_of(from, bytes) != from_device)
         fail("a copy between devices %d and %d is not", from_device, to_device);
-    enqueue(stream, [=] { memcpy(to, from, bytes); });
+    enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
@@ -329,7 +378,7 @@ cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_d
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    enqueue(NULL, [=] { memset(to, value, bytes); });
+    enqueue(NULL, [=, to = home(to, bytes)] { memset(to, value, bytes); });
     return cudaStreamSynchronize(NULL);
 }
 } // extern "C"

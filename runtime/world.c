@@ -1,0 +1,20 @@
+/* world.c: which of how many ranks this process is, and the end of all of them at once. */
+#include "config.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+struct sgrad__world sgrad__world = { .ranks = 1, .control = MPI_COMM_NULL };
+
+int sgrad_launched_rank(void) {
+    static const char *const says[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (getenv(says[i])) return atoi(getenv(says[i]));
+    return 0;
+}
+
+void sgrad_ranks_abort(int status) {
+    if (sgrad__world.ranks > 1) MPI_Abort(MPI_COMM_WORLD, status);
+}

@@ -1,0 +1,103 @@
+/* What ranks do together, started by together.py as `ranks NAME`: each rank runs the test of this name. Alone: what one rank can.
+ *
+ *     sums             MPI_Iallreduce of tensors that MPI cannot count at once
+ *     files PIPE       all wait for rank 0, which waits for somebody to open a pipe
+ *     tasks PIPE       the same, while rank 2 waits in vain for its tasks */
+#include "config.h"
+#include "runtime/internal.h"
+#include "runtime/runtime.h"
+#include "tests/scratch.h"
+
+#include <fcntl.h>
+#include <mpi.h>
+#include <semaphore.h>
+
+enum { LIMIT = 1000 };
+
+static struct sgrad_context *context;
+static int longest;     /* sum that MPI was asked for */
+
+int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request) {
+    if (count > longest) longest = count;
+    return PMPI_Iallreduce(from, to, count, type, op, comm, request);
+}
+
+static void is_summed(void *arg) { sem_post(arg); }
+
+static int sum(enum sgrad_dtype dtype, int count) {
+    struct sgrad_tensor *t;
+    double *x = sgrad_alloc((size_t)count, sizeof *x);
+    sem_t summed;
+    int wrong = 0;
+    sem_init(&summed, 0, 0);
+    for (int i = 0; i < count; i++)
+        if (dtype == SGRAD_F64) x[i] = i + context->rank;
+        else ((float *)x)[i] = (float)(i + context->rank);
+    SGRAD_TRY(sgrad_tensor_create("x", dtype, sgrad_shape(1, count), SGRAD_PERSISTENT, &t));
+    SGRAD_TRY(sgrad_tensor_write(t, x));
+    SGRAD_TRY(sgrad_allreduce(&(struct sgrad_message){ .tensor = t, .done = is_summed, .arg = &summed }));
+    while (sem_wait(&summed)) continue;
+    SGRAD_TRY(sgrad_tensor_read(t, x));
+    for (int i = 0; i < count; i++) {
+        const double is = dtype == SGRAD_F64 ? x[i] : ((float *)x)[i];
+        wrong += is != context->ranks * (i + (context->ranks - 1) / 2.0);
+    }
+    sgrad_tensor_destroy(t);
+    sem_destroy(&summed);
+    free(x);
+    if (wrong) printf("rank %d: %d of %d sums are wrong\n", context->rank, wrong, count);
+    return wrong ? 1 : 0;
+}
+
+static int sums(void) {
+    const int counts[] = { 1, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT, 4 * LIMIT + 500 };
+    int wrong = 0;
+    sgrad__message_limit = LIMIT;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) wrong |= sum(SGRAD_F32, counts[i]) | sum(SGRAD_F64, counts[i]);
+    printf("rank %d: the longest sum was of %d\n", context->rank, longest);
+    return wrong;
+}
+
+static int files(const char *pipe) {
+    if (context->rank == 0) close(open(pipe, O_RDONLY));
+    const int error = sgrad_ranks_await(context->rank == 1 ? SGRAD_EIO : 0, "for rank 0, which reads a pipe");
+    printf("rank %d: %s\n", context->rank, sgrad_strerror(error));
+    return 0;
+}
+
+static int tasks(const char *pipe) {
+    if (context->rank == 2) sgrad_stall_tell(true, "for tasks of its own");
+    return files(pipe);
+}
+
+/* 4 GiB of which there is no byte, and as many as MPI counts. */
+static void length(void) {
+    struct sgrad_tensor *huge;
+    const struct sgrad_message m = { .tag = 1 };
+    struct sgrad_message to = m;
+    assert_int_equal(sgrad_tensor_create("huge", SGRAD_F32, sgrad_shape(2, 1 << 15, 1 << 15), SGRAD_TRANSIENT, &huge), 0);
+    to.tensor = huge;
+    assert_fails(sgrad_send(&to), SGRAD_EINVAL, "huge: has 4294967296 bytes, and a message between ranks 2147483647 at most");
+    assert_fails(sgrad_receive(&to), SGRAD_EINVAL, "huge: has 4294967296 bytes, and a message between ranks 2147483647 at most");
+    sgrad_tensor_destroy(huge);
+}
+
+static void one_rank(void **state) {
+    (void)state;
+    length();
+    assert_int_equal(sgrad_ranks_await(0, "for nobody"), 0);
+    assert_int_equal(sgrad_ranks_await(SGRAD_EIO, "for nobody"), SGRAD_EIO);
+}
+
+int main(int count, char **word) {
+    const char *name = count > 1 ? word[1] : "", *pipe = count > 2 ? word[2] : NULL;
+    const struct CMUnitTest tests[] = { cmocka_unit_test(one_rank) };
+    int status = 2;
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1, .patience = 1 }, &context)) return 1;
+    if (count == 1) status = cmocka_run_group_tests(tests, NULL, NULL);
+    if (!strcmp(name, "sums")) status = sums();
+    if (!strcmp(name, "files") && pipe) status = files(pipe);
+    if (!strcmp(name, "tasks") && pipe) status = tasks(pipe);
+    sgrad_context_close(context);
+    return status;
+}

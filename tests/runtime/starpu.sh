@@ -1,0 +1,70 @@
+#!/bin/bash
+# The StarPU that Stargrad stands on: built for as many CPUs as there are, and refused by the compiler where it is too small.
+set -u
+cd "${srcdir:-$(dirname "$0")/../..}" || exit 99
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+status=0
+fail() { echo "$*" >&2 && status=1; }
+
+# ---- what build-aux/starpu/build asks of a StarPU that only notes what it was asked, on a machine of N CPUs
+
+mkdir "$work/starpu-1.4" "$work/bin"
+cat >"$work/starpu-1.4/configure" <<'EOF'
+#!/bin/sh
+for word; do
+	case $word in --prefix=*) prefix=${word#*=} ;; esac
+done
+printf 'all:\ninstall:\n\tmkdir -p $(DESTDIR)%s\n\techo "%s" >$(DESTDIR)%s/asked\n' "$prefix" "$*" "$prefix" >Makefile
+EOF
+chmod +x "$work/starpu-1.4/configure"
+tar -cf "$work/starpu.tar" -C "$work" starpu-1.4
+# The $1 is the stand-in's.
+# shellcheck disable=SC2016
+printf '#!/bin/sh\n[ "$1" = --all ] && cat %s/cpus || echo 1\n' "$work" >"$work/bin/nproc"
+chmod +x "$work/bin/nproc"
+
+# asked CPUS…: what StarPU is asked for, on a machine with so many after one with the others.
+asked() {
+	rm -rf "$work/prefix"
+	local n
+	for n; do
+		echo "$n" >"$work/cpus"
+		PATH=$work/bin:$PATH STARPU_TARBALL=$work/starpu.tar build-aux/starpu/build "$work/prefix" no >"$work/log" 2>&1 ||
+			{ cat "$work/log" >&2 && fail "StarPU for $n CPUs does not build"; }
+	done
+	sed -n 's/.*--enable-maxcpus=\([0-9]*\).*/\1/p' "$work/prefix/asked"
+}
+
+[ "$(asked 2)" = 64 ] || fail 'on 2 CPUs StarPU is not built for 64'
+[ "$(asked 192)" = 192 ] || fail 'on 192 CPUs StarPU is not built for 192'
+[ "$(asked 2 192)" = 192 ] || fail 'a StarPU for 64 CPUs is left alone on 192'
+[ "$(asked 192 2)" = 192 ] || fail 'a StarPU for 192 CPUs is not left alone on 2'
+
+# ---- a StarPU whose limits are not ours does not compile
+
+build=${builddir:-build}
+if ! [ -x "$build/config.status" ]; then
+	echo "skipped: $build/ is not configured, so nothing tells how to compile"
+	exit $((status ? status : 77))
+fi
+echo "@CC@ -w -I$work/include @STARPU_CFLAGS@ @MPI_CFLAGS@ @DNNL_CFLAGS@ @CUDA_CFLAGS@" >"$work/flags.in"
+(cd "$build" && ./config.status -q --file="$work/flags:$work/flags.in") || exit 99
+read -ra flags <"$work/flags"
+own=$(printf '#include <starpu_config.h>\n' | "${flags[@]}" -E - |
+	sed -n 's/^# [0-9]* "\(.*starpu_config.h\)".*/\1/p' | head -n 1)
+
+# compiles FILE [NAME NUMBER]: with a StarPU that differs in this.
+compiles() {
+	mkdir -p "$work/include"
+	sed "s/^#define ${2:-none} .*/#define ${2:-none} ${3:-}/" "$own" >"$work/include/starpu_config.h"
+	"${flags[@]}" -std=gnu11 -fsyntax-only -I"$build" -I. "$1" 2>&1
+}
+compiles runtime/task.c || fail 'runtime/task.c does not compile with this StarPU'
+compiles runtime/devices.c || fail 'runtime/devices.c does not compile with this StarPU'
+compiles runtime/task.c STARPU_NMAXBUFS 8 | grep -q 'too few buffers a task: configure it --enable-maxbuffers=16' ||
+	fail 'a StarPU of 8 buffers a task is not refused'
+compiles runtime/devices.c STARPU_NMAXWORKERS 4096 | grep -q 'more workers than SGRAD_MAX_WORKERS' ||
+	fail 'a StarPU of 4096 workers is not refused'
+compiles runtime/devices.c STARPU_NMAXWORKERS 300 || fail 'a StarPU of 300 workers is refused'
+exit $status
