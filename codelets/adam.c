@@ -42,14 +42,14 @@ static double flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_sh
 
 const struct sgrad_kernel sgrad_adam_kernel = {
     .name = "adam",
-    .kind = SGRAD_UPDATE,
+    .kind = &sgrad_update_kind,
     .cpu = adam,
     .cuda = SGRAD_ON_CUDA(sgrad__adam_cuda),
     .flops = flops,
 };
 const struct sgrad_kernel sgrad_adamw_kernel = {
     .name = "adamw",
-    .kind = SGRAD_UPDATE,
+    .kind = &sgrad_update_kind,
     .cpu = adamw,
     .cuda = SGRAD_ON_CUDA(sgrad__adamw_cuda),
     .flops = flops,

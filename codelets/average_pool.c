@@ -90,10 +90,10 @@ const struct sgrad_op sgrad_average_pool_op = {
     .attrs_size = sizeof(struct sgrad_average_pool),
     .infer = infer,
     .describe = describe,
-    .forward = { { { .name = "average_pool forward", .kind = SGRAD_FORWARD, .cpu = forward,
+    .forward = { { { .name = "average_pool forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__average_pool_forward_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "average_pool backward", .kind = SGRAD_BACKWARD, .cpu = backward,
+    .backward = { { { .name = "average_pool backward", .kind = &sgrad_backward_kind, .cpu = backward,
                       .cuda = SGRAD_ON_CUDA(sgrad__average_pool_backward_cuda), .flops = flops },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {

@@ -73,7 +73,7 @@ static int64_t rows_of(const struct sgrad_view *v) { return sgrad_shape_count(&v
 
 /* Elements of a channel in the group. */
 static double group_count(const struct sgrad_args *args) {
-    return (double)args->group * ((const struct sgrad_batchnorm *)args->attrs)->area;
+    return (double)args->batch->group * ((const struct sgrad_batchnorm *)args->attrs)->area;
 }
 
 struct moments {
@@ -335,7 +335,8 @@ static void parameters(const struct sgrad_args *a) {
 /* Running statistics move once a step, by the mean over its groups: Σ over groups of [mean, variance] -> states */
 static void finish(const struct sgrad_args *a) {
     const int64_t channels = a->view[0].shape.dim[0] / 2;
-    const double momentum = ((const struct sgrad_batchnorm *)a->attrs)->momentum, groups = (double)a->batch / (double)a->group;
+    const double momentum = ((const struct sgrad_batchnorm *)a->attrs)->momentum,
+                 groups = (double)a->batch->samples / (double)a->batch->group;
     const double *stat = a->data[0];
     float *mean = a->data[1], *variance = a->data[2];
     int64_t *batches = a->data[3];
@@ -407,22 +408,22 @@ const struct sgrad_op sgrad_batchnorm_op = {
     .attrs_size = sizeof(struct sgrad_batchnorm),
     .infer = infer,
     .describe = describe,
-    .forward = { { ADDING_KERNEL("stats", SGRAD_FORWARD, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
-                 { KERNEL("moments", SGRAD_FORWARD, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
-                 { KERNEL("apply", SGRAD_FORWARD, apply),
+    .forward = { { ADDING_KERNEL("stats", &sgrad_forward_kind, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
+                 { KERNEL("moments", &sgrad_forward_kind, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
+                 { KERNEL("apply", &sgrad_forward_kind, apply),
                    { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(SUM, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { ADDING_KERNEL("sums", SGRAD_BACKWARD, sums),
+    .backward = { { ADDING_KERNEL("sums", &sgrad_backward_kind, sums),
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(SUM, 0), SGRAD_OUT(PART, 1) } },
-                  { KERNEL("parameters", SGRAD_BACKWARD, parameters),
+                  { KERNEL("parameters", &sgrad_backward_kind, parameters),
                     { SGRAD_IN(SUM, 1), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) },
                     SGRAD_GROUP },
-                  { KERNEL("data", SGRAD_BACKWARD, data),
+                  { KERNEL("data", &sgrad_backward_kind, data),
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(P, 0), SGRAD_IN(SUM, 0), SGRAD_IN(SUM, 1),
                       SGRAD_OUT(DX, 0), SGRAD_OUT(DX, 1) } } },
-    .inference = { { KERNEL("inference", SGRAD_FORWARD, inference),
+    .inference = { { KERNEL("inference", &sgrad_forward_kind, inference),
                      { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(S, 0), SGRAD_IN(S, 1),
                        SGRAD_OUT(Y, 0) } } },
-    .finish = { { KERNEL("finish", SGRAD_UPDATE, finish),
+    .finish = { { KERNEL("finish", &sgrad_update_kind, finish),
                   { SGRAD_IN(STAT, 0), SGRAD_INOUT(S, 0), SGRAD_INOUT(S, 1), SGRAD_INOUT(S, 2) }, SGRAD_STEP } },
     .fill = fill,
     .tests = {

@@ -166,7 +166,7 @@ static const struct sgrad_batchnorm *attrs_of(const struct sgrad_args *a) { retu
 static struct shape shape_of(const struct sgrad_args *a, int pack) {
     const struct sgrad_shape *x = &a->view[0].shape;
     const int64_t C = x->dim[x->rank - 1];
-    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)a->group * attrs_of(a)->area, attrs_of(a)->eps,
+    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)a->batch->group * attrs_of(a)->area, attrs_of(a)->eps,
              attrs_of(a)->relu };
 }
 static int64_t channels(const struct sgrad_args *a) { return a->view[0].shape.dim[a->view[0].shape.rank - 1]; }
@@ -182,7 +182,7 @@ extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
 
 /* sum (2C), stat (2C) */
 extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *a) {
-    sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->group * attrs_of(a)->area, a->data[0], a->data[1]);
+    sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->batch->group * attrs_of(a)->area, a->data[0], a->data[1]);
 }
 
 /* x, r?, weight (C), bias (C), sum (2C), y */
@@ -237,6 +237,6 @@ extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
 
 /* stat (2C), running mean (C), running variance (C), batches (1) I64 */
 extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
-    sgrad__launch(finish, a->view[1].shape.dim[0], (double)a->batch / (double)a->group, attrs_of(a)->momentum, a->data[0],
-                  a->data[1], a->data[2], a->data[3]);
+    sgrad__launch(finish, a->view[1].shape.dim[0], (double)a->batch->samples / (double)a->batch->group, attrs_of(a)->momentum,
+                  a->data[0], a->data[1], a->data[2], a->data[3]);
 }

@@ -9,9 +9,9 @@
  *
  *     const struct sgrad_op sgrad_relu_op = {
  *         .name = "relu", .summary = "rectified linear unit, y = max(x, 0)", .inputs = 1, .infer = sgrad_infer_same,
- *         .forward  = { { { .name = "relu forward",  .kind = SGRAD_FORWARD,  .cpu = forward },
+ *         .forward  = { { { .name = "relu forward",  .kind = &sgrad_forward_kind,  .cpu = forward },
  *                         { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
- *         .backward = { { { .name = "relu backward", .kind = SGRAD_BACKWARD, .cpu = backward },
+ *         .backward = { { { .name = "relu backward", .kind = &sgrad_backward_kind, .cpu = backward },
  *                         { SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
  *         .tests = { { "7 samples of 5", .x = { { 2, { 7, 5 } } } } },
  *     };
@@ -45,6 +45,10 @@
 extern "C" {
 #endif
 
+/* What tasks of a training program do. */
+extern const struct sgrad_kind sgrad_forward_kind, sgrad_backward_kind, sgrad_reduction_kind, sgrad_update_kind, sgrad_input_kind;
+extern const struct sgrad_kind *const sgrad_kinds[];    /* all of them; ends with NULL */
+
 enum sgrad_role {
     SGRAD_NONE,
     SGRAD_X,        /* input i */
@@ -74,6 +78,13 @@ struct sgrad_task {
     struct sgrad_kernel kernel;
     struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */
     enum sgrad_scope scope;
+};
+
+/* What all steps of a program do: samples. */
+struct sgrad_batch {
+    int64_t samples;            /* of the whole batch, over all ranks */
+    int64_t group;              /* over which group sums were taken */
+    int64_t averaged;           /* of which the step takes the mean: the batch, where all ranks go in step */
 };
 
 /* What all tasks of one step share. */

@@ -29,7 +29,7 @@ static double bytes(const struct sgrad_args *a) {
 
 const struct sgrad_kernel sgrad_copy_kernel = {
     .name = "copy",
-    .kind = SGRAD_REDUCTION,
+    .kind = &sgrad_reduction_kind,
     .cpu = copy,
     .cuda = SGRAD_ON_CUDA(sgrad__copy_cuda),
     .flops = sgrad_no_flops,

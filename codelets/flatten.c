@@ -52,10 +52,10 @@ const struct sgrad_op sgrad_flatten_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_flatten),
     .infer = infer,
-    .forward = { { { .name = "flatten forward", .kind = SGRAD_FORWARD,
+    .forward = { { { .name = "flatten forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__flatten_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "flatten backward", .kind = SGRAD_BACKWARD,
+    .backward = { { { .name = "flatten backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__flatten_backward_cuda) },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {

@@ -58,10 +58,10 @@ const struct sgrad_op sgrad_global_average_pool_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_global_average_pool),
     .infer = infer,
-    .forward = { { { .name = "global_average_pool forward", .kind = SGRAD_FORWARD,
+    .forward = { { { .name = "global_average_pool forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "global_average_pool backward", .kind = SGRAD_BACKWARD,
+    .backward = { { { .name = "global_average_pool backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_backward_cuda) },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {

@@ -56,4 +56,4 @@ static void histogram(const struct sgrad_args *a) {
     if (h->count == 0) h->min = h->max = 0;
 }
 
-const struct sgrad_kernel sgrad_histogram_kernel = { .name = "histogram", .kind = SGRAD_REDUCTION, .cpu = histogram };
+const struct sgrad_kernel sgrad_histogram_kernel = { .name = "histogram", .kind = &sgrad_reduction_kind, .cpu = histogram };

@@ -50,7 +50,7 @@ static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_sha
 
 const struct sgrad_kernel sgrad_image_kernel = {
     .name = "image",
-    .kind = SGRAD_INPUT,
+    .kind = &sgrad_input_kind,
     .cpu = image,
     .cuda = SGRAD_ON_CUDA(sgrad__image_cuda),
     .flops = flops,

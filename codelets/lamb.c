@@ -61,7 +61,7 @@ static double flops(const struct sgrad_args *a) { return 26.0 * (double)sgrad_sh
 
 const struct sgrad_kernel sgrad_lamb_kernel = {
     .name = "lamb",
-    .kind = SGRAD_UPDATE,
+    .kind = &sgrad_update_kind,
     .cpu = lamb,
     .cuda = SGRAD_ON_CUDA(sgrad__lamb_cuda),
     .workspace = workspace,

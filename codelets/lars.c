@@ -50,7 +50,7 @@ static double flops(const struct sgrad_args *a) { return 11.0 * (double)sgrad_sh
 
 const struct sgrad_kernel sgrad_lars_kernel = {
     .name = "lars",
-    .kind = SGRAD_UPDATE,
+    .kind = &sgrad_update_kind,
     .cpu = lars,
     .cuda = SGRAD_ON_CUDA(sgrad__lars_cuda),
     .workspace = workspace,

@@ -26,7 +26,7 @@ static double flops(const struct sgrad_args *a) { return 7.0 * (double)sgrad_sha
 
 const struct sgrad_kernel sgrad_sgd_kernel = {
     .name = "sgd",
-    .kind = SGRAD_UPDATE,
+    .kind = &sgrad_update_kind,
     .cpu = sgd,
     .cuda = SGRAD_ON_CUDA(sgrad__sgd_cuda),
     .flops = flops,

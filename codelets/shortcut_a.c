@@ -61,10 +61,10 @@ const struct sgrad_op sgrad_shortcut_a_op = {
     .attrs_size = sizeof(struct sgrad_shortcut_a),
     .infer = infer,
     .describe = describe,
-    .forward = { { { .name = "shortcut_a forward", .kind = SGRAD_FORWARD,
+    .forward = { { { .name = "shortcut_a forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__shortcut_a_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "shortcut_a backward", .kind = SGRAD_BACKWARD,
+    .backward = { { { .name = "shortcut_a backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__shortcut_a_backward_cuda) },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {

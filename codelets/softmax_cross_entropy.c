@@ -71,7 +71,7 @@ static void backward(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
     const int32_t *label = a->data[1];
-    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->averaged;
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->batch->averaged;
     for (int64_t s = 0; s < samples; s++) {
         int64_t from = s * classes;
         struct normalizer r = normalize(type, a->data[0], from, classes);
@@ -110,10 +110,10 @@ const struct sgrad_op sgrad_softmax_cross_entropy_op = {
     .input_dtype = { [1] = SGRAD_I32 },
     .infer = infer,
     .describe = describe,
-    .forward = { { { .name = "softmax_cross_entropy forward", .kind = SGRAD_FORWARD,
+    .forward = { { { .name = "softmax_cross_entropy forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(STAT, 0) } } },
-    .backward = { { { .name = "softmax_cross_entropy backward", .kind = SGRAD_BACKWARD,
+    .backward = { { { .name = "softmax_cross_entropy backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_backward_cuda) },
                     .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0) } } },
     .fill = fill,

@@ -22,7 +22,7 @@ static double flops(const struct sgrad_args *a) { return 2.0 * (double)sgrad_sha
 
 const struct sgrad_kernel sgrad_squared_norm_kernel = {
     .name = "squared_norm",
-    .kind = SGRAD_REDUCTION,
+    .kind = &sgrad_reduction_kind,
     .cpu = squared_norm,
     .cuda = SGRAD_ON_CUDA(sgrad__squared_norm_cuda),
     .flops = flops,

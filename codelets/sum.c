@@ -47,7 +47,7 @@ static double flops(const struct sgrad_args *a) {
 
 const struct sgrad_kernel sgrad_sum_kernel = {
     .name = "sum",
-    .kind = SGRAD_REDUCTION,
+    .kind = &sgrad_reduction_kind,
     .cpu = sum,
     .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda),
     .flops = flops,

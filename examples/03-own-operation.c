@@ -59,9 +59,9 @@ static const struct sgrad_op sgrad_own_gelu_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_own_gelu),
     .infer = sgrad_infer_same,
-    .forward = { { { .name = "gelu forward", .kind = SGRAD_FORWARD, .cpu = forward, .flops = flops },
+    .forward = { { { .name = "gelu forward", .kind = &sgrad_forward_kind, .cpu = forward, .flops = flops },
                    { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "gelu backward", .kind = SGRAD_BACKWARD, .cpu = backward, .flops = flops },
+    .backward = { { { .name = "gelu backward", .kind = &sgrad_backward_kind, .cpu = backward, .flops = flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = { { "7 samples of 17", .x = { { 2, { 7, 17 } } } } },      /* the library's tests run what is here */
 };

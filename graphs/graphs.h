@@ -4,8 +4,8 @@
  *     programs/   in which order, on which memory, on which rank: autograd, sums, passes, optimizers, strategies
  *     runs/       turning it: steps in flight, training, evaluation, checkpoints, metrics
  *
- * Each has its header, with an essay and an example; runs.h shows the whole way from a network to a trained one. This one, which has
- * every operation besides, is for programs outside: what the library itself includes is what it uses. */
+ * Each has its header, with an essay and an example; runs.h shows the whole way from a network to a trained one. This one, which
+ * has every operation besides, is for programs outside: what the library itself includes is what it uses. */
 #ifndef SGRAD_GRAPHS_H
 #define SGRAD_GRAPHS_H
 

@@ -22,8 +22,8 @@ static void keep_freed_memory(void) {
 }
 
 /* The pages where tensors will be are of 2 MiB, where Linux gives such to who asks: a step walks through hundreds of megabytes,
- * more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but where
- * room itself is counted, or malloc is told to write on what it gives out. */
+ * more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but
+ * where room itself is counted, or malloc is told to write on what it gives out. */
 static void want_large_pages(void) {
 #ifndef __SANITIZE_ADDRESS__
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), quarter = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * page;
@@ -71,7 +71,7 @@ static int start(struct starpu_conf *conf, const struct sgrad_context_options *o
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context) {
     struct starpu_conf conf;
     struct sgrad_context *ctx;
-    SGRAD_TRY(sgrad__trace_prepare(options->trace));
+    SGRAD_TRY(sgrad__trace_prepare(options->trace, options->kinds));
     keep_freed_memory();
     want_large_pages();
     setenv("STARPU_SILENT", "1", 0);

@@ -58,12 +58,13 @@ int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);
 int sgrad__file_read(int file, const char *path, size_t at, size_t bytes, void *to);
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
-void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg);
+void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);
 void sgrad__caches_clear(void);     /* when no task runs any more */
 void sgrad__devices_close(void);    /* likewise */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */
 
-int sgrad__trace_prepare(const char *folder);   /* before StarPU starts; NULL: no trace */
+/* Before StarPU starts; NULL: no trace. KINDS as in the options of a context. */
+int sgrad__trace_prepare(const char *folder, const struct sgrad_kind *const *kinds);
 void sgrad__trace_collect(const struct sgrad_context *context);     /* after it has stopped, while there is MPI */
 void sgrad__trace_convert(const struct sgrad_context *context);     /* after that */
 void sgrad__paje_mend(const char *folder, int ranks);               /* FOLDER/paje.trace; FOLDER ends in '/' */

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 int sgrad_lock_take(const char *folder, int *lock) {
-    char *path = sgrad_format("%s/.lock", folder);
+    char *path = sgrad_format("%s/" SGRAD_LOCK, folder);
     struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int error = fd < 0 ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno)) : 0;

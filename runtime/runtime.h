@@ -149,22 +149,22 @@ int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void 
 
 enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 
-/* What a task does for the run; the same colours in every picture. */
-enum sgrad_kind { SGRAD_FORWARD, SGRAD_BACKWARD, SGRAD_REDUCTION, SGRAD_UPDATE, SGRAD_INPUT, SGRAD_KINDS };
-const char *sgrad_kind_name(enum sgrad_kind kind);
-unsigned sgrad_kind_color(enum sgrad_kind kind);    /* 0xRRGGBB, the same in every picture */
+/* What a task does for its program: the word and the colour that it has in every picture. */
+struct sgrad_kind {
+    const char *name;       /* "forward" */
+    unsigned color;         /* 0xRRGGBB */
+};
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step;      /* what all tasks of one step share; the runtime passes it on unread */
+struct sgrad_step;      /* what all tasks of one step share, and what all steps do: the runtime passes them on unread */
+struct sgrad_batch;
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
     void *const *data;              /* of each operand, on the kernel's device; NULL when absent */
     const void *attrs;              /* the operation's own attributes */
     const struct sgrad_step *step;
-    int64_t first;                  /* index, in the whole batch, of the first sample of these operands */
-    int64_t group;                  /* samples over which group sums were taken */
-    int64_t batch;                  /* samples of the whole batch, over all ranks */
-    int64_t averaged;               /* samples of which the step takes the mean: the batch, where all ranks go in step */
+    const struct sgrad_batch *batch;
+    int64_t first;                  /* where the rows of these operands begin, among all */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
     bool deterministic;             /* same input, same bits */
     bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
@@ -174,9 +174,9 @@ struct sgrad_args {
 
 struct sgrad_kernel {
     const char *name;                                       /* "conv2d backward-weight" */
-    enum sgrad_kind kind;
+    const struct sgrad_kind *kind;                          /* NULL: none */
     void (*cpu)(const struct sgrad_args *args);             /* one thread, the calling one; NULL: not on CPUs */
-    void (*cuda)(const struct sgrad_args *args);            /* enqueues on sgrad_cuda_stream(), does not wait; NULL: not on GPUs */
+    void (*cuda)(const struct sgrad_args *args);            /* enqueues on sgrad_cuda_stream(), does not wait; NULL: no GPU */
     size_t (*workspace)(const struct sgrad_args *args);     /* bytes; largest over the devices. NULL: none */
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
@@ -193,9 +193,9 @@ struct sgrad_call {
     int operands;
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     enum sgrad_access access[SGRAD_MAX_OPERANDS];
-    int64_t group, batch, averaged;
+    const struct sgrad_batch *batch;
     unsigned accumulate;
-    unsigned per_sample;            /* bit i: operand i has a row for each sample, and the kernel does each sample by itself */
+    unsigned rows; /* bit i: operand i consists of rows (its first dimension), and the kernel does each by itself */
     bool deterministic, tf32;
     size_t workspace;               /* filled by sgrad_call_prepare */
     double flops, bytes;            /* filled by sgrad_call_prepare */
@@ -242,6 +242,7 @@ struct sgrad_context_options {
     int cudas;                  /* CUDA workers; 0: all, -1: none */
     const char *scheduler;      /* StarPU's name; NULL: lws without, dmdas with CUDA workers (STARPU_SCHED respected) */
     const char *trace;          /* folder for a trace; NULL: none */
+    const struct sgrad_kind *const *kinds;      /* that it tells of, in their order; ends with NULL. NULL: none */
     const char *network;        /* JSON file, else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
@@ -366,6 +367,7 @@ void sgrad_file_abort(struct sgrad_file *file);
 
 /* This process alone writes to FOLDER, until the release or its end, however it ends, seen from other machines, too; else
  * SGRAD_EIO. Leaves FOLDER/.lock there. No other descriptor of that file may be closed meanwhile. */
+#define SGRAD_LOCK ".lock"
 int sgrad_lock_take(const char *folder, int *lock);
 void sgrad_lock_release(int lock);
 

@@ -27,18 +27,6 @@ struct argument {
     bool has_workspace;
 };
 
-static const struct {
-    const char *name;
-    unsigned color;
-} kinds[SGRAD_KINDS] = {
-    [SGRAD_FORWARD] = { "forward", 0x3b82c4 },   [SGRAD_BACKWARD] = { "backward", 0xe08a2e },
-    [SGRAD_REDUCTION] = { "reduction", 0x8e5bb5 }, [SGRAD_UPDATE] = { "update", 0x3fa34d },
-    [SGRAD_INPUT] = { "input", 0x9a9a9a },
-};
-
-const char *sgrad_kind_name(enum sgrad_kind kind) { return kinds[kind].name; }
-unsigned sgrad_kind_color(enum sgrad_kind kind) { return kinds[kind].color; }
-
 /* ---- running ---- */
 
 static void run(void *buffers[], void *cl_arg, bool cuda) {
@@ -108,7 +96,7 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
         c->model.symbol = symbol;
         starpu_codelet_init(&c->cl);
         c->cl.name = kernel->name;
-        c->cl.color = kinds[kernel->kind].color;
+        c->cl.color = kernel->kind ? kernel->kind->color : 0;
         c->cl.model = &c->model;
         c->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
         if (kernel->cpu) {
@@ -128,16 +116,16 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
     return &c->cl;
 }
 
-void sgrad__kernels_each(void (*see)(const char *model, enum sgrad_kind kind, void *arg), void *arg) {
+void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg) {
     for (size_t bucket = 0; bucket < sizeof codelets / sizeof *codelets; bucket++)
-        for (const struct codelet *c = codelets[bucket]; c; c = c->next) see(c->model.symbol, c->kernel->kind, arg);
+        for (const struct codelet *c = codelets[bucket]; c; c = c->next) see(c->model.symbol, c->kernel, arg);
 }
 
 /* ---- calls ---- */
 
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call) {
-    return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .group = call->group, .batch = call->batch, .averaged = call->averaged,
-                                .accumulate = call->accumulate, .deterministic = call->deterministic, .tf32 = call->tf32 };
+    return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .batch = call->batch, .accumulate = call->accumulate,
+                                .deterministic = call->deterministic, .tf32 = call->tf32 };
 }
 
 double sgrad_no_flops(const struct sgrad_args *args) { return (void)args, 0; }

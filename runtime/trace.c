@@ -14,6 +14,7 @@
 
 static char *folder;    /* ends in '/'; NULL: this run is not traced */
 static bool ours;       /* whether it is to stay */
+static const struct sgrad_kind *const *kinds;
 
 static char *temporary_folder(void) {
     const char *parent = getenv("TMPDIR");
@@ -25,7 +26,8 @@ static char *temporary_folder(void) {
 
 /* StarPU-MPI aligns the clocks of all ranks when it starts and when it ends, so all are traced or none. Ranks above 0 may be on
  * other hosts: they write to a folder of their own, and deliver. */
-int sgrad__trace_prepare(const char *path) {
+int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) {
+    kinds = all;
     starpu_fxt_autostart_profiling(0);
     if (!path) return 0;
 #ifndef STARPU_USE_FXT
@@ -106,19 +108,18 @@ void sgrad__trace_collect(const struct sgrad_context *context) {
     free(path);
 }
 
-static void note_kernel(const char *model, enum sgrad_kind kind, void *kernels) {
-    json_object_set_new(kernels, model, json_string(sgrad_kind_name(kind)));
+static void note_kernel(const char *model, const struct sgrad_kernel *kernel, void *kernels) {
+    if (kernel->kind) json_object_set_new(kernels, model, json_string(kernel->kind->name));
 }
 
 /* StarPU's files name a task's kernel; of which kind that is they do not say. */
 static void write_kinds(void) {
     char *path = sgrad_format("%skernels.json", folder);
-    json_t *kernels = json_object(), *kinds = json_array();
+    json_t *kernels = json_object(), *list = json_array();
     sgrad__kernels_each(note_kernel, kernels);
-    for (int k = 0; k < SGRAD_KINDS; k++)
-        json_array_append_new(kinds, json_pack("{s:s, s:o}", "name", sgrad_kind_name(k), "color",
-                                               json_sprintf("#%06x", sgrad_kind_color(k))));
-    json_t *both = json_pack("{s:o, s:o}", "kinds", kinds, "kernels", kernels);
+    for (const struct sgrad_kind *const *k = kinds; k && *k; k++)
+        json_array_append_new(list, json_pack("{s:s, s:o}", "name", (*k)->name, "color", json_sprintf("#%06x", (*k)->color)));
+    json_t *both = json_pack("{s:o, s:o}", "kinds", list, "kernels", kernels);
     if (json_dump_file(both, path, JSON_INDENT(1) | JSON_SORT_KEYS))
         sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
     json_decref(both);

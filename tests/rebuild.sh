@@ -1,5 +1,5 @@
 #!/bin/bash
-# A line of a list rebuilds little: ten objects of the library and the command at most, counted in what the compiler wrote down
+# A new line of a list rebuilds little: ten objects of the library and the command at most, counted in what the compiler wrote down
 # of each when it was built (its .deps/NAME.Plo or .Po). Builds nothing, changes nothing.
 set -u
 most=10
@@ -23,20 +23,13 @@ users() {
 	done | sort -u
 }
 
-# reached LIST: those of a changed line of it. A line of codelets.def reaches the header of its own operation too, which is made
-# from it; of all operations, the one with most users counts.
+# reached LIST: those that a new line of it makes anew. One of codelets.def reaches all of them by codelets/operations.h, which is made
+# from it; the header of an operation of its own has its users alone (conv2d's has most).
 reached() {
-	local own all=() here=()
-	case $1 in codelets/*)
-		mapfile -t all < <(users "$1" codelets/operations.h)
-		while read -r own; do
-			mapfile -t here < <(users "$1" codelets/operations.h "$own")
-			[ ${#here[@]} -le ${#all[@]} ] || all=("${here[@]}")
-		done < <(grep -ohE 'codelets/ops/[a-z0-9_]+\.h' "${notes[@]}" | sort -u)
-		;;
-	*) mapfile -t all < <(users "$1") ;;
+	case $1 in
+	codelets/codelets.def) users "$1" codelets/operations.h ;;
+	*) users "$1" ;;
 	esac
-	[ ${#all[@]} = 0 ] || printf '%s\n' "${all[@]}"
 }
 
 failed=0

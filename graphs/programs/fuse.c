@@ -83,14 +83,19 @@ static size_t workspace(const struct sgrad_args *a) { return ((const struct sgra
 static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
 
 /* For CPUs alone, and for both. */
-static const struct sgrad_kernel kernels[2][SGRAD_KINDS] = {
-#define KERNEL(KIND, NAME, CUDA)                                                                                                 \
-    [KIND] = { .name = "fused " NAME, .kind = KIND, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
-#define KERNELS(CUDA)                                                                                                            \
-    { KERNEL(SGRAD_FORWARD, "forward", CUDA), KERNEL(SGRAD_BACKWARD, "backward", CUDA), KERNEL(SGRAD_UPDATE, "update", CUDA) }
-    KERNELS(NULL),
-    KERNELS(run_cuda),
+#define FUSED(KIND, CUDA)                                                                                                        \
+    { .name = "fused " #KIND, .kind = &sgrad_##KIND##_kind, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
+static const struct sgrad_kernel kernels[][2] = {
+    { FUSED(forward, NULL), FUSED(forward, run_cuda) },
+    { FUSED(backward, NULL), FUSED(backward, run_cuda) },
+    { FUSED(update, NULL), FUSED(update, run_cuda) },
 };
+
+static const struct sgrad_kernel *kernel_of(const struct sgrad_kind *kind, bool cuda) {
+    int i = 0;
+    while (kernels[i][cuda].kind != kind) i++;
+    return &kernels[i][cuda];
+}
 
 static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
 
@@ -112,7 +117,7 @@ int64_t sgrad__call_slice(const struct sgrad_call *call) {
 /* Instructions that become one, where the first of them stands. */
 struct chain {
     int start, links, link[LINKS];
-    enum sgrad_kind kind;
+    const struct sgrad_kind *kind;
     bool backwards, sliced;
     double flops;
     const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
@@ -146,7 +151,7 @@ struct made {
 };
 
 static bool writes(const struct sgrad_call *call, int i) { return call->access[i] != SGRAD_R; }
-static bool rows(const struct sgrad_call *call, int i) { return call->per_sample >> i & 1; }
+static bool rows(const struct sgrad_call *call, int i) { return call->rows >> i & 1; }
 
 /* Does it write something that is no samples'? */
 static bool leaves_sums(const struct sgrad_call *call) {
@@ -158,7 +163,7 @@ static bool leaves_sums(const struct sgrad_call *call) {
 /* Does the next instruction take something that J, a sum or a copy, has made? */
 static bool feeds_next(const struct sgrad__program *p, int j) {
     const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
-    if (in->call->kernel->kind != SGRAD_REDUCTION || !in->call->kernel->cpu || j + 1 == p->instruction_count) return false;
+    if (in->call->kernel->kind != &sgrad_reduction_kind || !in->call->kernel->cpu || j + 1 == p->instruction_count) return false;
     for (int i = 0; i < in->call->operands; i++)
         for (int k = 0; k < next->call->operands; k++)
             if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
@@ -169,7 +174,7 @@ static bool feeds_next(const struct sgrad__program *p, int j) {
  * it is none. */
 static int update_length(const struct sgrad__program *p, int j) {
     int length = 1;
-    for (; p->instruction[j].call->kernel->kind != SGRAD_UPDATE; j++, length++)
+    for (; p->instruction[j].call->kernel->kind != &sgrad_update_kind; j++, length++)
         if (!feeds_next(p, j)) return 0;
     return length;
 }
@@ -177,10 +182,10 @@ static int update_length(const struct sgrad__program *p, int j) {
 static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_call *call = f->p->instruction[j].call;
     const struct sgrad_kernel *k = call->kernel;
-    const bool passes = k->kind == SGRAD_FORWARD || k->kind == SGRAD_BACKWARD, update = update_length(f->p, j) > 0;
+    const bool passes = k->kind == &sgrad_forward_kind || k->kind == &sgrad_backward_kind, update = update_length(f->p, j) > 0;
     if (!k->cpu || (!passes && !update)) return false;
     if (f->b->o->cudas) return k->cuda != NULL;
-    return update || (call->per_sample && (k->adds || !leaves_sums(call)));
+    return update || (call->rows && (k->adds || !leaves_sums(call)));
 }
 
 /* What the chain knows of BUFFER; NULL: nothing. */
@@ -205,7 +210,7 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
     const int length = update_length(f->p, (int)(in - f->p->instruction));
     double flops = c->flops;
     int more = 0;
-    if (f->p->instruction[c->link[c->links - 1]].call->kernel->kind == SGRAD_REDUCTION) return false;
+    if (f->p->instruction[c->link[c->links - 1]].call->kernel->kind == &sgrad_reduction_kind) return false;
     for (int i = 0; i < length; i++) {
         flops += in[i].call->flops;
         for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
@@ -217,12 +222,12 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
 /* Would the task be too long? */
 static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const double flops = c->flops + in->call->flops;
-    if (c->kind == SGRAD_UPDATE) return too_much_to_update(f, c, in);
+    if (c->kind == &sgrad_update_kind) return too_much_to_update(f, c, in);
     if (f->b->o->cudas) return flops > WHOLE;
     return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
 }
 
-static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in, enum sgrad_kind kind) {
+static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in, const struct sgrad_kind *kind) {
     const struct sgrad_call *call = in->call;
     bool meets = c && !c->sliced;
     int more = 0;
@@ -265,10 +270,10 @@ static void find_chains(struct fuser *f) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int at = j;
         if (can_fuse(f, j)) {
-            const enum sgrad_kind kind = update_length(f->p, j) ? SGRAD_UPDATE : in->call->kernel->kind;
-            struct chain **open = &f->open[kind == SGRAD_UPDATE ? f->b->micros : in->first / f->p->micro];
+            const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind : in->call->kernel->kind;
+            struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->first / f->p->micro];
             if (!joins(f, *open, in, kind)) {
-                const bool sliced = !f->b->o->cudas && kind != SGRAD_UPDATE, turn = sliced && *open && !(*open)->backwards;
+                const bool sliced = !f->b->o->cudas && kind != &sgrad_update_kind, turn = sliced && *open && !(*open)->backwards;
                 *open = sgrad_alloc(1, sizeof **open);
                 **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced };
             }
@@ -346,7 +351,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
             if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
         }
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
-    call.kernel = &kernels[f->b->o->cudas > 0][c->kind];
+    call.kernel = kernel_of(c->kind, f->b->o->cudas > 0);
     call.attrs = made;
     *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
     *list = entry;
@@ -359,8 +364,8 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
     for (int l = 1; l < c->links; l++)
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
     const int layer = (int)strcspn(most->name, " ");
-    const char *what = kernels[0][c->kind].name;
-    return c->kind == SGRAD_UPDATE ? sgrad_format("%.*s %s", layer, most->name, what)
+    const char *what = kernel_of(c->kind, false)->name;
+    return c->kind == &sgrad_update_kind ? sgrad_format("%.*s %s", layer, most->name, what)
                                    : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
 }
 

@@ -10,7 +10,7 @@ static void read_samples(const struct sgrad_args *a) {
 }
 
 struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
-    static const struct sgrad_kernel kernel = { .name = "read", .kind = SGRAD_INPUT, .cpu = read_samples };
+    static const struct sgrad_kernel kernel = { .name = "read", .kind = &sgrad_input_kind, .cpu = read_samples };
     return (struct sgrad__source){ .kernel = &kernel, .attrs = dataset };
 }
 
@@ -21,4 +21,4 @@ static void vote(const struct sgrad_args *a) {
     if (a->attrs) sgrad__workers_busy(a->attrs, out + 1);
 }
 
-const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = SGRAD_INPUT, .cpu = vote };
+const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = &sgrad_input_kind, .cpu = vote };

@@ -32,9 +32,7 @@ int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call) {
     struct sgrad__program *p = b->p;
     struct sgrad_call *kept = sgrad_alloc(1, sizeof *kept);
-    call.group = p->group;
-    call.batch = p->batch;
-    call.averaged = p->averaged;
+    call.batch = &p->batch;
     call.deterministic = b->o->deterministic;
     call.tf32 = b->o->tf32;
     sgrad_call_prepare(&call);

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 
 /* Messages are no tasks: whoever submits a program hands them to StarPU-MPI. */
-const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
-const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
-const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce", .kind = SGRAD_REDUCTION, .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__send_kernel = { .name = "send", .kind = &sgrad_reduction_kind, .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = &sgrad_reduction_kind, .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce",
+                                                  .kind = &sgrad_reduction_kind,
+                                                  .flops = sgrad_no_flops };
 
 static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer,
                         int peer, int64_t tag, int priority, const char *name) {

@@ -56,7 +56,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     int *times = count_calls(p, sorted);
     double total = 0;
     fprintf(to, "%s of %lld samples: %lld micro-batches of %lld, groups of %lld\n", p->training ? "training step" : "evaluation",
-            (long long)p->share, (long long)(p->share / p->micro), (long long)p->micro, (long long)p->group);
+            (long long)p->share, (long long)(p->share / p->micro), (long long)p->micro, (long long)p->batch.group);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
@@ -65,7 +65,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         total += in->call->flops;
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
-        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", sgrad_kind_name(in->call->kernel->kind), (int)strcspn(in->name, "#"),
+        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", in->call->kernel->kind->name, (int)strcspn(in->name, "#"),
                 in->name, count, human(in->call->flops, flops), human(in->call->bytes, bytes),
                 sgrad_shape_text(&in->call->view[0].shape, text));
         print_links(in->call, to);

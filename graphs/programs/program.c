@@ -120,7 +120,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
             }
         }
         operand[j] = resolve(b, n, use, m, &call.view[j]);
-        if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.per_sample |= 1u << j;
+        if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= 1u << j;
         if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
         call.operands = j + 1;
@@ -342,10 +342,17 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
+    const int64_t averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch;
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .share = share, .micro = o->micro, .group = group, .votes = -1,
-                                  .training = o->training, .window = o->window, .image = o->image, .records = -1,
-                                  .averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch,
+    *p = (struct sgrad__program){ .graph = g,
+                                  .batch = { o->batch, group, averaged },
+                                  .share = share,
+                                  .micro = o->micro,
+                                  .votes = -1,
+                                  .training = o->training,
+                                  .window = o->window,
+                                  .image = o->image,
+                                  .records = -1,
                                   .bucket_bytes = bucket_bytes(g, o) };
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
                                 .group_micros = (int)(here / o->micro), .span = (int)(group / here) };

@@ -41,8 +41,8 @@ struct sgrad__shard {
 
 struct sgrad__program {
     struct sgrad_graph *graph;
-    int64_t batch, share, micro, group;                 /* samples: of all ranks, of this one, of a task, of batch norm */
-    int64_t averaged;                                   /* samples over which gradients are averaged */
+    struct sgrad_batch batch;
+    int64_t share, micro;                               /* samples: of this rank, of a task */
     bool training;
     int window;
     int buffer_count, call_count, instruction_count;

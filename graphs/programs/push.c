@@ -66,7 +66,12 @@ struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct 
                                             const struct sgrad__shard *shard, int worker, int members,
                                             struct sgrad_tensor *const *master) {
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g, .batch = o->batch, .window = 1, .votes = -1, .records = -1, .training = true,
+    *p = (struct sgrad__program){ .graph = g,
+                                  .batch = { o->batch, o->group, o->batch },
+                                  .window = 1,
+                                  .votes = -1,
+                                  .records = -1,
+                                  .training = true,
                                   .bucket_bytes = shard->bucket_bytes };
     int *parameter = sgrad_alloc((size_t)g->parameter_count, sizeof *parameter);
     int *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);

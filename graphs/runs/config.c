@@ -273,7 +273,8 @@ static json_t *last_options(json_t *config) {
     json_t *options = json_deep_copy(json_object_get(config, "options")), *other;
     size_t i;
     if (!json_is_object(options)) json_decref(options), options = json_object();
-    json_array_foreach(json_object_get(config, "continued"), i, other) json_object_update(options, json_object_get(other, "options"));
+    json_array_foreach(json_object_get(config, "continued"), i, other)
+        json_object_update(options, json_object_get(other, "options"));
     return options;
 }
 

@@ -10,8 +10,8 @@
 static int check_shapes(const struct sgrad__run *r) {
     const struct sgrad_dataset *a = r->train, *b = r->test;
     if (a->height != b->height || a->width != b->width || a->channels != b->channels)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: training images are %dx%dx%d, test images %dx%dx%d", r->options.data, a->height, a->width,
-                          a->channels, b->height, b->width, b->channels);
+        return sgrad_fail(SGRAD_ESHAPE, "%s: training images are %dx%dx%d, test images %dx%dx%d", r->options.data, a->height,
+                          a->width, a->channels, b->height, b->width, b->channels);
     if (b->classes > a->classes)
         return sgrad_fail(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", r->options.data, b->classes,
                           a->classes);
@@ -101,8 +101,8 @@ int sgrad__run_measure_data(struct sgrad__run *r) {
     return 0;
 }
 
-/* Images are normalised as the run that made the weights did it, where its config.json lies beside them; else the training set, which
- * is opened for this alone, tells. */
+/* Images are normalised as the run that made the weights did it, where its config.json lies beside them; else the training set,
+ * which is opened for this alone, tells. */
 int sgrad__run_open_data_of_weights(struct sgrad__run *r) {
     char *folder = sgrad_format("%s", r->options.init), *slash = strrchr(folder, '/');
     bool known;

@@ -3,10 +3,8 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,24 +41,13 @@ static char *default_folder(const char *model) {
     return sgrad_format("runs/%s-%s", model, when);
 }
 
-/* One run at a time: the lock ends with the process, however that ends. A file system without locks has to trust its users. */
-static int lock_folder(struct sgrad__run *r) {
-    int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", r->folder, strerror(errno));
-    r->lock = fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return sgrad_fail(SGRAD_EIO, "%s: another run is writing there", r->folder);
-    return 0;
-}
-
-/* Names the folder, and refuses one that holds something else, before any work is done. */
 int sgrad__run_claim_folder(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
     r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
     r->fresh = access(r->folder, F_OK) != 0;
     SGRAD_TRY(make_folder(r->folder));
-    SGRAD_TRY(lock_folder(r));
+    SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
     if (!o->resume && !is_empty(r->folder))
         return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume",
                           r->folder);
@@ -68,8 +55,11 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
 }
 
 void sgrad__run_leave_folder(struct sgrad__run *r) {
-    if (r->lock > 0) close(r->lock);
-    if (r->fresh) rmdir(r->folder);
+    char *lock = sgrad_format("%s/" SGRAD_LOCK, r->folder ? r->folder : "");
+    if (r->lock > 0 && r->fresh) unlink(lock);
+    if (r->lock > 0) sgrad_lock_release(r->lock);
+    if (r->lock > 0 && r->fresh) rmdir(r->folder);
+    free(lock);
 }
 
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
@@ -143,7 +133,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     free(everything);
     r->together |= error != 0;
     if (error) return error;
-    SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_own_folder(r, &config, done)));
+    SGRAD_TRY(sgrad__run_await(r, r->context->rank ? 0 : open_own_folder(r, &config, done), "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     return broadcast_parameters(r->graph);

@@ -138,14 +138,18 @@ static double taken_bytes(const struct sgrad_args *a) {
 }
 
 static const struct sgrad_kernel kernel[CALLS] = {
-    [LOAD] = { .name = "load records", .kind = SGRAD_INPUT, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
-    [GATHER] = { .name = "gather records", .kind = SGRAD_INPUT, .cpu = gather, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [LOAD] = { .name = "load records", .kind = &sgrad_input_kind, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [GATHER] = { .name = "gather records",
+                 .kind = &sgrad_input_kind,
+                 .cpu = gather,
+                 .flops = sgrad_no_flops,
+                 .bytes = packet_bytes },
     [SCATTER] = { .name = "scatter records",
-                  .kind = SGRAD_INPUT,
+                  .kind = &sgrad_input_kind,
                   .cpu = scatter,
                   .flops = sgrad_no_flops,
                   .bytes = packet_bytes },
-    [KEEP] = { .name = "keep records", .kind = SGRAD_INPUT, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [KEEP] = { .name = "keep records", .kind = &sgrad_input_kind, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
 };
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
@@ -166,7 +170,7 @@ static struct sgrad_view bytes_of(int64_t records, size_t record) {
 struct sgrad_view sgrad__placement_view(const struct sgrad__placement *p) { return bytes_of(p->slots, p->record); }
 
 struct sgrad__source sgrad__placement_source(const struct sgrad__placement *p) {
-    static const struct sgrad_kernel kernel = { .name = "take", .kind = SGRAD_INPUT, .cpu = take, .flops = sgrad_no_flops,
+    static const struct sgrad_kernel kernel = { .name = "take", .kind = &sgrad_input_kind, .cpu = take, .flops = sgrad_no_flops,
                                                 .bytes = taken_bytes };
     return (struct sgrad__source){ .kernel = &kernel, .attrs = p, .records = sgrad__placement_view(p) };
 }

@@ -46,13 +46,13 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
             r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,
-            r->program->averaged == o->batch ? "synchronous"
+            r->program->batch.averaged == o->batch ? "synchronous"
             : r->strategy->fresh             ? "synchronous but for the slowest"
                                              : "asynchronous",
             (long long)r->group);
-    if (r->program->averaged != o->batch)
+    if (r->program->batch.averaged != o->batch)
         fprintf(to, "updates    by the %sgradients of %lld samples%s; at most %d steps in flight\n",
-                r->strategy->fresh ? "first " : "", (long long)r->program->averaged,
+                r->strategy->fresh ? "first " : "", (long long)r->program->batch.averaged,
                 r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window);
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);

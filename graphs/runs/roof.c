@@ -12,9 +12,10 @@
 enum { SIDE = 512, ELEMENTS = 16 << 20 };
 
 static struct sgrad_call product(enum sgrad_dtype dtype) {
+    static const struct sgrad_batch batch = { SIDE, SIDE, SIDE };
     static const struct sgrad_linear attrs = { .features = SIDE };
     struct sgrad_call c = {
-        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &attrs, .operands = 4, .batch = SIDE, .group = SIDE
+        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &attrs, .operands = 4, .batch = &batch
     };
     for (int i = 0; i < c.operands; i++) {
         c.view[i] = (struct sgrad_view){ i == 1 ? SGRAD_F32 : dtype, sgrad_shape(2, SIDE, SIDE) };

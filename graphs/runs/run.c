@@ -7,6 +7,12 @@ int sgrad__run_agree(struct sgrad__run *r, int error) {
     return error;
 }
 
+int sgrad__run_await(struct sgrad__run *r, int error, const char *what) {
+    error = sgrad_ranks_await(error, what);
+    r->together |= error != 0;
+    return error;
+}
+
 bool sgrad__run_is_asked(const struct sgrad__run *r) { return r->unwritten || sgrad__signal_caught(); }
 
 double sgrad__run_rate(const struct sgrad__run *r, long step) {

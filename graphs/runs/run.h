@@ -21,8 +21,8 @@ struct sgrad__config {
     const char *devices;
 };
 int sgrad__config_write(const char *folder, const struct sgrad__config *config);
-/* Adds to the file's list "continued" that the run goes on after STEP: the options that it has otherwise from here on, ranks, devices,
- * versions. What began the run stays. *CHANGES says which these are, "lr 0.001 (was 0.1)"; free it. */
+/* Adds to the file's list "continued" that the run goes on after STEP: the options that it has otherwise from here on, ranks,
+ * devices, versions. What began the run stays. *CHANGES says which these are, "lr 0.001 (was 0.1)"; free it. */
 int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **changes);
 
 /* What has to agree between a run and its continuation (model, data, batch, seed, batch-norm group, precision, optimizer), as

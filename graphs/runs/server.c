@@ -219,7 +219,7 @@ int sgrad__server_open(struct sgrad__run *r, long first) {
     s->run = r;
     s->expected = s->seen = first;
     s->workers = ranks / r->push_ranks;
-    s->members = (int)(r->program->averaged / r->program->share) / r->push_ranks;
+    s->members = (int)(r->program->batch.averaged / r->program->share) / r->push_ranks;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->end = &s->came;

@@ -7,8 +7,13 @@
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     char *trace = o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
-    const struct sgrad_context_options how = { .cpus = o->cpus, .cudas = o->gpus, .scheduler = o->scheduler, .trace = trace,
-                                               .network = o->network, .patience = o->stall_timeout };
+    const struct sgrad_context_options how = { .cpus = o->cpus,
+                                               .cudas = o->gpus,
+                                               .scheduler = o->scheduler,
+                                               .trace = trace,
+                                               .kinds = sgrad_kinds,
+                                               .network = o->network,
+                                               .patience = o->stall_timeout };
     int error = sgrad_context_open(&how, &r->context);
     free(trace);
     return error;

@@ -27,7 +27,7 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
     int error = 0;
     if (r->context->rank == 0) error = sgrad__checkpoint_save(r->graph, r->folder, &position, r->identity, r->options.keep);
-    SGRAD_TRY(sgrad__run_agree(r, error));
+    SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which writes a checkpoint"));
     r->last_checkpoint = done;
     if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
     return 0;
@@ -196,7 +196,7 @@ static int train_run(struct sgrad__run *r) {
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));
     int error = r->context->rank ? 0 : save_weights(r);
-    return sgrad__run_agree(r, error ? error : r->unwritten);
+    return sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights");
 }
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {

@@ -34,7 +34,7 @@ struct sgrad__run {
     char *folder, *identity;
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
-    int lock;                                   /* descriptor of the folder; 0: not ours yet */
+    int lock;                                   /* of the folder; 0: it is not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
@@ -85,6 +85,8 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 
 /* 0 when ERROR is 0 on every rank; else an error, of which all know, and end in good order. Who fails alone ends the others. */
 int sgrad__run_agree(struct sgrad__run *run, int error);
+/* The same, where rank 0 may work on files for longer than any patience lasts; WHAT: what the others wait for. */
+int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
 /* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* The learning rate of the step that follows STEP others. */

@@ -81,10 +81,9 @@ static inline void instance_close(struct instance *t) {
 /* Submits the tasks of a phase and waits. ADDED: a bit for each role of which what is written is added to what is there. */
 static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, unsigned added) {
     for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++) {
-        int64_t samples = t->is.x[0].shape.dim[0];
-        struct sgrad_call call = {
-            .kernel = &tasks[k].kernel, .attrs = t->attrs, .group = samples, .batch = samples, .averaged = samples
-        };
+        const int64_t samples = t->is.x[0].shape.dim[0];
+        const struct sgrad_batch batch = { samples, samples, samples };
+        struct sgrad_call call = { .kernel = &tasks[k].kernel, .attrs = t->attrs, .batch = &batch };
         struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *workspace = NULL;
         for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[k].use[j].role; j++, call.operands++) {
             struct sgrad_use use = tasks[k].use[j];

@@ -135,8 +135,8 @@ static void check_sum(const struct sgrad__instruction *in, int j, const struct c
 
 /* Where sums are read: batch norm's over its group, its statistics' over the groups; gradients over all that made them. */
 static void check_sums(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content) {
-    const int micros = (int)(p->batch / p->micro), group = (int)(p->group / p->micro), m = (int)(in->first / p->micro),
-              start = m - m % group;
+    const int micros = (int)(p->batch.samples / p->micro), group = (int)(p->batch.group / p->micro),
+              m = (int)(in->first / p->micro), start = m - m % group;
     const char *kernel = in->call->kernel->name;
     if (!strcmp(kernel, "batchnorm apply")) check_sum(in, 4, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);
@@ -156,7 +156,7 @@ static void walk(const struct sgrad__program *p) {
         if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
         if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
     }
-    assert_string_equal(content[p->statistics].text, tree(0, (int)(p->batch / p->micro), 1));
+    assert_string_equal(content[p->statistics].text, tree(0, (int)(p->batch.samples / p->micro), 1));
     free(content);
 }
 
@@ -204,7 +204,7 @@ static void evaluation(void **state) {
     walk(p);
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
-        assert_true(in->call->kernel->kind != SGRAD_BACKWARD && in->call->kernel->kind != SGRAD_UPDATE);
+        assert_true(in->call->kernel->kind != &sgrad_backward_kind && in->call->kernel->kind != &sgrad_update_kind);
         for (int j = 0; j < in->call->operands; j++)
             assert_false(in->operand[j] >= 0 && p->buffer[in->operand[j]].lent && in->call->access[j] != SGRAD_R);
     }
@@ -219,7 +219,7 @@ static void nothing_in_vain(void **state) {
     struct sgrad__program *p = build(graph, 4, 2, true, 0);
     assert_int_equal(times(p, "conv1 backward-data"), 0);
     for (int i = 0; i < p->instruction_count; i++)
-        assert_false(!strncmp(p->instruction[i].name, "dead", 4) && p->instruction[i].call->kernel->kind == SGRAD_BACKWARD);
+        assert_false(!strncmp(p->instruction[i].name, "dead", 4) && p->instruction[i].call->kernel->kind == &sgrad_backward_kind);
     assert_int_equal(times(p, "dead_bn finish"), 1);        /* it saw the images, so its running statistics move */
     sgrad__program_destroy(p);
 }

@@ -1,5 +1,5 @@
-/* failing: trains a network of which one rank's kernel fails in a step, into the folder that is named; tests/train/failure.py looks
- * at the checkpoints that are left:
+/* failing: trains a network of which one rank's kernel fails in a step, into the folder that is named; tests/train/failure.py
+ * looks at the checkpoints that are left:
  *
  *     mpirun -n 2 failing FOLDER        rank 1 fails in step 4; every step before it leaves a checkpoint */
 #include "config.h"
@@ -21,8 +21,10 @@ static const struct sgrad_op fragile = {
     .name = "fragile",
     .inputs = 1,
     .infer = sgrad_infer_same,
-    .forward = { { { .name = "fragile forward", .kind = SGRAD_FORWARD, .cpu = forward }, { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
-    .backward = { { { .name = "fragile backward", .kind = SGRAD_BACKWARD, .cpu = backward }, { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .forward = { { { .name = "fragile forward", .kind = &sgrad_forward_kind, .cpu = forward },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "fragile backward", .kind = &sgrad_backward_kind, .cpu = backward },
+                    { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
 };
 
 static int build(struct sgrad_graph *g, int x, int classes) {
