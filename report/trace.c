@@ -1,4 +1,4 @@
-/* report_trace.c: what stargrad report says of a run's trace, as text and as JSON. */
+/* trace.c: what stargrad report says of a run's trace, as text and as JSON. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 

@@ -113,13 +113,23 @@ int sgrad__ranks_init(struct starpu_conf *conf) {
     return error;
 }
 
+/* Rank 0's file, so that all plan alike whatever their own holds. */
+static int read_network(const char *file) {
+    double *const is[] = { &network.latency, &network.bandwidth, &network.host_latency, &network.host_bandwidth };
+    SGRAD_TRY(sgrad_ranks_agree(world->rank ? 0 : sgrad__network_read(file, &network)));
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) sgrad_ranks_broadcast(is[i], sizeof *is[i], 0);
+    return 0;
+}
+
 int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
+    bool given = file;
     if (world->ranks == 1) return 0;
     name_hosts();
     network = (struct sgrad_network){ .ranks = world->ranks, .host = host };
     sgrad__messages_open();
     context->network = &network;
-    return file ? sgrad__network_read(file, &network) : sgrad__network_measure(world->rank, &network, world->control);
+    sgrad_ranks_broadcast(&given, sizeof given, 0);
+    return given ? read_network(file) : sgrad__network_measure(world->rank, &network, world->control);
 }
 
 void sgrad__ranks_stop(void) {

@@ -5,25 +5,59 @@ shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
 sources=({runtime,codelets,datasets,graphs,report,cli,examples}/**/*.{c,h,cu,def})
 
-# An #include names the folder, and leads to a lower floor or stays in its room.
+# An #include names the folder, and leads to a room below its own, or stays there. What is for users, all of graphs/ or every
+# operation, is included by nobody inside.
 includes() {
 	awk '
 	function room(file,  part) {
+		if (file ~ /^(graphs\/graphs|codelets\/operations)\.h$/) return "all"
 		split(file, part, "/")
-		return part[1] == "graphs" && file !~ /^graphs\/graphs.h$/ ? part[1] "/" part[2] : part[1]
+		return part[1] == "graphs" ? part[1] "/" part[2] : part[1]
 	}
 	BEGIN {
-		floor["runtime"] = 0; floor["codelets"] = floor["datasets"] = floor["report"] = 1
-		floor["graphs/networks"] = 2; floor["graphs/programs"] = 3; floor["graphs/runs"] = 4; floor["graphs"] = 5
-		floor["cli"] = floor["examples"] = 6
+		below["runtime"] = " "
+		below["codelets"] = below["datasets"] = below["report"] = " runtime "
+		below["graphs/networks"] = below["codelets"] "codelets "
+		below["graphs/programs"] = below["graphs/networks"] "datasets graphs/networks "
+		below["graphs/runs"] = below["graphs/programs"] "graphs/programs "
+		below["all"] = below["graphs/runs"] "graphs/runs "
+		below["cli"] = below["all"] "report "
+		below["examples"] = below["all"] "all "
 	}
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
 		split($0, quoted, "\""); file = quoted[2]
 		here = room(FILENAME); there = room(file)
-		if (file == "config.h" || here == there) next
-		if (!(there in floor)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
-		else if (floor[there] >= floor[here]) print FILENAME ":" FNR ": " here "/ does not lie above " there "/: no \"" file "\" here"
+		if (file == "config.h" || here == there || FILENAME == "codelets/list.c") next
+		if (!(there in below)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
+		else if (!index(below[here], " " there " ")) print FILENAME ":" FNR ": " here " does not lie above " there ": no \"" file "\" here"
 	}' "${sources[@]}"
+}
+
+# Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
+circles() {
+	local object file
+	cd "${builddir:-build}" 2>/dev/null || return 0
+	for file in "${sources[@]}"; do
+		object=${file%/*}/.libs/$(basename "${file%.*}").o
+		[ -e "$object" ] || object=${file%.*}.o
+		[ ! -e "$object" ] || nm -P "$object" 2>/dev/null | sed "s|^|${file%.*} |"
+	done | awk '
+	$3 ~ /^[TDBRCVW]$/ { defines[$2] = $1 }
+	$3 == "U" { user[++uses] = $1; used[uses] = $2 }
+	END { for (i = 1; i <= uses; i++) if (used[i] in defines && defines[used[i]] != user[i]) print user[i], defines[used[i]] }' | sort -u |
+		tsort 2>&1 >/dev/null | awk '/contains a loop/ { print ring; ring = ""; next } { ring = ring " " $2 } END { print ring }' |
+		sed -n 's/..*/a circle of files:&/p'
+}
+
+# A file says in its first line what it is; lines keep to the width that .clang-format declares.
+lines() {
+	local file width
+	width=$(sed -n 's/^ColumnLimit: *//p' .clang-format)
+	for file in "${sources[@]}"; do
+		case $file in *.def | *_data.h) continue ;; esac
+		[[ $(head -n 1 "$file") == "/* ${file##*/}: "* ]] || echo "$file: its first line does not say what it is"
+	done
+	LC_ALL=C.UTF-8 grep -nE "^.{$((width + 1)),}" "${sources[@]}" tests/**/*.{c,h,cc} | sed -E "s/^([^:]*:[0-9]*):.*/\1: more than $width characters/"
 }
 
 # What a lower room does not know, in code or comment.
@@ -63,6 +97,9 @@ makefile() {
 	done
 }
 
+# Two tests of one name in one folder would share a log, and one of them not run.
+names() { printf '%s\n' tests/**/*.{c,sh,py} | sed 's/\.[a-z]*$//' | sort | uniq -d | sed 's/$/: two tests have this name/'; }
+
 sizes() {
 	local file lines
 	for file in "${sources[@]}" {tests,bench}/**/*.{c,h,sh,py} quickstart configure.ac; do
@@ -74,6 +111,8 @@ sizes() {
 
 findings=$(
 	includes
+	(circles)
+	lines
 	words
 	plans
 	records runtime/collectives runtime/collectives.def sgrad_allreduce
@@ -85,6 +124,7 @@ findings=$(
 	records graphs/programs/strategies graphs/programs/strategies.def sgrad_strategy
 	records cli cli/cli.def sgrad__command
 	makefile
+	names
 	sizes
 )
 [ -z "$findings" ] || { echo "$findings" >&2 && exit 1; }

@@ -133,7 +133,8 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     free(everything);
     r->together |= error != 0;
     if (error) return error;
-    SGRAD_TRY(sgrad__run_await(r, r->context->rank ? 0 : open_own_folder(r, &config, done), "for rank 0, which reads a checkpoint"));
+    error = r->context->rank ? 0 : open_own_folder(r, &config, done);
+    SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     return broadcast_parameters(r->graph);

@@ -84,7 +84,7 @@ struct sgrad_train_options {
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */
 };
-struct sgrad_train_options sgrad_train_defaults(void);  /* CONTRACT's defaults */
+struct sgrad_train_options sgrad_train_defaults(void);  /* as stargrad train --help tells them */
 
 /* What a machine could do with a network, and what it does. */
 struct sgrad_bench_kernel {

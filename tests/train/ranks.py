@@ -60,6 +60,20 @@ def test_a_micro_batch_as_group_on_unequal_ranks():
     assert near(one, other), (one, other)
 
 
+def test_the_network_is_rank_0s():
+    """Rank 0's file decides how all sum, whatever other hosts have under that name: two methods would wait for each other."""
+    places, run = [], command(*SMALL, "--batch", 48, "--steps", 2, "--cpus", 1, "--stall-timeout", 60, "--out", folder("network"))
+    for name, latency in (("slow", 1.0), ("fast", 1e-9)):       # few messages; few bytes
+        places.append(folder(name))
+        os.mkdir(places[-1])
+        with open(os.path.join(places[-1], "network.json"), "w") as f:
+            json.dump({"latency": latency, "bandwidth": 1e9}, f)
+    run[0] = os.path.abspath(run[0])
+    words = [*run, "--network", "network.json"]
+    said = mpirun(2, ["-wdir", places[0], *words, ":", "-n", "2", "-wdir", places[1], *words])
+    assert "a message takes 1000000 us" in said, said
+
+
 def test_any_number():
     run = (*SMALL, "--batch", 168, "--steps", 4)
     one = train(1, *run)[0]
