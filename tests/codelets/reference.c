@@ -53,14 +53,17 @@ static double *values_of(const struct sgrad_entry *entry) {
     const int64_t count = sgrad_shape_count(&entry->view.shape), *dim = entry->view.shape.dim;
     const int64_t channels = entry->view.shape.rank == 4 ? dim[1] : 1, area = entry->view.shape.rank == 4 ? dim[2] * dim[3] : 1;
     double *values = sgrad_alloc((size_t)count, sizeof *values);
+    char *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view));
+    assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
     for (int64_t i = 0; i < count; i++) {
         const int64_t n = i / (channels * area), c = i / area % channels, pixel = i % area;
         float real;
         int64_t integer;
-        if (entry->view.dtype == SGRAD_F32) memcpy(&real, (const char *)entry->data + i * 4, 4);
-        else memcpy(&integer, (const char *)entry->data + i * 8, 8);
+        if (entry->view.dtype == SGRAD_F32) memcpy(&real, data + i * 4, 4);
+        else memcpy(&integer, data + i * 8, 8);
         values[(n * area + pixel) * channels + c] = entry->view.dtype == SGRAD_F32 ? (double)real : (double)integer;
     }
+    free(data);
     return values;
 }
 
