@@ -1,7 +1,7 @@
 /* mpirun.c: a child process that is mpirun.
  *
- *     terminal, batch system ──SIGINT, SIGTERM──> launch ──SIGUSR1, then SIGTERM──> mpirun ──> ranks
- *                standard error <──────────────── launch <─────────────────── standard error
+ *     terminal, batch system ──SIGINT, SIGTERM, SIGHUP──> launch ──SIGUSR1, then SIGTERM──> mpirun ──> ranks
+ *                standard error <──────────────────────── launch <─────────────────── standard error
  *
  * It has a process group of its own, so that a signal to the terminal's or the job's group comes to launch alone. The first is
  * handed on as SIGUSR1, which mpirun gives to all ranks, and they end with a checkpoint; the next as SIGTERM.
@@ -30,6 +30,7 @@ void sgrad__children_open(void) {
     sigemptyset(&watched);
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGTERM);
+    sigaddset(&watched, SIGHUP);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
