@@ -8,11 +8,9 @@ import os
 import socket
 import struct
 import subprocess
-import time
-import urllib.error
 import urllib.request
 
-from run import Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad
+from run import Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_until
 
 NETWORK = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,640", "--batch", 64)
 
@@ -209,16 +207,17 @@ def free_port():
 
 def ask(port, process):
     """What /metrics says, as soon as a step has ended."""
-    while process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
-            if lines:
-                return {name: float(value) for name, value in lines}
-        except (urllib.error.URLError, ConnectionError):
-            pass
-        time.sleep(0.01)
-    raise AssertionError(f"the run ended before it answered: {process.communicate()[1]}")
+    said = {}
+
+    def answers():
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        said.update((name, float(value)) for name, value in lines)
+        return said
+
+    wait_until(answers, process)
+    assert said, f"the run ended before it answered: {process.communicate()[1]}"
+    return said
 
 
 def test_prometheus():

@@ -83,7 +83,7 @@ def kill_one(out, count, steps, *words):
     """Ends a rank without a word once the run has done so many steps."""
     words = ["mpirun", "-n", str(count), *command(*words, "--out", out, "--cpus", 1)]
     run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS})
-    wait_for_steps(out, steps, run, limit=120)
+    wait_for_steps(out, steps, run)
     with open(f"/proc/{run.pid}/task/{run.pid}/children") as f:
         children = f.read().split()
     if run.poll() is None and children:

@@ -157,7 +157,7 @@ def test_signal():
     out = folder("signal")
     words = ["mpirun", "-n", "3", *command(*SMALL, "--batch", 48, "--epochs", 1000, "--out", out, "--cpus", 1)]
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **RANKS})
-    wait_for_steps(out, 3, run, limit=120)
+    wait_for_steps(out, 3, run)
     assert run.poll() is None, run.communicate()[0]
     run.send_signal(signal.SIGUSR1)
     said = run.communicate(timeout=120)[0]

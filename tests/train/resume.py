@@ -6,9 +6,8 @@ import re
 import resource
 import signal
 import subprocess
-import time
 
-from run import command, content, events, folder, losses, main, stargrad, wait_for_steps
+from run import command, content, events, folder, losses, main, stargrad, wait_for_steps, wait_until
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
        "--checkpoint-every", "3s")
@@ -58,8 +57,7 @@ def test_a_signal_does_not_wait_for_an_evaluation():
     run = ("train", "--model", "resnet20", "--data", "synthetic:32x32x3,10,40000", "--batch", 64, "--steps", 2)
     out = folder("evaluating")
     process = start(*run, "--out", out)
-    while process.poll() is None and not os.path.exists(os.path.join(out, "checkpoint-2.safetensors")):
-        time.sleep(0.005)                           # it is written before the evaluation of 4000 samples
+    wait_until(lambda: os.path.exists(os.path.join(out, "checkpoint-2.safetensors")), process)  # before 4000 samples are evaluated
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
     assert process.returncode == 1 and "stopped after step 2; checkpoint written" in said, said

@@ -59,17 +59,22 @@ def ranks(count, *arguments, status=0, env=None):
     return mpirun(count, [*command(*arguments), "--cpus", "1"], status, env)
 
 
-def wait_for_steps(path, steps, process, limit=600):
-    """Until the run in PATH has had so many steps, or has ended: no sleep decides anything, it only saves the processor."""
+def wait_until(condition, process, limit=600):
+    """Until it holds, or the process has ended: no sleep decides anything, it only saves the processor. What it asks need not be there yet."""
     deadline = time.monotonic() + limit
     while process.poll() is None:
-        assert time.monotonic() < deadline, f"not {steps} steps in {limit} s"
+        assert time.monotonic() < deadline, f"waited in vain for {limit} s"
         try:
-            if content(path, "metrics.jsonl").count(b'"step","step"') >= steps:
+            if condition():
                 return
-        except FileNotFoundError:
+        except OSError:
             pass
         time.sleep(0.005)
+
+
+def wait_for_steps(path, steps, process):
+    """Until the run in PATH has had so many steps, or has ended."""
+    wait_until(lambda: content(path, "metrics.jsonl").count(b'"step","step"') >= steps, process)
 
 
 def events(path, kind="step"):
