@@ -70,9 +70,19 @@ for path in ("train/a/1", "train/a/2", "train/b/1", "val/a/1", "val/b/1"):
 END
 images=(train --model mlp --data folder:images --batch 3 --steps 2)
 passes "${images[@]}" --out images-run
+mv images/train train
+passes eval --weights images-run/model.safetensors --model mlp --data folder:images     # config.json has the training set's numbers
+mv train images/train
 truncate -s 50 images/val/b/1.png
 refuses 1 'png: images/val/b/1.png: byte ' "${images[@]}" --out damaged
 [ ! -e damaged ] || wrong 'damaged data begin a run'
+
+# Two ranks share the reading: one of them finds it.
+if command -v mpirun >/dev/null; then
+	said=$(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+		mpirun -n 2 "$STARGRAD" "${images[@]}" --batch 2 --cpus 1 --out damaged 2>&1) && wrong 'damaged data are read by ranks'
+	[ "$(grep -c 'png: images/val/b/1.png: byte ' <<<"$said")" = 1 ] || wrong "not one rank of two has found it: $said"
+fi
 
 passes report first
 says '^convnet on digits$'
