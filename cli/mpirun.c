@@ -27,10 +27,11 @@ static sigset_t watched;
 static int signals;     /* descriptor */
 
 void sgrad__children_open(void) {
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction is;
     sigemptyset(&watched);
-    sigaddset(&watched, SIGINT);
-    sigaddset(&watched, SIGTERM);
-    sigaddset(&watched, SIGHUP);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)     /* one that was ignored, by nohup say, stays so */
+        if (sigaction(ends[i], NULL, &is) == 0 && is.sa_handler != SIG_IGN) sigaddset(&watched, ends[i]);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -14,7 +14,7 @@ template <typename P>
 static __global__ void forward(uint32_t n, struct sgrad__windows s, bool exclude_padding, const P *x, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place to = sgrad__place_of(i, s.P, s.Q, s.C);
+    const struct sgrad__pixel to = sgrad__pixel_of(i, s.P, s.Q, s.C);
     const int top = to.h * s.stride - s.padding, left = to.w * s.stride - s.padding;
     float v[P::size], sum[P::size] = {};
     for (int h = max(top, 0); h < min(top + s.kernel, s.H); h++)
@@ -31,7 +31,7 @@ template <typename P>
 static __global__ void backward(uint32_t n, struct sgrad__windows s, bool exclude_padding, const P *dy, P *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place at = sgrad__place_of(i, s.H, s.W, s.C);
+    const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
     float d[P::size], sum[P::size] = {};
     for (int p = sgrad__first_window(s, at.h); p <= sgrad__last_window(s, at.h, s.P); p++)
         for (int q = sgrad__first_window(s, at.w); q <= sgrad__last_window(s, at.w, s.Q); q++) {

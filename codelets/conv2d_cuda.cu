@@ -33,7 +33,7 @@ static __device__ inline bool inside(int h, int w, int H, int W) { return h >= 0
 template <typename T> static __global__ void forward(uint32_t n, struct shape s, const T *x, const float *weight, T *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place at = sgrad__place_of(i, s.P, s.Q, s.K);
+    const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.K);
     const int C = s.C / s.groups, first = at.c / (s.K / s.groups) * C;
     float sum = 0;
     for (int tap = 0; tap < s.R * s.S; tap++) {
@@ -49,7 +49,7 @@ template <typename T>
 static __global__ void backward_data(uint32_t n, struct shape s, const T *dy, const float *weight, T *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place at = sgrad__place_of(i, s.H, s.W, s.C);
+    const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
     const int C = s.C / s.groups, K = s.K / s.groups, first = at.c / C * K;
     float sum = add ? (float)dx[i] : 0;
     for (int tap = 0; tap < s.R * s.S; tap++) {
@@ -68,7 +68,7 @@ static __global__ void backward_weight(uint32_t n, struct shape s, const T *x, c
     const int C = s.C / s.groups, tap = i / C % (s.R * s.S), k = i / C / (s.R * s.S), c = k / (s.K / s.groups) * C + i % C;
     double sum = 0;
     for (int pixel = 0; pixel < s.N * s.P * s.Q; pixel++) {
-        const struct sgrad__place at = sgrad__place_of(pixel, s.P, s.Q, 1);
+        const struct sgrad__pixel at = sgrad__pixel_of(pixel, s.P, s.Q, 1);
         const int h = input_of(s, at.h, tap / s.S), w = input_of(s, at.w, tap % s.S);
         if (inside(h, w, s.H, s.W))
             sum += (float)x[sgrad__index_of(at.n, h, w, c, s.H, s.W, s.C)] * (float)dy[(int64_t)pixel * s.K + k];

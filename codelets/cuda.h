@@ -116,10 +116,10 @@ static __device__ inline int sgrad__column(void) { return blockIdx.x * blockDim.
 /* ---- pixels ---------------------------------------------------------------------------------------------------- */
 
 /* Where pack I of an (N,H,W,C) image lies; C in packs. */
-struct sgrad__place {
+struct sgrad__pixel {
     int n, h, w, c;
 };
-static __device__ inline struct sgrad__place sgrad__place_of(uint32_t i, int H, int W, int C) {
+static __device__ inline struct sgrad__pixel sgrad__pixel_of(uint32_t i, int H, int W, int C) {
     const uint32_t pixel = i / C, row = pixel / W;
     return { (int)(row / H), (int)(row % H), (int)(pixel % W), (int)(i % C) };
 }

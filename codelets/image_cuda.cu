@@ -16,7 +16,7 @@ static __global__ void image(uint32_t n, int H, int W, int C, struct sgrad_image
                              const __grid_constant__ struct crops crops, const uint8_t *x, T *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place to = sgrad__place_of(i, H, W, C);
+    const struct sgrad__pixel to = sgrad__pixel_of(i, H, W, C);
     const struct sgrad__crop crop = crops.at[to.n];
     const int h = to.h + crop.down, w = (crop.flip ? W - 1 - to.w : to.w) + crop.right;
     const bool inside = h >= 0 && h < H && w >= 0 && w < W;

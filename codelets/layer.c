@@ -39,7 +39,7 @@ double sgrad__layer_flops(const struct sgrad__layer *l) {
     return 2.0 * l->y[0] * l->y[1] * l->y[2] * l->w[0] * l->w[1] * l->w[2] * l->w[3];
 }
 
-size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__part part) {
+size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
     const bool is_image = part == SGRAD__OF_X || part == SGRAD__OF_Y;
     const int32_t *dim = part == SGRAD__OF_X ? l->x : part == SGRAD__OF_Y ? l->y : l->w;
     const int rank = part == SGRAD__OF_BIAS ? l->bias : l->rank;    /* a bias is as long as a weight's first dimension */

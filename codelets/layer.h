@@ -21,7 +21,7 @@ struct sgrad__layer {
  *     forward          x, weight, bias, y
  *     backward-data    dy, weight, dx
  *     backward-weight  x, dy, dweight, dbias */
-enum sgrad__part { SGRAD__OF_X, SGRAD__OF_WEIGHT, SGRAD__OF_BIAS, SGRAD__OF_Y, SGRAD__PARTS };
+enum sgrad__side { SGRAD__OF_X, SGRAD__OF_WEIGHT, SGRAD__OF_BIAS, SGRAD__OF_Y, SGRAD__PARTS };
 extern const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS];
 
 /* The layer of a task of conv2d.c, whose operands have rank 4, or of linear.c. */
@@ -30,7 +30,7 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
 double sgrad__layer_flops(const struct sgrad__layer *layer);
 
 /* Bytes of an operand as it lies; 0 where the layer has none such. */
-size_t sgrad__layer_bytes(const struct sgrad__layer *layer, enum sgrad__part part);
+size_t sgrad__layer_bytes(const struct sgrad__layer *layer, enum sgrad__side part);
 
 /* Does oneDNN use all these instructions (of dnnl_cpu_isa_t) here? So do we, then. */
 bool sgrad__has_isa(unsigned isa);

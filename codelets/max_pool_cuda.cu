@@ -10,7 +10,7 @@
 template <typename P, typename K> static __global__ void forward(uint32_t n, struct sgrad__windows s, const P *x, P *y, K *keep) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place to = sgrad__place_of(i, s.P, s.Q, s.C);
+    const struct sgrad__pixel to = sgrad__pixel_of(i, s.P, s.Q, s.C);
     const int top = to.h * s.stride - s.padding, left = to.w * s.stride - s.padding;
     const int h0 = max(top, 0), h1 = min(top + s.kernel, s.H), w0 = max(left, 0), w1 = min(left + s.kernel, s.W);
     float v[P::size], most[P::size];
@@ -37,7 +37,7 @@ template <typename P, typename K>
 static __global__ void backward(uint32_t n, struct sgrad__windows s, const P *dy, const K *keep, P *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place at = sgrad__place_of(i, s.H, s.W, s.C);
+    const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
     float d[P::size], sum[P::size] = {};
     for (int p = sgrad__first_window(s, at.h); p <= sgrad__last_window(s, at.h, s.P); p++)
         for (int q = sgrad__first_window(s, at.w); q <= sgrad__last_window(s, at.w, s.Q); q++) {

@@ -13,7 +13,7 @@ struct shape {
 template <typename P> static __global__ void forward(uint32_t n, struct shape s, const P *x, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place to = sgrad__place_of(i, s.P, s.Q, s.K);
+    const struct sgrad__pixel to = sgrad__pixel_of(i, s.P, s.Q, s.K);
     const int c = to.c - s.before;
     float v[P::size] = {};
     if (c >= 0 && c < s.C) sgrad__load(x + sgrad__index_of(to.n, to.h * s.stride, to.w * s.stride, c, s.H, s.W, s.C), v);
@@ -24,7 +24,7 @@ template <typename P> static __global__ void forward(uint32_t n, struct shape s,
 template <typename P> static __global__ void backward(uint32_t n, struct shape s, const P *dy, P *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const struct sgrad__place at = sgrad__place_of(i, s.H, s.W, s.C);
+    const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
     const int p = at.h / s.stride, q = at.w / s.stride;
     float v[P::size] = {};
     if (at.h % s.stride == 0 && at.w % s.stride == 0 && p < s.P && q < s.Q)

@@ -93,7 +93,7 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS
         seconds[way] = INFINITY;
         if (is_open(layer, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
     }
-    for (enum sgrad__part part = 0; part < SGRAD__PARTS; part++) {
+    for (enum sgrad__side part = 0; part < SGRAD__PARTS; part++) {
         const size_t bytes = sgrad__layer_bytes(&l, part);
         if (bytes && sgrad__operand_of[l.pass][part] >= 0) data[sgrad__operand_of[l.pass][part]] = ordinary(bytes);
     }

@@ -1,10 +1,11 @@
 /* ways.h: a layer computed the way that is fastest on this processor. Private to codelets/.
  *
- * plain      onednn.c: a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner product
- * all as it lies blocked    onednn.c: a convolution of images in blocks of 16 channels, which of 16 channels is the same but
- * another kernel; an inner product with the weight as oneDNN likes it best winograd   winograd.c: a quarter of the
- * multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients of bf16 images, where the processor has
- * instructions for them, with noise of 1.2 % of the root mean square */
+ * plain      onednn.c: a convolution of images as they lie, channels-last, the weight as oneDNN likes it best; an inner
+ *            product all as it lies
+ * blocked    onednn.c: a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an
+ *            inner product with the weight as oneDNN likes it best
+ * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients
+ *            of bf16 images, where the processor has instructions for them, with noise of 1.2 % of the root mean square */
 #ifndef SGRAD_CODELETS_WAYS_H
 #define SGRAD_CODELETS_WAYS_H
 

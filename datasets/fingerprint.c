@@ -11,7 +11,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 32;
 }
 
-uint64_t sgrad__hash(uint64_t hash, const void *data, size_t size) {
+uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
     const unsigned char *byte = data;
     uint64_t word;
     size_t i = 0;
@@ -26,8 +26,8 @@ uint64_t sgrad__hash(uint64_t hash, const void *data, size_t size) {
 
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
     const int64_t shape[] = { dataset->count, dataset->height, dataset->width, dataset->channels, dataset->classes };
-    uint64_t hash = sgrad__hash(1, shape, sizeof shape);
-    hash = sgrad__hash(hash, dataset->label, (size_t)dataset->count * sizeof *dataset->label);
-    if (!dataset->pixels) return sgrad__hash(hash, &dataset->identity, sizeof dataset->identity);
-    return sgrad__hash(hash, dataset->pixels, (size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
+    uint64_t hash = sgrad__fingerprint_add(1, shape, sizeof shape);
+    hash = sgrad__fingerprint_add(hash, dataset->label, (size_t)dataset->count * sizeof *dataset->label);
+    if (!dataset->pixels) return sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
+    return sgrad__fingerprint_add(hash, dataset->pixels, (size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
 }

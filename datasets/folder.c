@@ -115,7 +115,8 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
             const int64_t size = status.st_size;
             char *shown = file[before + (size_t)i] = sgrad_format("%s/%s", name, entry[i]->d_name);
             label[before + (size_t)i] = class;
-            dataset->identity = sgrad__hash(sgrad__hash(dataset->identity, shown, strlen(shown)), &size, sizeof size);
+            dataset->identity =
+                sgrad__fingerprint_add(sgrad__fingerprint_add(dataset->identity, shown, strlen(shown)), &size, sizeof size);
             dataset->count++;
         }
         free(image);

@@ -30,6 +30,6 @@ int sgrad__image_decode(const char *name, const void *data, size_t size, struct 
 void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to);
 
 /* Continues HASH over more bytes. */
-uint64_t sgrad__hash(uint64_t hash, const void *data, size_t size);
+uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
 
 #endif

@@ -80,7 +80,7 @@ static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, c
     SGRAD_TRY(parse_argument(argument, dataset));
     synthetic->seed = options->seed;
     dataset->full_scale = 255;
-    dataset->identity = sgrad__hash((uint64_t)dataset->split, &options->seed, sizeof options->seed);
+    dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, &options->seed, sizeof options->seed);
     int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
     dataset->label = label;
     for (int64_t i = 0; i < dataset->count; i++) label[i] = (int32_t)(i % dataset->classes);

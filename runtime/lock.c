@@ -25,8 +25,8 @@ int sgrad_lock_take(const char *folder, int *lock) {
         close(fd);
     }
     free(path);
-    if (!error) *lock = fd;
+    if (!error) *lock = fd + 1;
     return error;
 }
 
-void sgrad_lock_release(int lock) { close(lock); }
+void sgrad_lock_release(int lock) { close(lock - 1); }

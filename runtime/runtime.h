@@ -366,7 +366,7 @@ int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; on any
 void sgrad_file_abort(struct sgrad_file *file);
 
 /* This process alone writes to FOLDER, until the release or its end, however it ends, seen from other machines, too; else
- * SGRAD_EIO. Leaves FOLDER/.lock there. No other descriptor of that file may be closed meanwhile. */
+ * SGRAD_EIO. *LOCK is a number above 0. Leaves FOLDER/.lock there. No other descriptor of that file may be closed meanwhile. */
 #define SGRAD_LOCK ".lock"
 int sgrad_lock_take(const char *folder, int *lock);
 void sgrad_lock_release(int lock);
@@ -389,7 +389,7 @@ struct sgrad_entry {
 };
 struct sgrad_safetensors {
     char *path;
-    FILE *stream;               /* NULL: parsed from memory */
+    int descriptor;             /* of the file; -1: parsed from memory */
     int count;
     struct sgrad_entry *entry;  /* sorted by name */
     size_t *at;                 /* of each entry: its first byte in the file */

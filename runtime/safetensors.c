@@ -184,7 +184,7 @@ static int parse_header(const char *name, const char *text, size_t length, size_
     if (!header)
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %d: %s", name, LENGTH_BYTES + problem.position, problem.text);
 
-    struct sgrad_safetensors result = { .path = sgrad_format("%s", name) };
+    struct sgrad_safetensors result = { .path = sgrad_format("%s", name), .descriptor = -1 };
     int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not an object")
                                : parse_entries(header, LENGTH_BYTES + length, size - LENGTH_BYTES - length, &result);
     json_decref(header);
@@ -219,14 +219,14 @@ int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
     SGRAD_TRY(sgrad__file_open(path, SIZE_MAX / 2, &fd, &size));
     int error = read_header(fd, path, size, file);
     if (error) close(fd);
-    else file->stream = fdopen(fd, "rb");
+    else file->descriptor = fd;
     return error;
 }
 
 int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to) {
     const size_t bytes = sgrad_view_bytes(&entry->view);
-    if (!file->stream) return memcpy(to, entry->data, bytes), 0;
-    return sgrad__file_read(fileno(file->stream), file->path, file->at[entry - file->entry], bytes, to);
+    if (file->descriptor < 0) return memcpy(to, entry->data, bytes), 0;
+    return sgrad__file_read(file->descriptor, file->path, file->at[entry - file->entry], bytes, to);
 }
 
 void sgrad_safetensors_close(struct sgrad_safetensors *file) {
@@ -235,8 +235,8 @@ void sgrad_safetensors_close(struct sgrad_safetensors *file) {
     free(file->entry);
     free(file->at);
     free(file->metadata);
+    if (file->path && file->descriptor >= 0) close(file->descriptor);
     free(file->path);
-    if (file->stream) fclose(file->stream);
     *file = (struct sgrad_safetensors){ 0 };
 }
 
@@ -333,7 +333,7 @@ static int checksum_of_entry(const struct sgrad_safetensors *file, int i, unsign
     *crc = checksum_of_name(entry);
     for (size_t from = 0, piece; from < bytes; from += piece) {
         piece = bytes - from < BUFFER ? bytes - from : BUFFER;
-        SGRAD_TRY(sgrad__file_read(fileno(file->stream), file->path, file->at[i] + from, piece, buffer));
+        SGRAD_TRY(sgrad__file_read(file->descriptor, file->path, file->at[i] + from, piece, buffer));
         *crc = crc32_z(*crc, buffer, piece);
     }
     return 0;

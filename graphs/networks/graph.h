@@ -74,7 +74,7 @@ void sgrad__items_free(struct sgrad__items *list);
 /* ---- weights.c ---- */
 
 /* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
- * an error that names the first that disagrees and both shapes. Nothing is changed on error. Entries that begin with
+ * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
 /* Writes them (waits for the tasks that change them). */

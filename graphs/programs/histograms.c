@@ -1,5 +1,5 @@
 /* histograms.c: tasks that count what lies where in weights and gradients. They are part of every step, and submitted in those
- * that ask for them (step.c), so what they count must not end with them: of a gradient they are not the last reader, its update
+ * that ask for them (runs/), so what they count must not end with them: of a gradient they are not the last reader, its update
  * is. */
 #include "graphs/programs/builder.h"
 

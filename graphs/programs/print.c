@@ -65,8 +65,8 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         total += in->call->flops;
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
-        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", in->call->kernel->kind->name, (int)strcspn(in->name, "#"),
-                in->name, count, human(in->call->flops, flops), human(in->call->bytes, bytes),
+        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", in->call->kernel->kind ? in->call->kernel->kind->name : "-",
+                (int)strcspn(in->name, "#"), in->name, count, human(in->call->flops, flops), human(in->call->bytes, bytes),
                 sgrad_shape_text(&in->call->view[0].shape, text));
         print_links(in->call, to);
     }

@@ -2,7 +2,7 @@
  *
  *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
  *     some steps, as in training ──> the median: what is reached */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <math.h>
 #include <stdlib.h>

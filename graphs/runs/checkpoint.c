@@ -5,7 +5,7 @@
  *                                     checksum of all tensors; stargrad: the version that wrote it
  *
  * A checkpoint appears whole or not at all; a disk that loses or turns bits is caught by lengths and checksum. */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* config.c: config.json, what a run was: its options, versions, devices, data, environment; enough to repeat it. */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 
 #include <errno.h>
 #include <float.h>
@@ -319,7 +319,8 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *c, lo
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
     json_t *before = last_options(config), *now = options_object(c->options), *changed = changed_options(before, now);
-    json_t *entry = json_pack("{s:i, s:O}", "step", (int)step, "options", changed), *all = json_object_get(config, "continued");
+    json_t *entry = json_pack("{s:I, s:O}", "step", (json_int_t)step, "options", changed),
+           *all = json_object_get(config, "continued");
     set_circumstances(entry, c);
     if (!all) json_object_set_new(config, "continued", all = json_array());
     json_array_append_new(all, entry);

@@ -1,6 +1,6 @@
 /* data.c: a run's data: opened, measured by all ranks together, normalised, augmented. */
 #include "datasets/datasets.h"
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,12 +59,14 @@ static void sum_over_ranks(struct sgrad_dataset_sums *sums) {
 /* Where this rank's share of COUNT samples begins; the next rank's begins where it ends. */
 static int64_t share_first(const struct sgrad__run *r, int64_t count, int rank) { return count * rank / r->context->ranks; }
 
-/* Every rank reads its share. */
+#define READING "for all ranks to read their share of the data"
+
+/* Every rank reads its share, some for longer than others. */
 static int measure_training_set(struct sgrad__run *r) {
     const int rank = r->context->rank;
     const int64_t from = share_first(r, r->train->count, rank), to = share_first(r, r->train->count, rank + 1);
     struct sgrad_dataset_sums sums;
-    SGRAD_TRY(sgrad__run_agree(r, sgrad_dataset_sums(r->train, from, to - from, &sums)));
+    SGRAD_TRY(sgrad__run_await(r, sgrad_dataset_sums(r->train, from, to - from, &sums), READING));
     sum_over_ranks(&sums);
     sgrad_dataset_moments(r->train, &sums, r->mean, r->deviation);
     return 0;
@@ -74,7 +76,7 @@ static int measure_training_set(struct sgrad__run *r) {
 static int check_test_set(struct sgrad__run *r) {
     const int rank = r->context->rank;
     const int64_t from = share_first(r, r->test->count, rank), to = share_first(r, r->test->count, rank + 1);
-    return sgrad__run_agree(r, sgrad_dataset_check(r->test, from, to - from));
+    return sgrad__run_await(r, sgrad_dataset_check(r->test, from, to - from), READING);
 }
 
 /* What the config.json in FOLDER, rank 0's, says of the input; false: there is none. */
@@ -92,7 +94,7 @@ static int find_known(struct sgrad__run *r, const char *folder, bool *found) {
 /* A run that goes on has measured its data when it began; that they are the same is checked when the folder is opened. */
 int sgrad__run_measure_data(struct sgrad__run *r) {
     bool known = false;
-    if (r->options.resume) SGRAD_TRY(find_known(r, r->folder, &known));
+    if (r->options.resume) SGRAD_TRY(find_known(r, r->options.out, &known));
     if (!known) {
         SGRAD_TRY(measure_training_set(r));
         SGRAD_TRY(check_test_set(r));
@@ -109,7 +111,7 @@ int sgrad__run_open_data_of_weights(struct sgrad__run *r) {
     if (slash) *slash = 0;
     int error = find_known(r, slash ? folder : ".", &known);
     free(folder);
-    if (!error && !known) error = sgrad__run_agree(r, open_training_set(r));
+    if (!error && !known) error = sgrad__run_await(r, open_training_set(r), READING);
     if (!error && !known) error = sgrad__run_agree(r, check_shapes(r));
     if (!error && !known) error = measure_training_set(r);
     if (!error) set_input(r);

@@ -1,5 +1,5 @@
 /* evaluate.c: loss and accuracy on the test part of a data set. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,10 +52,10 @@ static int open_evaluation(struct sgrad__run *r, int64_t batch, int64_t micro, s
 /* Every sample once: some micro-batches at a time, then one, then what is left. */
 int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
     enum { AT_ONCE = 8 };
-    int64_t count = r->test->count, micro = r->micro < count ? r->micro : count, from = 0;
+    int64_t count = r->test->count, micro = r->evaluated < count ? r->evaluated : count, from = 0;
     int64_t batch[3] = { AT_ONCE * micro, micro, count % micro };
     double total[3] = { 0 };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && !r->stopping; i++) {
         int64_t here = batch[i] ? (count - from) / batch[i] * batch[i] : 0;
         if (!here) continue;
         SGRAD_TRY(open_evaluation(r, batch[i], i < 2 ? micro : batch[i], &r->evaluation[i]));

@@ -1,5 +1,5 @@
 /* folder.c: a run's folder: claimed for one run at a time; what a run begins or goes on with. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,19 +121,23 @@ static int broadcast_parameters(struct sgrad_graph *g) {
     return error;
 }
 
-/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
- * others get what it holds from there. */
+int sgrad__run_compare_options(struct sgrad__run *r) {
+    struct sgrad__config config;
+    char devices[256];
+    describe_run(r, &config, devices, sizeof devices);
+    char *everything = sgrad__config_shared(&config);
+    int error = sgrad_ranks_compare(everything);
+    free(everything);
+    r->together |= error != 0;
+    return error;
+}
+
 int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     struct sgrad__config config;
     char devices[256];
     describe_run(r, &config, devices, sizeof devices);
     r->identity = sgrad__config_identity(&config);
-    char *everything = sgrad__config_shared(&config);
-    int error = sgrad_ranks_compare(everything);
-    free(everything);
-    r->together |= error != 0;
-    if (error) return error;
-    error = r->context->rank ? 0 : open_own_folder(r, &config, done);
+    int error = r->context->rank ? 0 : open_own_folder(r, &config, done);
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;

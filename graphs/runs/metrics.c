@@ -1,5 +1,5 @@
 /* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and who else listens. */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 
 #include <errno.h>
 #include <jansson.h>

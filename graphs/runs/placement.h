@@ -1,5 +1,5 @@
 /* placement.h: the training set spread over the ranks: each holds in memory the records that it needs in the present epoch.
- * Private to graphs/. */
+ * Private to graphs/runs/. */
 #ifndef SGRAD_GRAPHS_PLACEMENT_H
 #define SGRAD_GRAPHS_PLACEMENT_H
 

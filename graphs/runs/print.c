@@ -1,5 +1,5 @@
 /* print.c: what a run really is, before it begins; and what its servers have counted, at its end. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 

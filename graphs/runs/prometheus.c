@@ -4,7 +4,7 @@
  *     $ curl 127.0.0.1:9100/metrics
  *     # TYPE stargrad_train_loss gauge
  *     stargrad_train_loss 0.5321                                                                   */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 
 #include <ctype.h>
 #include <errno.h>

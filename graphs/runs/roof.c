@@ -1,7 +1,7 @@
 /* roof.c: the most that each worker can do: arithmetic, by a matrix product that stays in its caches, and memory, by a sum of
  * arrays that do not fit into any. Every worker is busy with the same at once. Source: Williams, Waterman, Patterson, "Roofline:
  * An Insightful Visual Performance Model for Multicore Architectures", Communications of the ACM 52(4), 2009. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 #include "codelets/ops/linear.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* run.c: what every file that turns a run asks of it: agreement of its ranks, the learning rate, the options of its programs. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 int sgrad__run_agree(struct sgrad__run *r, int error) {
     error = sgrad_ranks_agree(error);

@@ -1,127 +1,143 @@
-/* run.h: what the training loop asks of config.c, checkpoint.c and metrics.c. Private to graphs/runs/. */
+/* run.h: a run: everything that its files turn. Private to graphs/runs/. */
 #ifndef SGRAD_GRAPHS_RUN_H
 #define SGRAD_GRAPHS_RUN_H
 
-#include "config.h"
-#include "graphs/runs/runs.h"
+#include "graphs/runs/placement.h"
+#include "graphs/runs/files.h"
 #include "graphs/runs/runner.h"
 
-/* ---- config.c ------------------------------------------------------------------------------------------------- */
+struct sgrad__evaluation {
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+};
 
-/* Everything needed to repeat a run, as FOLDER/config.json keeps it. */
-struct sgrad__config {
-    const struct sgrad_train_options *options;
-    const char *model;                              /* its name; a custom one has one too */
-    int64_t parameters;                             /* trained numbers */
-    uint64_t fingerprint;                           /* of the training set */
-    int channels;
+struct sgrad__run {
+    struct sgrad_train_options options;
+    struct sgrad_context *context;
+    struct sgrad_dataset *train, *test;
+    struct sgrad_image image;                   /* normalisation and augmentation of training images */
+    const struct sgrad_model *model;
+    const struct sgrad_optimizer *optimizer;
+    struct sgrad_schedule schedule;
+    double peak;                                /* of the learning rate */
+    struct sgrad_graph *graph;
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+    struct sgrad__evaluation evaluation[3];
+    int64_t micro, group;                       /* samples */
+    int64_t evaluated;                          /* samples of an evaluation's micro-batch: the same on all ranks */
+    long steps, steps_per_epoch;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    int ranks;
-    int64_t micro_batch;                            /* as chosen */
-    const char *devices;
-};
-int sgrad__config_write(const char *folder, const struct sgrad__config *config);
-/* Adds to the file's list "continued" that the run goes on after STEP: the options that it has otherwise from here on, ranks,
- * devices, versions. What began the run stays. *CHANGES says which these are, "lr 0.001 (was 0.1)"; free it. */
-int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **changes);
-
-/* What has to agree between a run and its continuation (model, data, batch, seed, batch-norm group, precision, optimizer), as
- * one JSON object; free it. Of two such texts the second has to say what the first does, else SGRAD_EINVAL tells which differs;
- * WHERE, a file's name, begins the message. */
-char *sgrad__config_identity(const struct sgrad__config *config);
-/* What has to agree between ranks: versions, data, and the options that are not a node's own; a line each. Free it. */
-char *sgrad__config_shared(const struct sgrad__config *config);
-int sgrad__config_same(const char *where, const char *before, const char *now);
-
-/* The same comparison with FOLDER/config.json; a folder without one agrees with everything. */
-int sgrad__config_check(const char *folder, const struct sgrad__config *config);
-
-/* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
-int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
-
-/* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
-
-/* Where a run stands: after how many optimizer steps, and which part of which epoch comes next. */
-struct sgrad__position {
-    long step;
-    int epoch;                  /* 0 is the first */
-    long step_in_epoch;
-    uint64_t seed;
+    struct sgrad__order order;
+    struct sgrad__placement *placement;         /* NULL: every rank has the whole training set */
+    struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
+    struct sgrad__metrics *metrics;
+    char *folder, *identity;
+    bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
+    char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
+    int lock;                                   /* of the folder; 0: it is not ours yet */
+    long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
+    bool together;                              /* all ranks know of the error that ends the run */
+    bool stopping;                              /* a rank was asked to end: no step begins any more */
+    int unwritten;                              /* the error by which metrics could not be written; 0: none */
+    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    const struct sgrad_strategy *strategy;
+    int servers, group_ranks;
+    int push_ranks;                             /* that push to a server together */
+    struct sgrad__server *server;               /* of asynchronous training; NULL: none */
+    long trace_first, trace_last;               /* steps; 0: none */
+    struct sgrad_train_result result;
 };
 
-/* Writes FOLDER/checkpoint-STEP.safetensors: parameters, states, optimizer, and in the metadata position and IDENTITY
- * (sgrad__config_identity). Then removes the older ones but the newest KEEP. Waits for the tasks that change parameters. */
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
-                           const struct sgrad__position *position, const char *identity, int keep);
+/* ---- setup.c ---- */
 
-/* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
- * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */
-int sgrad__checkpoint_newest(const char *folder, char **path);
+int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
+int sgrad__run_open_evaluation(struct sgrad__run *run);
+void sgrad__run_close(struct sgrad__run *run);
 
-/* Loads what save wrote. Changes nothing on error, of which another IDENTITY is one. */
-int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
-                           struct sgrad__position *position);
+/* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
-/* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
+int sgrad__run_open_data(struct sgrad__run *run);           /* both sets; decodes nothing that can wait */
+int sgrad__run_open_test_set(struct sgrad__run *run);
+/* Mean and deviation of the training set, and whether all samples can be read: known to a run that goes on, else measured by all
+ * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_test_set. */
+int sgrad__run_measure_data(struct sgrad__run *run);
+int sgrad__run_open_data_of_weights(struct sgrad__run *run);
+void sgrad__run_open_placement(struct sgrad__run *run);
+void sgrad__run_add_augmentation(struct sgrad__run *run);
 
-struct sgrad__tensorboard;
-int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
-void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
-void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
-                                  const struct sgrad_histogram *h);
-int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);                           /* EIO */
-void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
+/* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
+int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
+void sgrad__run_choose_micro_batch(struct sgrad__run *run);
+int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
-struct sgrad__prometheus;
-/* COUNT values by NAME, on PORT of this host; those are answered that have been told. EIO: the port is taken. */
-int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus);
-/* COUNT values from the one of number FIRST on. */
-void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);
-void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
+int sgrad__run_check_strategy(const struct sgrad__run *run);        /* whatever the ranks */
+int sgrad__run_choose_strategy(struct sgrad__run *run);
 
-/* ---- metrics.c ------------------------------------------------------------------------------------------------ */
+/* Names the folder, and refuses one that holds something else, before any work is done. */
+int sgrad__run_claim_folder(struct sgrad__run *run);
+/* All ranks have the same options and data, but for what is a node's own: before anything that they do together depends on it. */
+int sgrad__run_compare_options(struct sgrad__run *run);
+/* Gives up the lock; a folder that was made in vain goes. */
+void sgrad__run_leave_folder(struct sgrad__run *run);
+/* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
+ * others get what it holds from there. */
+int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 
-struct sgrad__metrics_options {
-    const char *folder;
-    FILE *terminal;                         /* one line an epoch; a progress bar where it is a terminal; NULL: silent */
-    long batch, steps;                      /* samples of a step; steps of the whole run */
-    double epochs;
-    bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
-    int prometheus;                         /* port on which they can be asked for; 0: none */
-    const struct sgrad__workers *workers;   /* watched, when either is there */
-    const struct sgrad__position *resumed;  /* what comes after it is dropped from metrics.jsonl; NULL: a new run */
-};
-struct sgrad__metrics;
-int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics);
-void sgrad__metrics_close(struct sgrad__metrics *metrics);      /* NULL is fine, here and below: ranks other than 0 have none */
+/* ---- run.c ---- */
 
-/* Does the run go on from the end of an epoch whose line was never written? */
-bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);
+/* 0 when ERROR is 0 on every rank; else an error, of which all know, and end in good order. Who fails alone ends the others. */
+int sgrad__run_agree(struct sgrad__run *run, int error);
+/* The same, where rank 0 may work on files for longer than any patience lasts; WHAT: what the others wait for. */
+int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
+/* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
+bool sgrad__run_is_asked(const struct sgrad__run *run);
+/* The learning rate of the step that follows STEP others. */
+double sgrad__run_rate(const struct sgrad__run *run, long step);
+struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
+                                                         int64_t micro);
 
-/* A step was submitted: where none was in flight, the clock of samples_per_second starts anew. */
-void sgrad__metrics_submitted(struct sgrad__metrics *metrics);
+/* ---- step.c ---- */
 
-/* A step is done. */
-struct sgrad__step_event {
-    long step;                              /* 1 is the first */
-    int epoch;                              /* 0 is the first */
-    double loss, rate;
-    double time;                            /* when: seconds of the monotonic clock */
-    const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
-};
-/* Those of a step are told before it. */
-void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,
-                              const struct sgrad_histogram *histogram);
-int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
+/* Everything is there for the step after DONE others. */
+int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* Submits the step that follows STEP others; the caller waits for it (runner.h). */
+int sgrad__run_submit(struct sgrad__run *run, long step);
 
-/* An epoch, or what the run's last step leaves of it, is done and evaluated. */
-struct sgrad__epoch {
-    long step;                              /* its last one */
-    double epoch;                           /* 1 after the first */
-    double test_loss, test_top1;            /* NAN: not evaluated */
-    double train_loss;                      /* filled: the mean over the epoch's steps */
-    double seconds, samples_per_second;     /* filled: of its steps, evaluation left out */
-};
-int sgrad__metrics_epoch(struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+/* ---- evaluate.c ---- */
+
+/* Mean loss and accuracy over the whole test set. When a rank was asked to end the run meanwhile, run->stopping says so: NANs. */
+int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+
+/* ---- signals.c ---- */
+
+void sgrad__signals_watch(void);
+void sgrad__signals_unwatch(void);
+int sgrad__signal_caught(void);     /* 0: none */
+
+/* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
+
+int sgrad__roof_write(const struct sgrad__run *run);
+
+/* ---- print.c ---- */
+
+void sgrad__run_print(const struct sgrad__run *run, FILE *to);      /* what the run really is, before it begins */
+/* How many gradients came how late, or too late; every rank calls it. */
+void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
+
+/* ---- server.c: parameter servers of asynchronous training; with other strategies there is none, and these do nothing ---- */
+
+int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
+void sgrad__server_close(struct sgrad__run *run);
+/* Every rank pushes the gradients of STEPS steps, of STOP before the next settle; STOP may still come down to STEPS, which the
+ * servers of all ranks are told before anybody can push the gradients of step STEPS. */
+void sgrad__server_expect(struct sgrad__server *server, long steps, long stop);
+/* All steps have ended: every rank gets the servers' weights and states. */
+int sgrad__server_settle(struct sgrad__run *run);
+/* How many gradients were that stale (the last: or more), over all ranks. */
+enum { SGRAD__STALENESS = 32 };
+void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]);
+/* How many gradients of each rank were dropped, over all servers. */
+void sgrad__server_dropped(struct sgrad__server *server, double *by_rank, int ranks);
 
 #endif

@@ -111,7 +111,8 @@ struct sgrad_train_result {
 };
 
 /* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
- * output. SGRAD_EINTR after SIGINT, SIGTERM or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
+ * output. SGRAD_EINTR after SIGINT, SIGTERM, SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number.
+ */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
 /* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),

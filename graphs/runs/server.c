@@ -25,7 +25,7 @@
  *
  * StarPU-MPI may say that a push has come from within any call, so that is only noted; one thread answers, and has the sessions
  * to itself. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -93,8 +93,10 @@ static void push_came(void *arg) {
 static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
     count(e->server, to - from);
     int error = 0;
-    for (int i = from; i < to && !error; i++) error = sgrad__instruction_submit(e->is.program, i, &e->step, 0, done, arg);
-    if (error) sgrad_task_fail(error);
+    for (; from < to && !error; from++) error = sgrad__instruction_submit(e->is.program, from, &e->step, 0, done, arg);
+    if (!error) return;
+    count(e->server, from - 1 - to);    /* what was not submitted will not run */
+    sgrad_task_fail(error);
 }
 
 static void expect(struct session *e) {

@@ -1,6 +1,6 @@
 /* setup.c: opening a run, from its options to its program; and closing it. */
 #include "datasets/datasets.h"
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 
@@ -95,13 +95,14 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
+    SGRAD_TRY(sgrad__run_compare_options(r));
     int error = sgrad__run_check_sizes(r, r->context->ranks);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad__run_choose_micro_batch(r);
     SGRAD_TRY(sgrad__run_measure_data(r));
     if (r->options.partition) sgrad__run_open_placement(r);
-    SGRAD_TRY(open_parameters(r));
+    SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
     r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     return sgrad__program_build(r->graph, &p, &r->program);
@@ -112,9 +113,9 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_test_set(r));
     SGRAD_TRY(open_graph(r));
     SGRAD_TRY(open_context(r));
-    SGRAD_TRY(sgrad__run_agree(r, open_parameters(r)));
+    SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
     SGRAD_TRY(sgrad__run_open_data_of_weights(r));
-    r->micro = r->options.micro_batch ? r->options.micro_batch : 32;
+    r->evaluated = r->options.micro_batch ? r->options.micro_batch : 32;
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* signals.c: signals that ask a run to end: it finishes the steps in flight, writes a checkpoint and says so. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <signal.h>
 
@@ -23,6 +23,7 @@ void sgrad__signals_watch(void) {
 
 void sgrad__signals_unwatch(void) {
     for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &before[i], NULL);
+    caught = 0;
 }
 
 int sgrad__signal_caught(void) { return caught; }

@@ -1,5 +1,5 @@
 /* sizes.c: how a run is cut: samples of a rank, of a group, of a micro-batch; steps of an epoch and of the whole. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 
@@ -67,11 +67,11 @@ static int64_t good_division(const struct sgrad__run *r) {
     return micro;
 }
 
-/* Ranks of unequal nodes may cut their shares otherwise; but where a micro-batch is a group, too, statistics are means over
- * groups, all of one size: rank 0's. */
+/* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
+ * groups, all of one size; and they share an evaluation, batch by batch: both take rank 0's. */
 void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (!r->micro) r->micro = good_division(r);
-    if (r->options.bn_group != SGRAD_GROUP_MICRO) return;
-    sgrad_ranks_broadcast(&r->micro, sizeof r->micro, 0);
-    r->group = r->micro;
+    r->evaluated = r->micro;
+    sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
+    if (r->options.bn_group == SGRAD_GROUP_MICRO) r->group = r->micro = r->evaluated;
 }

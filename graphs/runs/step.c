@@ -1,5 +1,5 @@
 /* step.c: the next step of a run, submitted: its samples, its rate, what has to move meanwhile. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* strategy.c: how the ranks of this run train together, and what does not go with that. */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
  *                      repeated double bucket_limit = 6, bucket = 7; }
  *
  * (Summary: tensorflow/core/framework/summary.proto; its repeated doubles are packed) */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 
 #include <errno.h>
 #include <stdlib.h>

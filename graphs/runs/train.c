@@ -3,7 +3,7 @@
  *     turn: submit steps until the window is full; wait for the oldest; write down its loss
  *     at the end of an epoch: evaluate, write a checkpoint
  *     at the end: the final weights */
-#include "graphs/runs/train.h"
+#include "graphs/runs/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +58,11 @@ static int end_epoch(struct sgrad__run *r, long done) {
     struct sgrad__epoch e = { .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
     SGRAD_TRY(sgrad__run_evaluate(r, &e.test_loss, &e.test_top1));
     if (r->stopping) return 0;
-    SGRAD_TRY(sgrad__run_agree(r, sgrad__metrics_epoch(r->metrics, &e)));
+    const int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, &e);
+    if (error) r->unwritten = error;
+    double unwritten = r->unwritten != 0;
+    sgrad_ranks_sum(&unwritten, 1);
+    if (unwritten > 0) r->stopping = true;
     r->result.train_loss = e.train_loss;
     r->result.test_loss = e.test_loss;
     r->result.test_top1 = e.test_top1;
@@ -190,7 +194,8 @@ static int train_run(struct sgrad__run *r) {
     if (r->options.print) return 0;
     if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
-    SGRAD_TRY(sgrad__run_agree(r, r->context->rank ? 0 : open_metrics(r, done, terminal)));
+    SGRAD_TRY(
+        sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));

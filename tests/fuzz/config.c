@@ -1,5 +1,5 @@
 /* Any bytes as the config.json of a run that is continued or evaluated, and as the identity that a checkpoint holds. */
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 #include "tests/fuzz/folder.h"
 
 #include <math.h>

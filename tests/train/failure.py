@@ -158,6 +158,19 @@ def test_launch_ends_when_told():
     assert status == 1 and "checkpoint written" in said and "retry" not in said, said
 
 
+def test_launch_under_nohup():
+    """A terminal that closes ends it with a checkpoint, but not where that was to be ignored."""
+    for ignored in (False, True):
+        out = folder("closed")
+        words = command("launch", "-n", 2, "--", *(LONG if not ignored else RUN), "--out", out)
+        run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **RANKS},
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL))
+        wait_for_steps(out, 4, run)
+        run.send_signal(signal.SIGHUP)
+        status, said = end(run)
+        assert (status == 0) == ignored and ("checkpoint written" in said) != ignored, (ignored, status, said)
+
+
 def test_launch_does_not_repeat_what_would_fail_again():
     run = launch(2, *RUN, "--lr", 1e6, "--out", folder("nan"), options=("--retries", 2))
     status, said = end(run)

@@ -60,6 +60,16 @@ def test_a_micro_batch_as_group_on_unequal_ranks():
     assert near(one, other), (one, other)
 
 
+def test_unequal_ranks_evaluate_together():
+    """Ranks of one core and of four cut their shares of a step otherwise, but the batches of an evaluation are dealt out to all."""
+    run, out = command(*SMALL, "--batch", 128, "--steps", 2, "--stall-timeout", 60), folder("evaluated")
+    mpirun(1, [*run, "--cpus", "1", "--out", out, ":", "-n", "1", *run, "--cpus", "4", "--out", out])
+    equal = folder("equal")
+    ranks(2, *SMALL, "--batch", 128, "--steps", 2, "--out", equal)
+    one, other = ([e["test_loss"] for e in events(path, "epoch")] for path in (out, equal))
+    assert near(one, other), (one, other)
+
+
 def test_the_network_is_rank_0s():
     """Rank 0's file decides how all sum, whatever other hosts have under that name: two methods would wait for each other."""
     places, run = [], command(*SMALL, "--batch", 48, "--steps", 2, "--cpus", 1, "--stall-timeout", 60, "--out", folder("network"))
@@ -171,6 +181,10 @@ def test_differences_are_told():
     one, other = (command(*SMALL, "--batch", 48, "--steps", 1, "--lr", lr, "--out", folder("differ"), "--cpus", 1) for lr in (0.1, 0.2))
     done = subprocess.run(["mpirun", "-n", "2", *one, ":", "-n", "1", *other], capture_output=True, text=True, env={**os.environ, **RANKS}, timeout=120)
     assert done.returncode and re.search(r'rank 2 has "lr": 0.2.*rank 0 has "lr": 0.1', done.stderr), done.stderr
+    for word in (("--bn-group", "micro"), ("--resume",)):       # what ranks do together depends on these
+        one = command(*SMALL, "--batch", 48, "--steps", 1, "--cpus", 1, "--stall-timeout", 60, "--out", folder("differ"))
+        said = mpirun(1, [*one, ":", "-n", "1", *one, *word], status=1)
+        assert "start all ranks with the same program, options and data" in said and "nothing has happened" not in said, said
     said = ranks(3, *SMALL, "--batch", 64, "--steps", 1, "--out", folder("shared"), status=2)
     assert "--batch 64 cannot be shared by 3 ranks: 66 can" in said, said
 

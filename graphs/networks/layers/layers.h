@@ -1,5 +1,5 @@
-/* layers.h: layers composed of operations, for the networks in graphs/networks/models/. Private to graphs/. Each takes the
- * network, names and values, and returns a value, as sgrad_graph_apply does. */
+/* layers.h: layers composed of operations, for the networks in graphs/networks/models/. Private to graphs/networks/. Each takes
+ * the network, names and values, and returns a value, as sgrad_graph_apply does. */
 #ifndef SGRAD_GRAPHS_LAYERS_H
 #define SGRAD_GRAPHS_LAYERS_H
 

@@ -1,6 +1,6 @@
 /* What those who listen are told of 128 ranks with 64 workers each: every value by its own name, at every step. */
 #include "graphs/programs/program.h"
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 #include "tests/graphs/asserts.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #include "codelets/ops/linear.h"
 #include "graphs/networks/graph.h"
 #include "graphs/programs/order.h"
-#include "graphs/runs/run.h"
+#include "graphs/runs/files.h"
 #include "tests/graphs/asserts.h"
 
 /* ---- order ---- */

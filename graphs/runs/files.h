@@ -1,0 +1,128 @@
+/* files.h: what a run writes and reads again: configuration, checkpoints, metrics, and what it tells TensorBoard and Prometheus.
+ * Private to graphs/runs/. */
+#ifndef SGRAD_GRAPHS_FILES_H
+#define SGRAD_GRAPHS_FILES_H
+
+#include "config.h"
+#include "graphs/runs/runs.h"
+#include "graphs/runs/runner.h"
+
+/* ---- config.c ------------------------------------------------------------------------------------------------- */
+
+/* Everything needed to repeat a run, as FOLDER/config.json keeps it. */
+struct sgrad__config {
+    const struct sgrad_train_options *options;
+    const char *model;                              /* its name; a custom one has one too */
+    int64_t parameters;                             /* trained numbers */
+    uint64_t fingerprint;                           /* of the training set */
+    int channels;
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    int ranks;
+    int64_t micro_batch;                            /* as chosen */
+    const char *devices;
+};
+int sgrad__config_write(const char *folder, const struct sgrad__config *config);
+/* Adds to the file's list "continued" that the run goes on after STEP: the options that it has otherwise from here on, ranks,
+ * devices, versions. What began the run stays. *CHANGES says which these are, "lr 0.001 (was 0.1)"; free it. */
+int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **changes);
+
+/* What has to agree between a run and its continuation (model, data, batch, seed, batch-norm group, precision, optimizer), as
+ * one JSON object; free it. Of two such texts the second has to say what the first does, else SGRAD_EINVAL tells which differs;
+ * WHERE, a file's name, begins the message. */
+char *sgrad__config_identity(const struct sgrad__config *config);
+/* What has to agree between ranks: versions, data, and the options that are not a node's own; a line each. Free it. */
+char *sgrad__config_shared(const struct sgrad__config *config);
+int sgrad__config_same(const char *where, const char *before, const char *now);
+
+/* The same comparison with FOLDER/config.json; a folder without one agrees with everything. */
+int sgrad__config_check(const char *folder, const struct sgrad__config *config);
+
+/* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
+int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
+
+/* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
+
+/* Where a run stands: after how many optimizer steps, and which part of which epoch comes next. */
+struct sgrad__position {
+    long step;
+    int epoch;                  /* 0 is the first */
+    long step_in_epoch;
+    uint64_t seed;
+};
+
+/* Writes FOLDER/checkpoint-STEP.safetensors: parameters, states, optimizer, and in the metadata position and IDENTITY
+ * (sgrad__config_identity). Then removes the older ones but the newest KEEP. Waits for the tasks that change parameters. */
+int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
+                           const struct sgrad__position *position, const char *identity, int keep);
+
+/* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
+ * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */
+int sgrad__checkpoint_newest(const char *folder, char **path);
+
+/* Loads what save wrote. Changes nothing on error, of which another IDENTITY is one, but where the file cannot be read on. */
+int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
+                           struct sgrad__position *position);
+
+/* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
+
+struct sgrad__tensorboard;
+int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
+void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
+void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
+                                  const struct sgrad_histogram *h);
+int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);                           /* EIO */
+void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
+
+struct sgrad__prometheus;
+/* COUNT values by NAME, on PORT of this host; those are answered that have been told. EIO: the port is taken. */
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus);
+/* COUNT values from the one of number FIRST on. */
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);
+void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
+
+/* ---- metrics.c ------------------------------------------------------------------------------------------------ */
+
+struct sgrad__metrics_options {
+    const char *folder;
+    FILE *terminal;                         /* one line an epoch; a progress bar where it is a terminal; NULL: silent */
+    long batch, steps;                      /* samples of a step; steps of the whole run */
+    double epochs;
+    bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
+    int prometheus;                         /* port on which they can be asked for; 0: none */
+    const struct sgrad__workers *workers;   /* watched, when either is there */
+    const struct sgrad__position *resumed;  /* what comes after it is dropped from metrics.jsonl; NULL: a new run */
+};
+struct sgrad__metrics;
+int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics);
+void sgrad__metrics_close(struct sgrad__metrics *metrics);      /* NULL is fine, here and below: ranks other than 0 have none */
+
+/* Does the run go on from the end of an epoch whose line was never written? */
+bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);
+
+/* A step was submitted: where none was in flight, the clock of samples_per_second starts anew. */
+void sgrad__metrics_submitted(struct sgrad__metrics *metrics);
+
+/* A step is done. */
+struct sgrad__step_event {
+    long step;                              /* 1 is the first */
+    int epoch;                              /* 0 is the first */
+    double loss, rate;
+    double time;                            /* when: seconds of the monotonic clock */
+    const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
+};
+/* Those of a step are told before it. */
+void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,
+                              const struct sgrad_histogram *histogram);
+int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
+
+/* An epoch, or what the run's last step leaves of it, is done and evaluated. */
+struct sgrad__epoch {
+    long step;                              /* its last one */
+    double epoch;                           /* 1 after the first */
+    double test_loss, test_top1;            /* NAN: not evaluated */
+    double train_loss;                      /* filled: the mean over the epoch's steps */
+    double seconds, samples_per_second;     /* filled: of its steps, evaluation left out */
+};
+int sgrad__metrics_epoch(struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+
+#endif
