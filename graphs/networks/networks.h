@@ -2,7 +2,7 @@
  * step.
  *
  * A *graph* is values and layers: a layer applies an operation (codelets.h) to values and makes a value. Shapes are inferred, and
- * errors found, as layers are added. A small network:
+ * errors found, as layers are added. An operation's attributes are in codelets/ops/NAME.h. A small network:
  *
  *     static int build(struct sgrad_graph *g, int x, int classes) {
  *         x = sgrad_layer(g, conv2d,    "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);

@@ -9,9 +9,16 @@
  * Tasks of one micro-batch go through its samples by turns forwards and backwards: what the last one left last is in the
  * third-level cache still.
  *
- * An operation joins the one before it when nothing in between has to come between them. A layer with weights is a task's one
- * heavy operation, its backward-data and backward-weight together, so that its gradient can leave while others are made; only
- * tiny layers share a task. Small updates share tasks too, with the sums and copies that lead to them.
+ * An operation joins the one before it when nothing in between has to come between them: here it would run where that one stands.
+ *
+ *     1 batchnorm apply #3   x ──> y
+ *     2 send y
+ *     3 conv2d forward #3    y ──> z         joins 1: the message only reads y
+ *     4 relu in place #3     y ──> y         would not: y would be another before it is sent
+ *
+ * A layer with weights is a task's one heavy operation, its backward-data and backward-weight together, so that its gradient can
+ * leave while others are made; only tiny layers share a task. Small updates share tasks too, with the sums and copies that lead
+ * to them.
  *
  * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much
  * as some kernels of a GPU:

@@ -3,7 +3,7 @@
  * A *program* is a list of instructions, each a kernel on buffers: every task of every micro-batch, forward, backward, sums over
  * micro-batches and over ranks, updates, in the order of submission. It is data, and can be printed before anything runs
  * (stargrad train … --print). What it is made by is public: optimizers, which say how a parameter is updated, and strategies,
- * which say how several ranks train one network. An optimizer whose kernel is there is a record:
+ * which say how several ranks train one network. An optimizer whose kernel is there (codelets/updates.h) is a record:
  *
  *     const struct sgrad_optimizer sgrad_sgd_optimizer = {
  *         .name = "sgd", .summary = "stochastic gradient descent with momentum",
