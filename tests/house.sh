@@ -36,7 +36,8 @@ includes() {
 # Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
 circles() {
 	local object file
-	cd "${builddir:-build}" 2>/dev/null || return 0
+	cd "${builddir:-build}" 2>/dev/null && compgen -G 'runtime/.libs/*.o' >/dev/null ||
+		{ echo 'no circles are looked for: nothing is built' >&2 && return; }
 	for file in "${sources[@]}"; do
 		object=${file%/*}/.libs/$(basename "${file%.*}").o
 		[ -e "$object" ] || object=${file%.*}.o
