@@ -96,7 +96,7 @@ static int parse_entry(const json_t *info, size_t size, const struct sgrad_safet
     size_t begin, end;
     if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
     if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype))
-        return malformed(file, entry->name, "dtype is none of F32, BF16, F64, I32, I64, U8");
+        return malformed(file, entry->name, "dtype is none of F32, BF16, F16, F64, I32, I64, U8");
     if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape))
         return malformed(file, entry->name, "shape is not a list of at most 5 sizes");
     if (!parse_offsets(json_object_get(info, "data_offsets"), size, &begin, &end))
@@ -173,6 +173,10 @@ static int parse_length(const char *name, const void *first, size_t size, uint64
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
     memcpy(length, first, LENGTH_BYTES);
     if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
+    if (!memcmp(first, "PK\3\4", 4))
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: is an archive, as torch.save writes it: in Python, "
+                                         "safetensors.torch.save_file(torch.load(FILE), OTHER) makes safetensors of a state_dict",
+                          name);
     return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
                       (unsigned long long)*length, size - LENGTH_BYTES, HEADER_LIMIT);
 }

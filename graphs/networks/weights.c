@@ -9,6 +9,7 @@
  * Limits: everything that is saved is copied to main memory first, all at once. */
 #include "graphs/networks/graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,15 @@ static void to_memory_layout(const struct sgrad_parameter *p, const float *file,
     transpose(d[0], d[3], d[1] * d[2], file, memory);
 }
 
+/* Half precision (IEEE 754 binary16): sign, 5 bits of exponent, 10 of fraction. */
+static float f16_to_f32(uint16_t x) {
+    const int exponent = x >> 10 & 31, fraction = x & 1023;
+    const float size = exponent == 31 ? (fraction ? NAN : INFINITY)
+                       : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
+                                      : ldexpf((float)fraction, -24);
+    return x >> 15 ? -size : size;
+}
+
 /* COUNT numbers of type DTYPE, at any address, as floats. */
 static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to) {
     if (dtype == SGRAD_F32) memcpy(to, from, (size_t)count * sizeof *to);
@@ -47,10 +57,10 @@ static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
         memcpy(&x, at, sizeof x);
         to[i] = (float)x;
     }
-    for (int64_t i = 0; i < count && dtype == SGRAD_BF16; i++, at += sizeof(uint16_t)) {
+    for (int64_t i = 0; i < count && (dtype == SGRAD_BF16 || dtype == SGRAD_F16); i++, at += sizeof(uint16_t)) {
         uint16_t x;
         memcpy(&x, at, sizeof x);
-        to[i] = sgrad_bf16_to_f32(x);
+        to[i] = dtype == SGRAD_F16 ? f16_to_f32(x) : sgrad_bf16_to_f32(x);
     }
 }
 
@@ -64,9 +74,10 @@ static int check_item(const struct sgrad__item *item, const struct sgrad_entry *
         return may_be_absent(item) ? 0
                                    : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
     const enum sgrad_dtype has = entry->view.dtype, wants = item->is->dtype;
-    if (wants == SGRAD_F32 ? has != SGRAD_F32 && has != SGRAD_BF16 && has != SGRAD_F64 : has != wants)
+    const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
+    if (wants == SGRAD_F32 ? !real : has != wants)
         return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
-                          wants == SGRAD_F32 ? "F32, BF16 or F64" : sgrad_dtype_name(wants));
+                          wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
     const struct sgrad_shape shape = file_shape(item->is);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))

@@ -221,12 +221,17 @@ static void types(void **state) {
     (void)state;
     struct sgrad_graph *g = small(NULL, 1);
     const uint16_t bf16[] = { 0x3f80, 0xc000, 0x3e80 };
+    const uint16_t f16[] = { 0x3e00, 0xc000, 0x0001 };
     const double f64[] = { 0.1, -7, 1e-3 };
     const int64_t batches = 9;
     float *v;
     assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_BF16, { 1, { 3 } } }, bf16 }), 0);
     v = values(find(g, "fc.bias")->tensor);
     assert_memory_equal(v, ((float[]){ 1, -2, 0.25 }), 12);
+    free(v);
+    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F16, { 1, { 3 } } }, f16 }), 0);
+    v = values(find(g, "fc.bias")->tensor);
+    assert_memory_equal(v, ((float[]){ 1.5f, -2, 0x1p-24f }), 12);
     free(v);
     assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F64, { 1, { 3 } } }, f64 }), 0);
     v = values(find(g, "fc.bias")->tensor);
@@ -248,7 +253,7 @@ static void refusals(void **state) {
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc.weight", { SGRAD_F32, { 1, { 6 } } }, zeros }), SGRAD_ESHAPE,
                  "fc.weight has shape (6), the network's has (3,2)");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_I32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
-                 "fc.bias is of type I32, the network takes F32, BF16 or F64");
+                 "fc.bias is of type I32, the network takes F32, BF16, F16 or F64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_F32, { 0 } }, zeros }), SGRAD_EFORMAT,
                  "bn.num_batches_tracked is of type F32, the network takes I64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
