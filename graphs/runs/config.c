@@ -278,13 +278,15 @@ static json_t *last_options(json_t *config) {
     return options;
 }
 
+/* One value, as config.json has it; NULL where there is none. Free it. */
+static char *value_text(const json_t *value) { return json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS)); }
+
 /* The options of NOW that BEFORE has otherwise, but for where the run lies and that it goes on. */
 static json_t *changed_options(const json_t *before, json_t *now) {
     json_t *changed = json_object(), *value;
     const char *key;
     json_object_foreach(now, key, value) {
-        char *was = json_dumps(json_object_get(before, key), JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
-        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        char *was = value_text(json_object_get(before, key)), *is = value_text(value);
         if ((!was || strcmp(was, is)) && strcmp(key, "out") && strcmp(key, "resume")) json_object_set(changed, key, value);
         free(was);
         free(is);
@@ -301,8 +303,7 @@ static char *change_text(const json_t *before, json_t *changed) {
     json_t *value;
     int count = 0;
     json_object_foreach(changed, key, value) {
-        char *was = json_dumps(json_object_get(before, key), JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
-        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS));
+        char *was = value_text(json_object_get(before, key)), *is = value_text(value);
         fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "", key, is, was ? was : "none");
         free(was);
         free(is);

@@ -65,7 +65,7 @@ void sgrad__run_leave_folder(struct sgrad__run *r) {
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
     *config = (struct sgrad__config){
         .options = &r->options, .model = r->model->name, .parameters = sgrad__parameters_count(r->graph),
-        .fingerprint = sgrad_dataset_fingerprint(r->train), .channels = r->train->channels, .ranks = r->context->ranks,
+        .fingerprint = r->fingerprint, .channels = r->train->channels, .ranks = r->context->ranks,
         .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
     };
     memcpy(config->mean, r->mean, sizeof r->mean);
@@ -124,6 +124,7 @@ static int broadcast_parameters(struct sgrad_graph *g) {
 int sgrad__run_compare_options(struct sgrad__run *r) {
     struct sgrad__config config;
     char devices[256];
+    r->fingerprint = sgrad_dataset_fingerprint(r->train);
     describe_run(r, &config, devices, sizeof devices);
     char *everything = sgrad__config_shared(&config);
     int error = sgrad_ranks_compare(everything);

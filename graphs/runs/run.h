@@ -32,6 +32,7 @@ struct sgrad__run {
     struct sgrad__placement *placement;         /* NULL: every rank has the whole training set */
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
+    uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
     char *folder, *identity;
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
