@@ -23,8 +23,10 @@ static char *why_of_others(const struct sgrad__run *r, const char *option) {
     bool optimizers = false, strategies = false;
     for (int i = 0; sgrad_optimizers[i]; i++) optimizers |= lists(sgrad_optimizers[i]->options, option);
     for (int i = 0; sgrad_strategies[i]; i++) strategies |= lists(sgrad_strategies[i]->options, option);
-    if (optimizers && !lists(r->optimizer->options, option)) return sgrad_format("--optimizer %s has no use for it", r->optimizer->name);
-    if (strategies && !lists(r->strategy->options, option)) return sgrad_format("--strategy %s has no use for it", r->strategy->name);
+    if (optimizers && !lists(r->optimizer->options, option))
+        return sgrad_format("--optimizer %s has no use for it", r->optimizer->name);
+    if (strategies && !lists(r->strategy->options, option))
+        return sgrad_format("--strategy %s has no use for it", r->strategy->name);
     return NULL;
 }
 
@@ -91,15 +93,24 @@ static const struct {
     const char *option;
     char *(*why)(const struct sgrad__run *run);
 } rows[] = {
-    { "allreduce", one_rank },         { "backup", one_rank },
-    { "bn-group", no_groups },         { "bucket", one_rank },
-    { "cpus", fewer_cpus },           { "data-placement", not_shared },
-    { "epochs", steps_say },           { "group", one_rank },
-    { "histograms", no_histogram_is_due }, { "image-size", images_of_one_size },
-    { "init", weights_are_there },     { "nesterov", no_momentum },
-    { "network", one_rank },           { "precision", no_tensor_cores },
-    { "servers", one_rank },           { "staleness", one_rank },
-    { "strategy", not_served },        { "trace", traced_steps_are_over },
+    { "allreduce", one_rank },
+    { "backup", one_rank },
+    { "bn-group", no_groups },
+    { "bucket", one_rank },
+    { "cpus", fewer_cpus },
+    { "data-placement", not_shared },
+    { "epochs", steps_say },
+    { "group", one_rank },
+    { "histograms", no_histogram_is_due },
+    { "image-size", images_of_one_size },
+    { "init", weights_are_there },
+    { "nesterov", no_momentum },
+    { "network", one_rank },
+    { "precision", no_tensor_cores },
+    { "servers", one_rank },
+    { "staleness", one_rank },
+    { "strategy", not_served },
+    { "trace", traced_steps_are_over },
     { "window", staleness_says },
 };
 

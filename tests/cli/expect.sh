@@ -25,6 +25,15 @@ passes() {
 # says PATTERN: the output of the last command has a line like that.
 says() { grep -q -e "$1" out || wrong "no line like: $1"; }
 
+# warns LINES PATTERN ARGUMENT…: stargrad ends with 0, and says so many lines on standard error, one of them like that.
+warns() {
+	local lines=$1 pattern=$2
+	shift 2
+	"$STARGRAD" "$@" >out 2>err || wrong "stargrad $* ends with $?"
+	[ "$(wc -l <err)" = "$lines" ] || wrong "stargrad $* does not complain in $lines lines"
+	grep -q -e "^stargrad: warning: $pattern" err || wrong "stargrad $* does not say: $pattern"
+}
+
 # refuses STATUS PATTERN ARGUMENT…: stargrad ends so, prints nothing, and one line like that on standard error.
 refuses() {
 	local status=$1 pattern=$2
