@@ -16,9 +16,11 @@ wrong() {
 	exit 1
 }
 
-# passes ARGUMENT…: stargrad ends with 0 and says nothing on standard error. Its output stays in the file out.
+# passes ARGUMENT…: stargrad ends with 0 and says nothing on standard error, but that --cpus 2 are too many for a machine of one.
+# Its output stays in the file out.
 passes() {
 	"$STARGRAD" "$@" >out 2>err || wrong "stargrad $* ends with $?"
+	sed -i '/^stargrad: warning: --cpus has no effect/d' err
 	[ ! -s err ] || wrong "stargrad $* complains"
 }
 
