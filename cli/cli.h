@@ -16,6 +16,7 @@ struct sgrad__request {
     const char *argument;                   /* the word that is no option, or NULL */
     char **words;                           /* that word and all after it, where a command takes them; NULL ends */
     struct sgrad_train_options train;
+    const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
     struct {
         int ranks, retries;
         const char *host, *hostfile;

@@ -29,7 +29,8 @@ static int run(const struct sgrad__request *request) {
                                     "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
                                     sgrad__json_real(result.test_top1)));
     else
-        printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
+        printf("test accuracy %.2f %%, loss %s\n", 100 * result.test_top1,
+               sgrad_number_text(result.test_loss, (char[SGRAD_NUMBER_TEXT]){ 0 }));
     free(result.folder);
     return SGRAD__DONE;
 }

@@ -21,7 +21,13 @@ static void add(json_t *list, const char *name, const char *summary) {
 static void models(json_t *list) { EACH(sgrad_models); }
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
-static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
+static void optimizers(json_t *list) {
+    for (const struct sgrad_optimizer *const *o = sgrad_optimizers; *o; o++) {
+        char *summary = sgrad_format("%s (--lr %g)", (*o)->summary, (*o)->rate);
+        add(list, (*o)->name, summary);
+        free(summary);
+    }
+}
 static void allreduce(json_t *list) { EACH(sgrad_allreduces); }
 static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {

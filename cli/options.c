@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <argp.h>
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ static bool read_real(const struct sgrad__option *o, const char *text, struct sg
 }
 static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %g to %g", o->low, o->high); }
 static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
-    return sgrad_format("%g", *(const double *)field_of(o, r));
+    const double x = *(const double *)field_of(o, r);
+    return x < o->low ? NULL : sgrad_format("%g", x);
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
@@ -184,7 +186,7 @@ struct parsing {
     struct sgrad__request *request;
     struct argp argp;
     int rows, status;
-    int words;                  /* of the request, so far */
+    int words, asked;           /* of the request, so far */
     bool *given;                /* by row */
 };
 
@@ -284,6 +286,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     while (row < p->rows && (!p->command->options[row].name || key_of(&p->command->options[row], row) != key)) row++;
     if (row == p->rows) return ARGP_ERR_UNKNOWN;
     const struct sgrad__option *o = &p->command->options[row];
+    if (!p->given[row]) p->request->asked[p->asked++] = o->name;
     p->given[row] = true;
     if (!text && o->value) text = (char *)optional_value(state);
     if (o->type->read(o, text, p->request)) return 0;
@@ -318,6 +321,8 @@ bool sgrad__options_parse(const struct sgrad__command *command, int argc, char *
                           int *status) {
     struct parsing p = { .command = command, .request = request, .status = -1 };
     struct argp_option *options = table(command, request, &p.rows);
+    assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
+    request->train.asked = request->asked;
     p.given = sgrad_alloc((size_t)p.rows + 1, sizeof *p.given);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };

@@ -26,7 +26,8 @@ static const struct sgrad__option options[] = {
 
     { .help = "How the weights change" },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
-    { "lr", "X", "learning rate", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
+    { "lr", "X", "learning rate; the optimizer's own, as stargrad list optimizers has it, if not given", &sgrad__real,
+      SGRAD__FIELD(lr), 0, 1e6 },
     { "lr-scale-base", "B", "--lr is meant for batches of B: the rate is lr x batch / B", &sgrad__whole,
       SGRAD__FIELD(lr_scale_base), 1, 2147483647 },
     { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule,

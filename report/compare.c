@@ -92,7 +92,7 @@ static void print_differences(const struct runs *runs) {
 
 struct figure {
     const char *name;
-    int digits;
+    int digits;                             /* after the point; -1: as many as a loss has */
     double (*of)(const struct run *r);     /* NAN: this run has none */
 };
 
@@ -110,7 +110,7 @@ static double traced_step(const struct run *r) {
 static const struct figure figures[] = {
     { "steps", 0, steps },
     { "images/s (median)", 1, speed },
-    { "loss of the last step", 4, loss },
+    { "loss of the last step", -1, loss },
     { "best test accuracy, %", 2, best },
     { "ms a traced step", 1, traced_step },
 };
@@ -146,8 +146,9 @@ static json_t *share_names(const struct runs *runs) {
 }
 
 static void print_number(double x, int digits) {
-    if (isfinite(x)) printf(" %20.*f", digits, x);
-    else printf(" %20s", "-");
+    if (!isfinite(x)) printf(" %20s", "-");
+    else if (digits < 0) printf(" %20s", sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 }));
+    else printf(" %20.*f", digits, x);
 }
 
 static void print(const struct runs *runs) {

@@ -3,6 +3,7 @@
 #include "runtime/runtime.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,11 @@ char *sgrad_format(const char *format, ...) {
     int length = vasprintf(&text, format, list);
     va_end(list);
     if (length < 0) out_of_memory();
+    return text;
+}
+
+const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]) {
+    snprintf(text, SGRAD_NUMBER_TEXT, fabs(number) < 1e4 ? "%.4f" : "%.3g", number);
     return text;
 }
 

@@ -79,6 +79,10 @@ void *sgrad_alloc(size_t count, size_t size);
 void *sgrad_grow(void *array, int count, size_t size);
 char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A number with as many digits as are read, a loss for example: "0.5321", but from 10,000 on "1.23e+04". */
+#define SGRAD_NUMBER_TEXT 32
+const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]);
+
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 

@@ -63,8 +63,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
             r->context->scheduler, sgrad_precision_name(o->precision),
             o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "", (unsigned long long)o->seed,
             o->deterministic ? ", deterministic" : "");
-    if (r->changes)
-        fprintf(to, "continues  after step %ld%s%s\n", r->last_checkpoint, *r->changes ? ", with " : ", as before", r->changes);
+    if (r->history) fputs(r->history, to);
     fflush(to);
 }
 

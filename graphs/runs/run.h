@@ -35,7 +35,7 @@ struct sgrad__run {
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
     char *folder, *identity;
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
-    char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
+    char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
@@ -119,6 +119,10 @@ int sgrad__signal_caught(void);     /* 0: none */
 /* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
 
 int sgrad__roof_write(const struct sgrad__run *run);
+
+/* ---- idle.c ---- */
+
+void sgrad__run_tell_idle(const struct sgrad__run *run);    /* options that were asked for and have no effect: a line each */
 
 /* ---- print.c ---- */
 

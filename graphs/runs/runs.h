@@ -51,7 +51,8 @@ struct sgrad_train_options {
     long batch, micro_batch;                    /* micro_batch 0: chosen */
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     const char *optimizer;
-    double lr, momentum, weight_decay, beta1, beta2, eps, trust;
+    double lr;                                  /* learning rate; below 0: the optimizer's own */
+    double momentum, weight_decay, beta1, beta2, eps, trust;
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     bool nesterov, no_decay_1d;
     const char *schedule;
@@ -83,6 +84,8 @@ struct sgrad_train_options {
     int cpus, gpus;                             /* workers: 0 all, -1 none */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */
+    const char *const *asked;       /* the options that somebody asked for, by their long names, then NULL: those that have no
+                                       effect on this run are told on standard error; NULL: none are */
 };
 struct sgrad_train_options sgrad_train_defaults(void);  /* as stargrad train --help tells them */
 
@@ -114,6 +117,9 @@ struct sgrad_train_result {
  * output. SGRAD_EINTR after SIGINT, SIGTERM, SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number.
  */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+/* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
+bool sgrad_run_exists(const char *folder);
 
 /* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),
  * micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights

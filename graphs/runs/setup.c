@@ -76,8 +76,9 @@ static int find_records(struct sgrad__run *r) {
 
 /* A batch k times as large takes steps k times as long, once the warm-up has led there from those of the small one. */
 static int set_rate(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_train_options *o = &r->options;
     SGRAD_TRY(sgrad_schedule_parse(o->schedule, &r->schedule));
+    if (o->lr < 0) o->lr = r->optimizer->rate;
     r->schedule.warmup = o->warmup;
     r->schedule.start = o->lr_scale_base ? o->lr : 0;
     r->peak = o->lr_scale_base ? o->lr * (double)o->batch / (double)o->lr_scale_base : o->lr;
@@ -86,8 +87,8 @@ static int set_rate(struct sgrad__run *r) {
 
 int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(parse_trace(r));
-    SGRAD_TRY(set_rate(r));
     SGRAD_TRY(find_records(r));
+    SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_open_data(r));
     sgrad__run_add_augmentation(r);
@@ -138,6 +139,6 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__order_close(&r->order);
     sgrad__run_leave_folder(r);
     free(r->identity);
-    free(r->changes);
+    free(r->history);
     free(r->folder);
 }

@@ -118,6 +118,16 @@ steps = 1437 // 64 * 0.1     # of the warm-up
 assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumerate(rates)), rates
 END
 
+# A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
+warns 1 'the loss ends at [0-9.]*e+[0-9]*, .* a constant guess has 2.3026' train --model convnet --data digits --epochs 2 --lr 1000 --out lost
+says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
+passes report lost
+says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
+says 'loss of the last [0-9.]*e+[0-9]*;'
+passes eval --weights lost/model.safetensors --model convnet --data digits
+says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
+passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
+
 # --print shows network and tasks, and leaves nothing behind.
 passes "${train[@]}" --out third --print
 says 'conv1'
