@@ -337,7 +337,8 @@ static int64_t lanes(const struct sgrad__builder *b) {
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
-    const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro;
+    const bool grouped = o->training && has_groups(g);
+    const int64_t share = o->batch / o->ranks, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
     assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
@@ -350,6 +351,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
                                   .micro = o->micro,
                                   .votes = -1,
                                   .training = o->training,
+                                  .grouped = grouped,
                                   .window = o->window,
                                   .image = o->image,
                                   .records = -1,

@@ -183,8 +183,10 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
 
 static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
+    char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
     if (m->bar) fprintf(to, "\r\033[K");
-    fprintf(to, "epoch %g/%g  loss %.4f", e->epoch, m->is.epochs, e->train_loss);
+    fprintf(to, "epoch %s/%s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all));
+    fprintf(to, "  loss %.4f", e->train_loss);
     if (!isnan(e->test_top1)) fprintf(to, "  test loss %.4f  top-1 %.2f %%", e->test_loss, 100 * e->test_top1);
     fprintf(to, "  %.1f s  %.0f images/s\n", e->seconds, e->samples_per_second);
     fflush(to);
