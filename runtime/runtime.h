@@ -81,7 +81,7 @@ char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2))
 
 /* The word for COUNT things: printf("%d %s", n, sgrad_plural(n, "step", "steps")). */
 const char *sgrad_plural(int64_t count, const char *one, const char *many);
-/* A number of epochs, say, which need not be whole: "12", "2.56", "0.855". */
+/* A count of things that need not be whole: "12", "2.56", "0.855". */
 #define SGRAD_AMOUNT_TEXT 32
 const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 

@@ -100,8 +100,7 @@ static void check_findings(const struct size *z, const json_t *trace) {
     assert_int_equal(found, z->ranks > 1);
 }
 
-/* What the slow rank is the reason for is nobody else's: of idle time the rest, and that is the micro-batch's only where several
- * workers share tasks. */
+/* Of idle time what the slow rank does not account for is the micro-batch's, and that only where several workers share tasks. */
 static void check_starved(const struct size *z, const json_t *trace) {
     const json_t *findings = json_object_get(trace, "findings"), *workers = json_object_get(trace, "workers");
     static const char begins[] = "workers have nothing to do for ";
@@ -109,7 +108,9 @@ static void check_starved(const struct size *z, const json_t *trace) {
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i);
         const bool waits = z->ranks > 1 && (int)number(worker, "rank") < z->ranks - 1;
-        idle += number(json_object_get(worker, "ms"), "idle") - (waits ? 104 * (slower - 1) : 0);
+        const double asleep = number(json_object_get(worker, "ms"), "idle");
+        const double without = asleep + number(json_object_get(worker, "ms"), "waiting for messages");
+        idle += asleep * (waits ? 1 - 104 * (slower - 1) / without : 1);
     }
     for (size_t i = 0; i < json_array_size(findings); i++) {
         const char *text = json_string_value(json_array_get(findings, i));
