@@ -245,7 +245,7 @@ static void write_line(FILE *to, const struct runs *runs, int i) {
     static const char *const colors[] = {
         "#2b5c8a", "#e08a2e", "#2f7d5b", "#b5374f", "#8e5bb5", "#3aa6c4", "#7d5a33", "#777777"
     };
-    static const char *const dashes[] = { "1", "(7,3)", "(2,2)", "(9,3,2,3)" };
+    static const char *const dashes[] = { "1", "(8,6)", "(3,4)", "(12,4,3,4)" };
     enum { COLORS = sizeof colors / sizeof *colors, DASHES = sizeof dashes / sizeof *dashes, THINNEST = 2, THICKEST = 6 };
     const double thick = runs->count > 1 ? (double)(runs->count - 1 - i) / (runs->count - 1) : 0;
     fprintf(to, " lw %.1f lc rgb '%s' dashtype %s", THINNEST + (THICKEST - THINNEST) * thick, colors[i % COLORS],
