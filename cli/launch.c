@@ -206,9 +206,9 @@ static bool prepare(struct hosts *hosts, int retry) {
 static void tell_retry(const struct sgrad__request *request, const char *out, bool resume, const struct hosts *hosts, int ranks,
                        int retry, int status) {
     char text[64], *gone = list_hosts(hosts, true, false, ", ");
-    sgrad_warn("launch: %s; retry %d of %d, on %d rank%s, from the %s %s%s%s", ending(status, text), retry,
-               request->launch.retries, ranks, ranks > 1 ? "s" : "", resume ? "newest checkpoint in" : "beginning, in", out,
-               *gone ? "; not reached: " : "", gone);
+    sgrad_warn("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
+               request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
+               resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; not reached: " : "", gone);
     free(gone);
 }
 

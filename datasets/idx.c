@@ -99,8 +99,8 @@ static int parse_header(struct source *source, const char *name, size_t size, in
     if (got < length) return truncated(source, name, got, length);
     if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
         return sgrad_fail(SGRAD_EFORMAT,
-                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d dimension%s",
-                          name, header[0], header[1], header[2], header[3], rank, rank, rank == 1 ? "" : "s");
+                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d %s", name,
+                          header[0], header[1], header[2], header[3], rank, rank, sgrad_plural(rank, "dimension", "dimensions"));
     uint64_t count = 1;
     for (int i = 0; i < rank; i++) {
         const unsigned char *b = header + 4 + 4 * i;
@@ -191,8 +191,9 @@ static int count_classes(const char *folder, int *classes) {
 
 static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *labels, const char *path) {
     if (labels->count != dataset->count)
-        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld labels for %lld images", path, (long long)labels->count,
-                          (long long)dataset->count);
+        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld %s for %lld %s", path, (long long)labels->count,
+                          sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
+                          sgrad_plural(dataset->count, "image", "images"));
     int32_t *label = sgrad_alloc((size_t)labels->count, sizeof *label);
     dataset->label = label;
     for (int64_t i = 0; i < labels->count; i++) {

@@ -83,6 +83,14 @@ const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]) {
     return text;
 }
 
+const char *sgrad_plural(int64_t count, const char *one, const char *many) { return count == 1 ? one : many; }
+
+/* Two decimals; of less than one, three digits. */
+const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]) {
+    snprintf(text, SGRAD_AMOUNT_TEXT, "%.*g", fabs(amount) < 1 ? 3 : 12, fabs(amount) < 1 ? amount : round(100 * amount) / 100);
+    return text;
+}
+
 uint64_t sgrad_hash(const void *data, size_t size) {
     const unsigned char *byte = data;
     uint64_t hash = 0xcbf29ce484222325u;

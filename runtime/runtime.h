@@ -82,6 +82,11 @@ char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* A number with as many digits as are read, a loss for example: "0.5321", but from 10,000 on "1.23e+04". */
 #define SGRAD_NUMBER_TEXT 32
 const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]);
+/* The word for COUNT things: printf("%d %s", n, sgrad_plural(n, "step", "steps")). */
+const char *sgrad_plural(int64_t count, const char *one, const char *many);
+/* A count of things that need not be whole: "12", "2.56", "0.855". */
+#define SGRAD_AMOUNT_TEXT 32
+const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);

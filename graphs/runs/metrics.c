@@ -185,8 +185,10 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
 
 static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
+    char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
     if (m->bar) fprintf(to, "\r\033[K");
-    fprintf(to, "epoch %g/%g  loss %s", e->epoch, m->is.epochs, SHORT(e->train_loss));
+    fprintf(to, "epoch %s/%s  loss %s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all),
+            SHORT(e->train_loss));
     if (!isnan(e->test_top1)) fprintf(to, "  test loss %s  top-1 %.2f %%", SHORT(e->test_loss), 100 * e->test_top1);
     fprintf(to, "  %.1f s  %.0f images/s\n", e->seconds, e->samples_per_second);
     fflush(to);

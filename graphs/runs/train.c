@@ -207,7 +207,8 @@ static int train_run(struct sgrad__run *r) {
         sgrad__program_print(r->program, stdout);
     }
     if (r->options.print) return 0;
-    if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
+    if (done >= r->steps && r->context->rank == 0)
+        fprintf(terminal, "all %ld %s of this run are done already\n", r->steps, sgrad_plural(r->steps, "step", "steps"));
     SGRAD_TRY(sgrad__run_open_runner(r, done));
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
