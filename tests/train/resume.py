@@ -9,8 +9,8 @@ import subprocess
 
 from run import command, content, events, folder, losses, main, stargrad, wait_for_steps, wait_until
 
-RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
-       "--checkpoint-every", "3s")
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "pad:4,flip", "--batch", 64, "--epochs", 3,
+       "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
 
 
 def start(*arguments):
@@ -117,6 +117,15 @@ def test_config_keeps_what_began_the_run():
     continued = config.pop("continued")
     assert config == began
     assert [(c["step"], c["options"]) for c in continued] == [(4, {"epochs": 3.0, "lr": 0.001}), (6, {"epochs": 4.0})], continued
+
+
+def test_another_augmentation_is_told():
+    out = folder("augmented")
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
+    stargrad(*run, "--epochs", 1)
+    assert "augment" not in stargrad(*run, "--epochs", 2, "--augment", "none", "--resume").split("continues")[1]
+    said = stargrad(*run, "--epochs", 3, "--augment", "pad:1", "--resume")
+    assert 'continues  after step 4, with epochs 3.0 (was 2.0), augment "pad:1" (was "none")' in said, said
 
 
 def test_a_loss_that_is_no_number_stops_the_run():
