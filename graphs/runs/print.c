@@ -40,9 +40,9 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
     fprintf(to, "model      %s, %lld parameters\n", r->model->name, (long long)sgrad__parameters_count(r->graph));
-    fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples; augmentation %s\n", o->data, r->train->height,
-            r->train->width, r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
-            o->augment);
+    fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples; augmentation %s\n", o->data,
+            r->train->height, r->train->width, r->train->channels, r->train->classes, (long long)r->train->count,
+            (long long)r->test->count, o->augment);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
             r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,

@@ -233,12 +233,13 @@ static void augmentations(void **state) {
     }
     static const char *const wrong[] = {
         "",      "None",  "flip,", ",flip",   "flip,flip",   "none,flip", "pad",     "pad:",  "pad:0",      "pad:-1",
-        "pad:1/", "pad:1/0", "pad:2/8", "pad: 4", "pad:4 ", "pad:4,pad:4", "crop:4", "pad:4x", "pad:99999", "pad:99999999999999999999",
+        "pad:1/", "pad:1/0", "pad:2/8", "pad: 4", "pad:4 ", "pad:4,pad:4", "crop:4", "pad:4x", "pad:99999",
+        "pad:99999999999999999999",
     };
     struct sgrad_augmentation none;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(sgrad_augmentation_parse(wrong[i], 32, 32, &none), SGRAD_EINVAL, "is neither none nor, with commas between");
-    assert_fails(sgrad_augmentation_parse("pad:32", 40, 32, &none), SGRAD_EINVAL, "images of 40x32 are padded by 31 pixels at most");
+    assert_fails(sgrad_augmentation_parse("pad:32", 40, 32, &none), SGRAD_EINVAL, "images of 40x32 are padded by 31 pixels");
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++)
         if ((*r)->augment) assert_int_equal(sgrad_augmentation_parse((*r)->augment, 32, 32, &none), 0);
 }

@@ -41,7 +41,8 @@ def test_groups():
 
 def test_dropout():
     """Masks depend on the sample's place in the batch alone."""
-    run = ("train", "--model", "nin", "--data", "synthetic:16x16x3,10,64", "--batch", 16, "--steps", 3, "--lr", 0.01, "--deterministic")
+    run = ("train", "--model", "nin", "--data", "synthetic:16x16x3,10,64", "--augment", "pad:4,flip", "--batch", 16, "--steps", 3, "--lr", 0.01,
+           "--deterministic")
     got = []
     for m in (16, 4):
         out = folder("nin")
