@@ -24,8 +24,8 @@ static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *
     const int least = r->model->least_side;
     if (d->height >= least && d->width >= least) return 0;
     return sgrad_fail(SGRAD_ESHAPE,
-                      "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) takes "
-                      "them, or --image-size %d scales those of a folder",
+                      "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
+                      "takes them, or --image-size %d scales those of a folder",
                       r->model->name, least, least, r->options.data, d->height, d->width, least);
 }
 
