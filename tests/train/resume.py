@@ -120,7 +120,7 @@ def test_config_keeps_what_began_the_run():
 
 
 def test_another_augmentation_is_told():
-    out = folder("augmented")
+    out = folder("otherwise")
     run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
     stargrad(*run, "--epochs", 1)
     assert "augment" not in stargrad(*run, "--epochs", 2, "--augment", "none", "--resume").split("continues")[1]
