@@ -58,7 +58,7 @@ struct sgrad__type {
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule,
-    sgrad__group, sgrad__period, sgrad__workers, sgrad__range;
+    sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range;
 
 /* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
  * printed, or one line on standard error says what is wrong. */

@@ -32,8 +32,9 @@ static void allreduce(json_t *list) { EACH(sgrad_allreduces); }
 static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
-        char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument)
-                                       : sgrad_format("%s", (*r)->summary);
+        const char *argument = (*r)->argument, *augment = (*r)->augment ? (*r)->augment : "none";
+        char *summary = sgrad_format("%s (%s%s%s, --augment %s)", (*r)->summary, (*r)->name, argument ? ":" : "",
+                                     argument ? argument : "", augment);
         add(list, (*r)->name, summary);
         free(summary);
     }

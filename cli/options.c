@@ -1,5 +1,6 @@
 /* options.c: from the words of the command line to the fields of a request. */
 #include "cli/cli.h"
+#include "datasets/datasets.h"
 
 #include <argp.h>
 #include <assert.h>
@@ -78,6 +79,18 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
 }
 /* Takes NULL: whoever parses a schedule says what is wrong with it. */
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
+
+static bool read_augmentation(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_augmentation augmentation;
+    return sgrad_augmentation_parse(text, 0, 0, &augmentation) == 0 && read_text(o, text, r);
+}
+const struct sgrad__type sgrad__augmentation = { .read = read_augmentation, .show = show_text }; /* as the schedule */
+
+/* A flag that says of a text that it is "none". */
+static bool read_none(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)text, read_text(o, "none", r);
+}
+const struct sgrad__type sgrad__none = { .read = read_none };
 
 /* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
 static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {

@@ -145,6 +145,10 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
 
+#define WANTED                                                                                                                   \
+    "idx:DIR names the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "                  \
+    "t10k-labels-idx1-ubyte"
+
 /* The path of the file of WHAT ("images", "labels"), in whichever spelling is there; NULL: in none. */
 static char *find(const char *folder, enum sgrad_split split, const char *what, int rank) {
     const char *prefix = split == SGRAD_TRAIN ? "train" : "t10k";
@@ -161,7 +165,7 @@ static int load(const char *folder, enum sgrad_split split, const char *what, in
     struct sgrad_map map;
     *path = find(folder, split, what, rank);
     if (!*path)
-        return sgrad_fail(SGRAD_EIO, "idx: %s: has no %s-%s-idx%d-ubyte, plain or .gz", folder,
+        return sgrad_fail(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz: " WANTED, folder,
                           split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
     SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
     int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
@@ -222,6 +226,7 @@ static int open_images(struct sgrad_dataset *dataset, const char *folder) {
 
 static int open_idx(struct sgrad_dataset *dataset, const char *folder, const struct sgrad_dataset_options *options) {
     (void)options;
+    SGRAD_TRY(sgrad__folder_check("idx", folder, WANTED));
     SGRAD_TRY(open_images(dataset, folder));
     struct sgrad__idx labels = { .data = NULL };
     char *path;

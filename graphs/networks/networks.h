@@ -56,6 +56,7 @@ int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothin
 
 struct sgrad_model {
     const char *name, *summary, *source;
+    int least_side;     /* pixels, of the smallest image that it takes; 0: any */
     int (*build)(struct sgrad_graph *graph, int x, int classes);   /* returns the logits (N,classes) */
 };
 extern const struct sgrad_model *const sgrad_models[];              /* all of models.def; ends with NULL */

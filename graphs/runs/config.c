@@ -47,7 +47,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
         REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
-    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse),
+    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), TEXT(augment), FLAG(no_fuse),
         INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
@@ -304,7 +304,7 @@ static char *change_text(const json_t *before, json_t *changed) {
     int count = 0;
     json_object_foreach(changed, key, value) {
         char *was = value_text(json_object_get(before, key)), *is = value_text(value);
-        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "with ", key, is, was ? was : "none");
+        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "with ", key, is, was ? was : "not told");
         free(was);
         free(is);
     }

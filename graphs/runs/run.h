@@ -33,7 +33,7 @@ struct sgrad__run {
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
-    char *folder, *identity;
+    char *folder, *identity, *augment;
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
@@ -65,7 +65,7 @@ int sgrad__run_open_test_set(struct sgrad__run *run);
 int sgrad__run_measure_data(struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_open_placement(struct sgrad__run *run);
-void sgrad__run_add_augmentation(struct sgrad__run *run);
+int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training images; after open_data */
 
 /* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);

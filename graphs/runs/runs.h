@@ -57,7 +57,8 @@ struct sgrad_train_options {
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
-    bool no_shuffle, no_augment, no_fuse;
+    bool no_shuffle, no_fuse;
+    const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */
     bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
     uint64_t seed;
     bool deterministic;

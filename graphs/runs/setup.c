@@ -19,10 +19,21 @@ static int open_context(struct sgrad__run *r) {
     return error;
 }
 
+/* A layer that an image is too small for would say so as well, but neither of which network nor how small. */
+static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *d) {
+    const int least = r->model->least_side;
+    if (d->height >= least && d->width >= least) return 0;
+    return sgrad_fail(SGRAD_ESHAPE,
+                      "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
+                      "takes them, or --image-size %d scales those of a folder",
+                      r->model->name, least, least, r->options.data, d->height, d->width, least);
+}
+
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     const struct sgrad_dataset *d = r->train ? r->train : r->test;
+    SGRAD_TRY(check_images(r, d));
+    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     int x = sgrad_graph_input(r->graph, d->height, d->width, d->channels);
     int logits = r->model->build(r->graph, x, d->classes);
     return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
@@ -91,7 +102,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_open_data(r));
-    sgrad__run_add_augmentation(r);
+    SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
@@ -140,5 +151,6 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__run_leave_folder(r);
     free(r->identity);
     free(r->history);
+    free(r->augment);
     free(r->folder);
 }

@@ -31,6 +31,9 @@ strategies async
 strategies mixed
 strategies backup
 END
+passes list datasets
+says '(digits, --augment none)$'
+says '(cifar10:DIR, --augment crop:4,flip)$'
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.

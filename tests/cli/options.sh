@@ -59,6 +59,10 @@ refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-ev
 refuses 2 "train: --precision: 'f16' is not f32, tf32 or bf16" "${train[@]}" --precision f16
 refuses 2 "train: --data-placement: 'spread' is not replicate or partition" "${train[@]}" --data-placement spread
 refuses 2 "train: --data-placement: 'replicat' is not" "${train[@]}" --data-placement replicat
+for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
+	refuses 2 "augmentation '$list': is neither none nor" "${train[@]}" --augment "$list"
+done
+refuses 2 'augmentation .crop:8.: images of 8x8 are padded by 7 pixels at most' "${train[@]}" --augment crop:8
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
 refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
 refuses 2 "train: --model: '' is not a value" train --model '' --data digits
@@ -73,10 +77,17 @@ refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
-refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent
+refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
 refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
 
 # Sizes that do not fit each other.
+for command in 'train --print' bench "eval --weights none"; do
+	# shellcheck disable=SC2086
+	refuses 1 'model lenet: takes images of 16x16 or more, those of digits have 8x8: another model (stargrad list models)' \
+		$command --model lenet --data digits
+done
+refuses 1 'model vgg11: takes images of 32x32 or more, those of synthetic:40x31x3,2,128 have 40x31' \
+	train --model vgg11 --data synthetic:40x31x3,2,128
 refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
 refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
 refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000

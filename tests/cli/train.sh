@@ -70,6 +70,9 @@ for path in ("train/a/1", "train/a/2", "train/b/1", "val/a/1", "val/b/1"):
 END
 images=(train --model mlp --data folder:images --batch 3 --steps 2)
 passes "${images[@]}" --out images-run
+says '^data .*; augmentation crop:1,flip$'
+passes "${images[@]}" --image-size 80 --print
+says '^data .*; augmentation crop:10,flip$'
 mv images/train train
 passes eval --weights images-run/model.safetensors --model mlp --data folder:images     # config.json has the training set's numbers
 mv train images/train

@@ -9,8 +9,8 @@ from run import RANKS, Skip, command, content, events, folder, losses, main, mpi
 
 # Batch norm and augmentation; dropout and augmentation.
 NETWORKS = {
-    "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--lr", 0.02),
-    "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--lr", 0.01),
+    "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.02),
+    "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.01),
 }
 REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")

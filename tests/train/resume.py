@@ -9,8 +9,8 @@ import subprocess
 
 from run import command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
 
-RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
-       "--checkpoint-every", "3s")
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 3,
+       "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
 
 
 def start(*arguments):
@@ -162,6 +162,15 @@ def test_a_rate_that_nobody_gave_is_kept():
     said = stargrad(*run, "--steps", 4, "--resume")
     assert "continues  after step 2, with steps 4 (was 2)\n" in said, said
     assert [e["lr"] for e in events(out)] == 4 * [0.001], events(out)
+
+
+def test_another_augmentation_is_told():
+    out = folder("otherwise")
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
+    stargrad(*run, "--epochs", 1)
+    assert "augment" not in stargrad(*run, "--epochs", 2, "--augment", "none", "--resume").split("continues")[1]
+    said = stargrad(*run, "--epochs", 3, "--augment", "crop:1", "--resume")
+    assert 'continues  after step 4, with epochs 3.0 (was 2.0), augment "crop:1" (was "none")' in said, said
 
 
 def test_a_loss_that_is_no_number_stops_the_run():
