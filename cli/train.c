@@ -106,18 +106,21 @@ static char *draw(const char *folder) {
     return sgrad_report_curve(folder) ? sgrad_format("%s/curve.png", folder) : NULL;
 }
 
+static void tell(const struct sgrad_train_result *result, bool json) {
+    char *curve = draw(result->folder);
+    if (json)
+        sgrad__print_json(as_json(result, curve));
+    else
+        printf("%s: test accuracy %.2f %%%s%s\n", result->folder, 100 * result->test_top1, curve ? "\nlearning curve: " : "",
+               curve ? curve : "");
+    free(curve);
+}
+
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&request->train, &result);
     if (error) return sgrad__status(error);
-    if (!result.folder) return SGRAD__DONE; /* --print, or another rank tells */
-    char *curve = draw(result.folder);
-    if (request->train.json)
-        sgrad__print_json(as_json(&result, curve));
-    else
-        printf("%s: test accuracy %.2f %%%s%s\n", result.folder, 100 * result.test_top1, curve ? "\nlearning curve: " : "",
-               curve ? curve : "");
-    free(curve);
+    if (result.rank == 0 && !request->train.print) tell(&result, request->train.json);
     free(result.folder);
     return SGRAD__DONE;
 }

@@ -99,7 +99,7 @@ int main(void) {
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;
-    printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
+    if (result.rank == 0) printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
     free(result.folder);
     return 0;
 }

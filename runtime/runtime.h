@@ -263,8 +263,8 @@ struct sgrad_context {
     double patience;            /* as in the options */
     const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
 };
-/* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept
- * (page faults cost a fifth of a step). */
+/* Starts MPI, where there are several ranks, and StarPU. One context at a time; of several ranks one a process, since MPI starts
+ * only once. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
 void sgrad_context_close(struct sgrad_context *context);
 /* What happens between begin and end, any number of times, is recorded in the context's trace, if it has one: closing the

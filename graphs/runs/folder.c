@@ -149,6 +149,14 @@ int sgrad__run_compare_options(struct sgrad__run *r) {
     return error;
 }
 
+/* Rank 0's name of the folder to every rank. */
+static void broadcast_folder(struct sgrad__run *r) {
+    size_t size = r->folder ? strlen(r->folder) + 1 : 0;
+    sgrad_ranks_broadcast(&size, sizeof size, 0);
+    if (r->context->rank) r->folder = sgrad_alloc(size, 1);
+    sgrad_ranks_broadcast(r->folder, size, 0);
+}
+
 int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     struct sgrad__config config;
     char devices[256];
@@ -158,5 +166,6 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
+    broadcast_folder(r);
     return broadcast_parameters(r->graph);
 }

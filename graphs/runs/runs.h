@@ -108,23 +108,25 @@ struct sgrad_bench_result {
 /* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
 
+/* All but the rank is the same on every rank. */
 struct sgrad_train_result {
-    char *folder;                   /* free it */
+    int rank;                       /* of this process. Rank 0 alone writes and prints; without a launcher it is the only one */
+    char *folder;                   /* with rank 0's files, as rank 0 names it; free it. NULL: nothing was written */
     long steps;
     double epochs, train_loss, test_loss, test_top1, seconds, samples_per_second;
 };
 
 /* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
- * output. SGRAD_EINTR after SIGINT, SIGTERM, SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number.
- */
+ * output. Every rank that a launcher (mpirun, srun) started calls it, with the same options. SGRAD_EINTR after SIGINT, SIGTERM,
+ * SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
 /* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
 bool sgrad_run_exists(const char *folder);
 
-/* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),
- * micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
- * says, if it is there, else by the training part's statistics. */
+/* Loss and accuracy of saved weights on the test part of DATA; every rank calls it. Uses of OPTIONS: model, data, init (the
+ * weights), micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside
+ * the weights says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
 #ifdef __cplusplus

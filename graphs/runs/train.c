@@ -218,7 +218,9 @@ static int train_run(struct sgrad__run *r) {
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));
     int error = r->context->rank ? 0 : save_weights(r);
-    return sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights");
+    SGRAD_TRY(sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights"));
+    sgrad_ranks_broadcast(&r->result, sizeof r->result, 0);
+    return 0;
 }
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
@@ -230,6 +232,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
     if (error && !r->together) sgrad_ranks_abort(1);
     if (!error) {
         *result = r->result;
+        result->rank = r->context->rank;
         result->folder = r->folder;
         r->folder = NULL;
     }

@@ -24,8 +24,8 @@ for page in "$srcdir"/docs/add-*.md; do
 		fail "$page has no file that could be compiled"
 done
 
-# An operation's attributes are declared by its line of codelets.def.
-{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines; } >codelets.def
+# An operation's attributes are declared by its line of codelets.def; it is there already where the page has been followed.
+{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines | grep -vxFf "$srcdir/codelets/codelets.def"; } >codelets.def
 sh "$srcdir/codelets/make-operations.sh" codelets.def codelets || fail 'no headers of operations'
 
 # Outside the tree there are the installed headers and no others.

@@ -4,7 +4,7 @@
  *     rank 1   gradients ─> sum of all, update, weights ──┼─> weights                 a bucket of server 1
  *     rank 2   gradients ───────────┘                     └─> weights
  *
- * The server adds in the tree made by halving, so that 2^k ranks give the bits of one.
+ * The server adds in the tree made by halving, so that 2^k ranks give the bits of one where --bn-group does not depend on them.
  *
  * Limits: a server takes in and gives out ranks - 1 times its buckets: allreduce moves fewer bytes. */
 #include "graphs/programs/builder.h"
