@@ -35,8 +35,8 @@ int sgrad_augmentation_parse(const char *text, int height, int width, struct sgr
     const int side = height < width ? height : width;
     struct sgrad_augmentation a = { 0 };
     if (!parse(text, side, &a))
-        return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': is neither none nor, with commas between, crop:N (pixels) or crop:1/N "
-                          "(of the shorter side), and flip", text);
+        return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': is neither none nor, with commas between, crop:N (pixels) or "
+                          "crop:1/N (of the shorter side), and flip", text);
     if (side && a.pad >= side)
         return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': images of %dx%d are padded by %d pixels at most", text, height, width,
                           side - 1);

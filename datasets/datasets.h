@@ -99,8 +99,8 @@ struct sgrad_augmentation {
     bool flip;      /* left to right, one time in two */
 };
 
-/* TEXT is "none" or, with commas between, "crop:N" (pixels) or "crop:1/N" (an N-th of the shorter side), and "flip"; images are of
- * HEIGHT x WIDTH, both 0: not known yet. SGRAD_EINVAL: it is something else, or leaves nothing of an image. */
+/* TEXT is "none" or, with commas between, "crop:N" (pixels) or "crop:1/N" (an N-th of the shorter side), and "flip"; images are
+ * of HEIGHT x WIDTH, both 0: not known yet. SGRAD_EINVAL: it is something else, or leaves nothing of an image. */
 int sgrad_augmentation_parse(const char *text, int height, int width, struct sgrad_augmentation *augmentation);
 /* As text, with the pixels that it came to: "crop:4,flip"; free it. */
 char *sgrad_augmentation_text(const struct sgrad_augmentation *augmentation);

@@ -42,8 +42,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     char devices[256];
     const long long parameters = (long long)sgrad__parameters_count(r->graph), micros = (long long)(r->program->share / r->micro);
     fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
-    fprintf(to, "data       %s: %dx%dx%d, %d %s, %lld training and %lld test %s; augmentation %s\n", o->data, r->train->height, r->train->width,
-            r->train->channels, r->train->classes, sgrad_plural(r->train->classes, "class", "classes"),
+    fprintf(to, "data       %s: %dx%dx%d, %d %s, %lld training and %lld test %s; augmentation %s\n", o->data, r->train->height,
+            r->train->width, r->train->channels, r->train->classes, sgrad_plural(r->train->classes, "class", "classes"),
             (long long)r->train->count, (long long)r->test->count, sgrad_plural(r->test->count, "sample", "samples"),
             o->augment);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
