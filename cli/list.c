@@ -18,7 +18,14 @@ static void add(json_t *list, const char *name, const char *summary) {
 /* Each list is an array of records of its own type, that ends with NULL; all have a name and a summary. */
 #define EACH(array)                                                                                                              \
     for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
-static void models(json_t *list) { EACH(sgrad_models); }
+static void models(json_t *list) {
+    for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
+        const int least = (*m)->least_side;
+        char *summary = sgrad_format(least ? "%s (images of %dx%d or more)" : "%s", (*m)->summary, least, least);
+        add(list, (*m)->name, summary);
+        free(summary);
+    }
+}
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) {

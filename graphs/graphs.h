@@ -8,8 +8,8 @@
  * has every operation besides, is for programs outside: what the library itself includes is what it uses.
  *
  * A program is compiled by `cc program.c $(pkg-config --cflags --libs stargrad)` (docs/install.md). In C++, from C++20 on, all is
- * written as in C, sgrad_layer and records too; but a list that names fields names all of
- * them, in the order of their declaration, as C++ wants it. */
+ * written as in C, sgrad_layer and records too; but a list of named fields has them in the order of their declaration, and
+ * g++ -Wextra warns of those that a record leaves out. */
 #ifndef SGRAD_GRAPHS_H
 #define SGRAD_GRAPHS_H
 

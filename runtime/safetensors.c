@@ -173,10 +173,11 @@ static int parse_length(const char *name, const void *first, size_t size, uint64
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
     memcpy(length, first, LENGTH_BYTES);
     if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
-    if (!memcmp(first, "PK\3\4", 4))
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: is an archive, as torch.save writes it: in Python, "
+    const bool zip = !memcmp(first, "PK\3\4", 4), pickle = !memcmp(first, "\x80\2\x8a\n", 4); /* a pickle: before PyTorch 1.6 */
+    if (zip || pickle)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: is %s, as torch.save writes it: in Python, "
                                          "safetensors.torch.save_file(torch.load(FILE), OTHER) makes safetensors of a state_dict",
-                          name);
+                          name, zip ? "an archive" : "a pickle");
     return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
                       (unsigned long long)*length, size - LENGTH_BYTES, HEADER_LIMIT);
 }

@@ -31,6 +31,9 @@ strategies async
 strategies mixed
 strategies backup
 END
+passes list models
+says '^convnet .*(images of 2x2 or more)$'
+says '^lenet .*(images of 16x16 or more)$'
 passes list datasets
 says '(digits, --augment none)$'
 says '(cifar10:DIR, --augment crop:4,flip)$'

@@ -169,6 +169,12 @@ static void refuses_to_read(void **state) {
     memcpy(bytes, "PK\3\4", 4);
     assert_fails(sgrad_safetensors_parse("file.pt", bytes, sizeof bytes, &file), SGRAD_EFORMAT,
                  "file.pt: is an archive, as torch.save");
+    memcpy(bytes, "\x80\2\x8a\nl\xfc\x9c\x46", 8); /* as of PyTorch 1.5 */
+    assert_fails(sgrad_safetensors_parse("file.pth", bytes, sizeof bytes, &file), SGRAD_EFORMAT,
+                 "file.pth: is a pickle, as torch.save");
+    bytes[2] = bytes[3] = 0; /* the end of a longer file is missing */
+    memset(bytes + 4, 0, 4);
+    assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "a header of 640 bytes");
     for (uint64_t length = 505; length; length *= 1009) { /* beyond the end, then beyond 2^63 and around */
         memcpy(bytes, &length, 8);
         assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "byte 0: a header of ");

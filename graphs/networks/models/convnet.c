@@ -1,4 +1,4 @@
-/* convnet.c: the quickstart's network: two blocks of two 3×3 convolutions. Takes any image of 4×4 or more. */
+/* convnet.c: the quickstart's network: two blocks of two 3×3 convolutions. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/linear.h"
@@ -18,7 +18,7 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 
 const struct sgrad_model sgrad_convnet_model = {
     .name = "convnet",
-    .summary = "four 3x3 convolutions with batch norm, for images of 4x4 or more",
+    .summary = "four 3x3 convolutions with batch norm",
     .least_side = 2,
     .build = build,
 };
