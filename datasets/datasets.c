@@ -30,6 +30,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     struct sgrad_dataset *opened = sgrad_alloc(1, sizeof *opened);
     opened->reader = reader;
     opened->split = split;
+    opened->augment = reader->augment;
     error = reader->open(opened, argument, options ? options : &(struct sgrad_dataset_options){ 0 });
     if (error) {
         sgrad_dataset_close(opened);

@@ -46,6 +46,7 @@ struct sgrad_dataset {
     int height, width, channels;
     int classes;
     float full_scale;                   /* the largest value of a pixel: 255, digits 16 */
+    const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
     const char *const *class_name;      /* of each class; NULL: its number is its name */
     const int32_t *label;               /* of each sample, 0 to classes - 1 */
     /* The reader's own. */
@@ -110,8 +111,8 @@ char *sgrad_augmentation_text(const struct sgrad_augmentation *augmentation);
 struct sgrad_reader {
     const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes none */
     const char *summary;
-    const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
-    /* Fills DATASET, of which reader and split are set and the rest is zero. ARGUMENT is what follows the colon, not empty
+    const char *augment;                /* that of its data sets, but where open finds that one wants another; NULL: none */
+    /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not empty
      * where the reader takes one. On an error the caller closes what is there. `label` and `pixels` are freed with free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
     /* One sample's pixels (H,W,C), from any thread. NULL: they are always in memory. */

@@ -8,8 +8,9 @@
  * when they are read; where all of them together fit in memory, once.
  *
  * Most are photographs, whose classes neither a small shift nor a mirror changes: padded by an eighth, as CIFAR's 32 pixels by 4
- * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Digits and letters
- * are other signs in a mirror: there the user says --augment crop:1/8. */
+ * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Grey ones are mostly
+ * not: scans, digits, letters; they are left as they are. Digits and letters, other signs in a mirror, may have colours: there
+ * the user says --augment crop:1/8. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -150,8 +151,8 @@ static int with_file(const struct folder *folder, int64_t i,
     return error;
 }
 
-static int size_of(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
-    return sgrad__image_size(path, map->data, map->size, &image->height, &image->width);
+static int read_header(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
+    return sgrad__image_header(path, map->data, map->size, image);
 }
 
 static int decode(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
@@ -169,9 +170,18 @@ static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
     struct sgrad__image image = { .height = folder->side, .width = folder->side };
-    if (!folder->side) SGRAD_TRY(with_file(folder, 0, size_of, &image));
+    if (!folder->side) SGRAD_TRY(with_file(folder, 0, read_header, &image));
     dataset->height = image.height;
     dataset->width = image.width;
+    return 0;
+}
+
+/* Images are grey where the first of each class is: not every file is opened at every start. */
+static int find_colour(struct sgrad_dataset *dataset) {
+    struct sgrad__image image = { .grey = true };
+    for (int64_t i = 0; i < dataset->count && image.grey; i++)
+        if (i == 0 || dataset->label[i] != dataset->label[i - 1]) SGRAD_TRY(with_file(dataset->state, i, read_header, &image));
+    if (image.grey) dataset->augment = NULL;
     return 0;
 }
 
@@ -248,7 +258,8 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     SGRAD_TRY(error);
     if (dataset->count == 0)
         return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
-    return find_size(dataset);
+    SGRAD_TRY(find_size(dataset));
+    return train ? find_colour(dataset) : 0;
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
@@ -280,7 +291,8 @@ static void close_folder(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
-    .summary = "JPEGs and PNGs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE",
+    .summary = "JPEGs and PNGs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE; grey ones are not "
+               "augmented; letters and digits want no flip",
     .augment = "crop:1/8,flip",
     .open = open_folder,
     .read = read_sample,

@@ -4,6 +4,7 @@
 #ifndef SGRAD_DATASETS_FORMATS_H
 #define SGRAD_DATASETS_FORMATS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,10 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 /* JPEG or PNG, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
 struct sgrad__image {
     int height, width;
+    bool grey;    /* the file has no colours */
     uint8_t *rgb; /* (height,width,3); the caller frees it */
 };
-int sgrad__image_size(const char *name, const void *data, size_t size, int *height, int *width);
+int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);  /* RGB is NULL */
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 
 /* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3). */

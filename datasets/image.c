@@ -89,6 +89,7 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     struct sgrad__image *image = &jpeg->image;
     image->width = (int)decoder->image_width;
     image->height = (int)decoder->image_height;
+    image->grey = decoder->jpeg_color_space == JCS_GRAYSCALE;
     if (!pixels) return 0;
 
     const bool cmyk = decoder->jpeg_color_space == JCS_CMYK || decoder->jpeg_color_space == JCS_YCCK;
@@ -158,6 +159,7 @@ static int png_run(struct png *png, bool pixels) {
     struct sgrad__image *image = &png->image;
     image->width = (int)png_get_image_width(decoder, png->info);
     image->height = (int)png_get_image_height(decoder, png->info);
+    image->grey = !(png_get_color_type(decoder, png->info) & PNG_COLOR_MASK_COLOR);
     SGRAD_TRY(check_size("png", png->name, (uint64_t)image->width, (uint64_t)image->height, (uint64_t)png->size * PNG_PIXELS));
     if (!pixels) return 0;
 
@@ -197,12 +199,8 @@ static int read_image(const char *name, const void *data, size_t size, bool pixe
     return sgrad_fail(SGRAD_EFORMAT, "image: %s: byte 0: begins neither like a JPEG nor like a PNG", name);
 }
 
-int sgrad__image_size(const char *name, const void *data, size_t size, int *height, int *width) {
-    struct sgrad__image image = { .rgb = NULL };
-    SGRAD_TRY(read_image(name, data, size, false, &image));
-    *height = image.height;
-    *width = image.width;
-    return 0;
+int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image) {
+    return read_image(name, data, size, false, image);
 }
 
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image) {

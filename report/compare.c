@@ -277,12 +277,14 @@ static void write_accuracies(FILE *to, const struct runs *runs) {
 static void write_curves(FILE *to, const void *of) {
     const struct runs *runs = of;
     bool evaluated = false;
-    double top = 0;
+    double top = 0;     /* one run that has diverged leaves the others in sight */
     for (int i = 0; i < runs->count; i++) {
         const struct sgrad__history *h = &runs->run[i].history;
+        const double first = h->step[0].loss;
         char name[32];
         snprintf(name, sizeof name, "loss%d", i);
-        top = fmax(top, sgrad__curve_losses(to, name, h));
+        const double own = sgrad__curve_losses(to, name, h);
+        top = fmax(top, first > 0 ? fmin(own, 2 * first) : own);
         fprintf(to, "$accuracy%d << END\n", i);
         for (int j = 0; j < h->epochs; j++) fprintf(to, "%g %g\n", h->epoch[j].epoch, 100 * h->epoch[j].top1);
         fputs("END\n", to);

@@ -57,24 +57,17 @@ static const char *setting(const struct sgrad__history *h, const char *part, con
     return text ? text : "?";
 }
 
-/* What began the run and, where it was continued, what changed then. */
+/* What began the run and, where it was continued, what changed then, in the words of who continued it. */
 static void print_settings(const struct sgrad__history *h) {
-    static const char *const keys[] = { "optimizer", "lr", "schedule", "batch", "epochs", "seed" };
-    const json_t *options = json_object_get(h->config, "options"), *continued = json_object_get(h->config, "continued");
+    const char *begun = json_string_value(json_object_get(h->config, "begun"));
     json_t *entry;
     size_t i;
-    if (!json_array_size(continued)) return;
-    printf("begun      with");
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        char *value = json_dumps(json_object_get(options, keys[k]), JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-        if (value) printf("%s %s %s", k ? "," : "", keys[k], value);
-        free(value);
-    }
-    json_array_foreach(continued, i, entry) {
+    if (begun) printf("begun      %s\n", begun);
+    json_array_foreach(json_object_get(h->config, "continued"), i, entry) {
         const char *changes = json_string_value(json_object_get(entry, "changes"));
-        printf("\ncontinued  after step %.0f, %s", json_number_value(json_object_get(entry, "step")), changes ? changes : "?");
+        printf("continued  after step %.0f%s%s\n", json_number_value(json_object_get(entry, "step")), changes ? ", " : "",
+               changes ? changes : "");
     }
-    putchar('\n');
 }
 
 #define NUMBER(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })

@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 #include <omp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
@@ -129,8 +130,14 @@ bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {
     return true;
 }
 
+int sgrad_cpus(void) {
+    cpu_set_t own;
+    return sched_getaffinity(0, sizeof own, &own) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&own);
+}
+
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size) {
-    int used = snprintf(text, size, "%d CPU %s", context->cpus, sgrad_plural(context->cpus, "core", "cores"));
+    int used = snprintf(text, size, "%d CPU %s", context->cpus,
+                        context->cpus > sgrad_cpus() ? "workers" : sgrad_plural(context->cpus, "core", "cores"));
     for (int i = 0; i < context->cudas && used < (int)size; i++) {
         char name[128];
         starpu_worker_get_name(starpu_worker_get_by_type(STARPU_CUDA_WORKER, i), name, sizeof name);

@@ -331,7 +331,9 @@ int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step
 void sgrad_workers_watch(void);
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
 
-const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);   /* "2 CPU cores, 1 NVIDIA H200" */
+/* "2 CPU cores, 1 NVIDIA H200"; where there are more workers than sgrad_cpus(), "8 CPU workers". */
+const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);
+int sgrad_cpus(void);       /* that this process may run on */
 
 /* Per-worker handles, made once; call from inside a kernel only. */
 struct dnnl_engine;

@@ -270,16 +270,6 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
 
 /* ---- a run goes on -------------------------------------------------------------------------------------------- */
 
-/* What the last of those who turned this run had asked for: its first options, and what each continuation changed. */
-static json_t *last_options(json_t *config) {
-    json_t *options = json_deep_copy(json_object_get(config, "options")), *other;
-    size_t i;
-    if (!json_is_object(options)) json_decref(options), options = json_object();
-    json_array_foreach(json_object_get(config, "continued"), i, other)
-        json_object_update(options, json_object_get(other, "options"));
-    return options;
-}
-
 /* One value, as config.json has it; NULL where there is none. Free it. */
 static char *value_text(const json_t *value) { return json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS)); }
 
@@ -315,16 +305,52 @@ static char *change_text(const json_t *before, json_t *changed) {
     return text;
 }
 
-/* A line for each of CONTINUED's entries, of which the last is now; free it. */
-static char *history_text(const json_t *continued) {
+/* "with optimizer "sgd", lr 0.01, …": what began a run. */
+static json_t *begun_text(const json_t *options) {
+    static const char *const keys[] = { "optimizer", "lr", "schedule", "batch", "epochs", "seed" };
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        char *value = value_text(json_object_get(options, keys[k]));
+        fprintf(to, "%s%s %s", k ? ", " : "with ", keys[k], value ? value : "not told");
+        free(value);
+    }
+    fclose(to);
+    json_t *string = json_string(text);
+    free(text);
+    return string;
+}
+
+/* Says of a run that goes on what began it ("begun"), and of each continuation what it changed ("changes"). Returns the options
+ * by now. */
+static json_t *tell_changes(json_t *config) {
+    json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
+    size_t i;
+    if (!json_is_object(options)) json_decref(options), options = json_object();
+    json_object_set_new(config, "begun", begun_text(options));
+    json_array_foreach(json_object_get(config, "continued"), i, entry) {
+        json_t *changed = json_object_get(entry, "options");
+        char *changes = change_text(options, changed);
+        json_object_set_new(entry, "changes", json_string(changes));
+        json_object_update(options, changed);
+        free(changes);
+    }
+    return options;
+}
+
+/* A line for the beginning and for each continuation, of which the last is now; free it. */
+static char *history_text(const json_t *config) {
+    const json_t *continued = json_object_get(config, "continued");
     char *text = NULL;
     size_t size, i;
     FILE *to = open_memstream(&text, &size);
     json_t *entry;
+    fprintf(to, "begun      %s\n", json_string_value(json_object_get(config, "begun")));
     json_array_foreach(continued, i, entry) {
-        const char *changes = json_string_value(json_object_get(entry, "changes"));
+        const char *changes = json_string_value(json_object_get(entry, "changes"));     /* NULL: the entry is no object */
         fprintf(to, "%s  after step %lld, %s\n", i + 1 < json_array_size(continued) ? "continued" : "continues",
-                (long long)json_integer_value(json_object_get(entry, "step")), changes ? changes : "");
+                (long long)json_integer_value(json_object_get(entry, "step")), changes ? changes : "as nobody knows");
     }
     fclose(to);
     return text;
@@ -337,19 +363,17 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *c, lo
     free(path);
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
-    json_t *before = last_options(config), *now = options_object(c->options), *changed = changed_options(before, now);
-    char *changes = change_text(before, changed);
-    json_t *entry = json_pack("{s:I, s:O, s:s}", "step", (json_int_t)step, "options", changed, "changes", changes),
+    json_t *before = tell_changes(config), *now = options_object(c->options);
+    json_t *entry = json_pack("{s:I, s:o}", "step", (json_int_t)step, "options", changed_options(before, now)),
            *all = json_object_get(config, "continued");
     set_circumstances(entry, c);
-    if (!all) json_object_set_new(config, "continued", all = json_array());
+    if (!json_is_array(all)) json_object_set_new(config, "continued", all = json_array());
     json_array_append_new(all, entry);
+    json_decref(tell_changes(config));
     error = write_config(folder, config);
-    if (!error) *history = history_text(all);
-    free(changes);
+    if (!error) *history = history_text(config);
     json_decref(before);
     json_decref(now);
-    json_decref(changed);
     json_decref(config);
     return error;
 }

@@ -1,33 +1,44 @@
 /* folder.c: a run's folder: claimed for one run at a time; what a run begins or goes on with. */
+#include "config.h"
 #include "graphs/runs/run.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* What is in FOLDER, which need not be there. What a killed run left half-written (PATH.part.PID) counts for nothing. */
+#define TRACE "trace"
+
+/* What is in FOLDER, which need not be there. What a killed run left half-written (PATH.part.PID), or before it began anything
+ * (its trace), counts for nothing. */
 enum content { NOTHING, FILES, RUN };
-static enum content content_of(const char *folder) {
+static int content_of(const char *folder, enum content *content) {
     DIR *d = opendir(folder);
-    enum content content = NOTHING;
+    *content = NOTHING;
+    if (!d && errno != ENOENT) return sgrad_fail(SGRAD_EIO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || strstr(e->d_name, ".part.")) continue;
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".part.") || strcmp(e->d_name, TRACE) == 0) continue;
         const bool run = strcmp(e->d_name, "config.json") == 0 || strncmp(e->d_name, "checkpoint-", 11) == 0;
-        if (run || content == NOTHING) content = run ? RUN : FILES;
+        if (run || *content == NOTHING) *content = run ? RUN : FILES;
     }
     if (d) closedir(d);
-    return content;
+    return 0;
 }
 
-bool sgrad_run_exists(const char *folder) { return content_of(folder) == RUN; }
+bool sgrad_run_exists(const char *folder) {
+    enum content content;
+    return content_of(folder, &content) == 0 && content == RUN;
+}
 
 /* A run begins in an empty folder, and is continued in its own. */
 static int check_content(const char *folder, bool resume) {
-    const enum content content = content_of(folder);
+    enum content content;
+    SGRAD_TRY(content_of(folder, &content));
     if (content == (resume ? RUN : NOTHING)) return 0;
     if (!resume)
         return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out%s", folder,
@@ -71,12 +82,19 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
     return check_content(r->folder, o->resume);
 }
 
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+    (void)status, (void)type, (void)where;
+    return remove(path);
+}
+
 void sgrad__run_leave_folder(struct sgrad__run *r) {
     char *lock = sgrad_format("%s/" SGRAD_LOCK, r->folder ? r->folder : "");
-    if (r->lock > 0 && r->fresh) unlink(lock);
+    char *trace = sgrad_format("%s/" TRACE, r->folder ? r->folder : "");
+    if (r->lock > 0 && r->fresh) unlink(lock), nftw(trace, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     if (r->lock > 0) sgrad_lock_release(r->lock);
     if (r->lock > 0 && r->fresh) rmdir(r->folder);
     free(lock);
+    free(trace);
 }
 
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {

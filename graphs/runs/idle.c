@@ -1,4 +1,5 @@
-/* idle.c: options that were asked for and have no effect on this run: each is told, with the reason, in a line.
+/* idle.c: options that were asked for and have no effect on this run, or another than hoped for: each is told, with the reason,
+ * in a line.
  *
  * Those of optimizers and strategies follow from the records: what one of them lists and the chosen one does not. All others are
  * rows of a table here. What is as it was asked for anyway (--no-augment where nothing is augmented) is told of nobody. */
@@ -6,7 +7,6 @@
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,13 +63,6 @@ static char *no_tensor_cores(const struct sgrad__run *r) {
     return sgrad_format("tf32 is for GPUs, and this run has none: CPUs compute in f32");
 }
 
-static char *fewer_cpus(const struct sgrad__run *r) {
-    cpu_set_t own;
-    if (sched_getaffinity(0, sizeof own, &own) || r->options.cpus <= CPU_COUNT(&own)) return NULL;
-    return sgrad_format("%d workers take turns on the %d CPUs here, and are no faster than %d", r->options.cpus, CPU_COUNT(&own),
-                        CPU_COUNT(&own));
-}
-
 static char *staleness_says(const struct sgrad__run *r) {
     if (!r->strategy->served || !r->options.staleness) return NULL;
     return sgrad_format("--staleness says how many steps are in flight");
@@ -89,21 +82,26 @@ static char *no_histogram_is_due(const struct sgrad__run *r) {
     return sgrad_format("the run ends with step %ld, before the first", r->steps);
 }
 
-static const struct {
+static char *no_checkpoints(const struct sgrad__run *r) {
+    return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
+}
+
+struct row {
     const char *option;
     char *(*why)(const struct sgrad__run *run);
-} rows[] = {
+};
+static const struct row rows[] = {
     { "allreduce", one_rank },
     { "backup", one_rank },
     { "bn-group", no_groups },
     { "bucket", one_rank },
-    { "cpus", fewer_cpus },
     { "data-placement", not_shared },
     { "epochs", steps_say },
     { "group", one_rank },
     { "histograms", no_histogram_is_due },
     { "image-size", images_of_one_size },
     { "init", weights_are_there },
+    { "keep", no_checkpoints },
     { "nesterov", no_momentum },
     { "network", one_rank },
     { "precision", no_tensor_cores },
@@ -112,19 +110,42 @@ static const struct {
     { "strategy", not_served },
     { "trace", traced_steps_are_over },
     { "window", staleness_says },
+    { NULL, NULL },
 };
 
-static char *why_idle(const struct sgrad__run *r, const char *option) {
-    char *why = why_of_others(r, option);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !why; i++)
-        if (strcmp(option, rows[i].option) == 0) why = rows[i].why(r);
-    return why;
+/* ---- what has an effect, but another than hoped for: each returns how the line goes on, to free, or NULL ---- */
+
+static char *nothing_to_cut(const struct sgrad__run *r) {
+    if (!r->uncropped) return NULL;
+    return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", r->train->height,
+                        r->train->width);
+}
+
+static char *fewer_cpus(const struct sgrad__run *r) {
+    const int cpus = sgrad_cpus();
+    if (r->options.cpus <= cpus) return NULL;
+    return sgrad_format("%d: %d workers take turns on the %d %s here, and are no faster than %d", r->options.cpus,
+                        r->options.cpus, cpus, sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+}
+
+static const struct row others[] = {
+    { "augment", nothing_to_cut },
+    { "cpus", fewer_cpus },
+    { NULL, NULL },
+};
+
+static char *find(const struct row *row, const struct sgrad__run *r, const char *option) {
+    while (row->option && strcmp(option, row->option)) row++;
+    return row->option ? row->why(r) : NULL;
 }
 
 void sgrad__run_tell_idle(const struct sgrad__run *r) {
     for (const char *const *option = r->options.asked; option && *option && r->context->rank == 0; option++) {
-        char *why = why_idle(r, *option);
+        char *why = why_of_others(r, *option), *other = find(others, r, *option);
+        if (!why) why = find(rows, r, *option);
         if (why) sgrad_warn("--%s has no effect: %s", *option, why);
+        if (other) sgrad_warn("--%s %s", *option, other);
         free(why);
+        free(other);
     }
 }

@@ -34,6 +34,7 @@ struct sgrad__run {
     struct sgrad__metrics *metrics;
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
     char *folder, *identity, *augment;
+    bool uncropped;                             /* --augment asks to crop by a part of the images that is less than a pixel */
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */

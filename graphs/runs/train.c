@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUGH 4     /* times the loss of a constant guess: more is no rough beginning (measured: vgg16 has up to 3.7) */
+#define ROUGH  4    /* times the loss of a constant guess: more is no rough beginning (measured: vgg16 has up to 3.7) */
+#define ENOUGH 100  /* steps in which a network that learns is better than the guess */
+#define CHANCE 1.5  /* times the guess's accuracy: less is chance */
 
 /* ---- training ---- */
 
@@ -176,16 +178,22 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                &r->metrics);
 }
 
-/* A loss can be a number, and the run lost all the same: in its last epoch a network should do better than a guess that gives
- * all classes the same chance, on the training set or on the test set. Two epochs and less may be rougher. Only rank 0 knows. */
-static void warn_of_divergence(const struct sgrad__run *r) {
-    const double guess = log(r->train->classes), limit = r->result.epochs < 2 ? ROUGH * guess : guess;
+/* A loss can be a number, and the run lost all the same. In its last epoch a network should do better than a guess that gives all
+ * classes the same chance, on the training set or on the test set. Far worse, it has diverged; a little worse, it may just have
+ * begun, but not after many steps, by which it still guesses. Only rank 0 knows. */
+static void warn_of_loss(const struct sgrad__run *r) {
+    const struct sgrad_train_result *result = &r->result;
+    const double guess = log(r->train->classes), far = ROUGH * guess;
+    const bool guesses = result->steps >= ENOUGH && result->test_top1 * r->train->classes <= CHANCE;
+    const double limit = guesses ? guess : far;
     char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
-    if (r->context->rank || r->peak == 0 || !(r->result.train_loss > limit && r->result.test_loss > limit)) return;
-    sgrad_warn("the loss ends at %s, and at %s on the test set: a constant guess has %s, so the run has diverged, or learned "
-               "nothing; a lower --lr, --clip-norm or --warmup may help",
-               sgrad_number_text(r->result.train_loss, train), sgrad_number_text(r->result.test_loss, test),
-               sgrad_number_text(guess, guessed));
+    if (r->context->rank || r->peak == 0 || r->train->classes < 2) return;
+    if (!(result->train_loss > limit && result->test_loss > limit)) return;
+    sgrad_warn("the loss ends at %s, and at %s on the test set; a constant guess has %s: the run has %s",
+               sgrad_number_text(result->train_loss, train), sgrad_number_text(result->test_loss, test),
+               sgrad_number_text(guess, guessed),
+               result->train_loss > far && result->test_loss > far ? "diverged; a lower --lr, --clip-norm or --warmup may help"
+                                                                   : "learned nothing; another --lr may help");
 }
 
 static int save_weights(struct sgrad__run *r) {
@@ -208,12 +216,13 @@ static int train_run(struct sgrad__run *r) {
     }
     if (r->options.print) return 0;
     if (done >= r->steps && r->context->rank == 0)
-        fprintf(terminal, "all %ld %s of this run are done already\n", r->steps, sgrad_plural(r->steps, "step", "steps"));
+        fprintf(terminal, "%ld %s of this run are done already, and %ld asked for\n", done, sgrad_plural(done, "step", "steps"),
+                r->steps);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
-    warn_of_divergence(r);
+    warn_of_loss(r);
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));

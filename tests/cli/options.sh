@@ -112,14 +112,19 @@ idle data-placement 'one rank trains alone' --data-placement partition
 idle image-size 'the images of digits are 8x8' --image-size 32
 idle epochs '--steps says how long' --epochs 3 --steps 2
 idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
-idle cpus "4096 workers take turns on the [0-9]* CPUs here" --cpus 4096
+idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
+cpus=$(nproc)
+warns 1 "--cpus 4096: 4096 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 4096
+says '^devices    [0-9]* CPU workers; '
+warns 1 '--augment crops nothing: that part of the shorter side of 8x8 is less than a pixel$' "${train[@]}" --print --augment crop:1/9,flip
+says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print
 warns 2 '--nesterov has no effect' "${train[@]}" --print --optimizer adam --nesterov --momentum 0.5
 passes "${train[@]}" --print --optimizer sgd --nesterov --momentum 0.8 --weight-decay 0 --no-augment --nan-ok --strategy sync
 passes "${train[@]}" --print --optimizer adam --beta1 0.8
 
 # A rate that nobody gave is the optimizer's.
-for pair in 'sgd 0.1' 'adam 0.001' 'adamw 0.001' 'lamb 0.002'; do
+for pair in 'sgd 0.1' 'adam 0.001' 'adamw 0.001' 'lamb 0.005'; do
 	passes list optimizers
 	says "^${pair% *} .*(--lr ${pair#* })\$"
 	passes "${train[@]}" --print --optimizer "${pair% *}"

@@ -45,6 +45,12 @@ line = r"""stroke-width="([0-9.]+)"[^>]*>\n\t<path stroke='([^']*)'( *stroke-das
 (wide, color, dashes), (thin, other, gaps) = (re.search(line, run).groups() for run in runs)
 assert float(wide) >= 2 * float(thin) and color == "rgb( 43,  92, 138)" != other and gaps and not dashes, (wide, thin, color, other, gaps, dashes)
 END
+	# One run that has diverged leaves the others in sight.
+	mkdir -p lost
+	cp run/config.json lost/
+	printf '%s\n%s\n' "$step" "${step/\"loss\":2.5/\"loss\":2.5e24}" >lost/metrics.jsonl
+	passes report $pair lost
+	! grep -q '[0-9]e+[0-9]' $pair/compare.svg || wrong 'compare.svg: a diverged run hides the others'
 	# The curve has the test loss, too.
 	folder "$config" "$step"$'\n'"${epoch/null/3}"$'\n'
 	passes report run

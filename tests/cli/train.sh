@@ -42,10 +42,12 @@ wait
 # A finished run, resumed, is as it was; with more steps it goes on; without checkpoints it is left alone.
 cp first/metrics.jsonl first/model.safetensors .
 passes "${train[@]}" --out first --resume
-says 'all 3 steps of this run are done already'
+says '^3 steps of this run are done already, and 3 asked for$'
 top1=$(tail -n 1 metrics.jsonl | python3 -c 'import json; print("%.2f" % (100 * json.loads(input())["test_top1"]))')
 says "^first: test accuracy $top1 %$"
 cmp metrics.jsonl first/metrics.jsonl && cmp model.safetensors first/model.safetensors || wrong 'resuming changes a finished run'
+passes "${train[@]}" --steps 1 --out first --resume
+says '^3 steps of this run are done already, and 1 asked for$'
 cp -r first longer
 passes "${train[@]}" --steps 4 --out longer --resume
 [ "$(grep -c '"event":"step"' longer/metrics.jsonl)" = 4 ] || wrong 'three steps and one are not four'
@@ -73,6 +75,16 @@ passes "${images[@]}" --out images-run
 says '^data .*; augmentation crop:1,flip$'
 passes "${images[@]}" --image-size 80 --print
 says '^data .*; augmentation crop:10,flip$'
+cp -r images signs     # grey ones
+python3 -c '
+import glob, struct, zlib
+chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))
+for path in glob.glob("signs/*/*/*.png"):
+    if path != "signs/train/a/2.png":
+        open(path, "wb").write(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(9 * 8))) + chunk(b"IEND", b""))'
+passes "${images[@]/images/signs}" --print
+says '^data .*; augmentation none$'
 mv images/train train
 passes eval --weights images-run/model.safetensors --model mlp --data folder:images     # config.json has the training set's numbers
 mv train images/train
@@ -121,7 +133,7 @@ assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumera
 END
 
 # A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
-warns 1 'the loss ends at [0-9.]*e+[0-9]*, .* a constant guess has 2.3026' train --model convnet --data digits --epochs 2 --lr 1000 --out lost
+warns 1 'the loss ends at [0-9.]*e+[0-9]*, .* a constant guess has 2.3026: the run has diverged; a lower --lr' train --model convnet --data digits --epochs 2 --lr 100 --out lost
 says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
 passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
@@ -129,12 +141,24 @@ says 'loss of the last [0-9.]*e+[0-9]*;'
 passes eval --weights lost/model.safetensors --model convnet --data digits
 says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
 passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
+passes train --model resnet20 --data synthetic:32x32x3,10,256 --epochs 2 --out rougher
+warns 1 'the loss ends at .* a constant guess has 2.3026: the run has learned nothing; another --lr may help$' \
+	train --model convnet --data digits --steps 100 --lr 1e-12 --out still
 
 # --print shows network and tasks, and leaves nothing behind.
 passes "${train[@]}" --out third --print
 says 'conv1'
 says 'backward'
 [ ! -e third ] || wrong '--print makes a folder'
+
+# A run that fails before it begins leaves nothing, traced or not; what a killed one left of a trace is in nobody's way.
+refuses 1 '/nonexistent' "${train[@]}" --trace=1 --init /nonexistent --out traced
+[ ! -e traced ] || wrong 'a traced run that fails early leaves its folder'
+mkdir -p traced/trace
+refuses 2 'traced: there is no run to continue' "${train[@]}" --out traced --resume
+passes "${train[@]}" --trace=1 --out traced
+touch no-folder
+refuses 1 'no-folder/run: cannot be read: Not a directory' "${train[@]}" --out no-folder/run --resume
 
 # Without gnuplot there is one line more, and no harm.
 mkdir bin

@@ -76,7 +76,7 @@ def test_ends_early():
 
 
 def test_what_does_not_go_together():
-    for words, why in ((("--strategy", "sync"), "--backup goes with --strategy backup"), (("--strategy", "backup"), "--backup 1 leaves none of the 1 ranks"),
+    for words, why in ((("--strategy", "sync"), "--backup goes with --strategy backup"), (("--strategy", "backup"), "--backup 1 leaves none of the 1 rank"),
                        (("--strategy", "backup", "--deterministic"), "who comes first decides")):
         said = stargrad(*RUN, "--batch", 96, "--steps", 1, *words, "--backup", 1, "--out", folder("wrong"), status=2)
         assert why in said and said.count("\n") == 1, said

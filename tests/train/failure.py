@@ -139,15 +139,21 @@ def test_launch_goes_on():
 
 
 def test_launch_begins_what_has_not_begun():
-    """Data that come late: until they are there nothing is written, so there is nothing to continue."""
-    data, out = folder("late"), folder("late-run")
-    run = launch(1, "train", "--model", "lenet", "--data", f"idx:{data}", "--batch", 8, "--steps", 2, "--out", out, options=("--retries", 4))
-    said = ""
-    for line in run.stdout:
-        said += line
-        if "retry 1 of 4, on 1 rank, from the beginning" in line:
-            os.symlink(os.path.abspath(os.path.join(REFERENCE, "idx")), data)
-    assert run.wait(LIMIT) == 0 and os.path.exists(os.path.join(out, "model.safetensors")), said
+    """Data that come late, or weights, when the folder of the trace is there: nothing is written until then, so there is nothing to continue."""
+    idx = os.path.abspath(os.path.join(REFERENCE, "idx"))
+    out = folder("weights-run")
+    stargrad("train", "--model", "lenet", "--data", f"idx:{idx}", "--batch", 8, "--steps", 1, "--out", out)
+    for name, there, words in (("late", idx, ("--data", "idx:{}")),
+                               ("late.safetensors", os.path.join(out, "model.safetensors"), ("--data", f"idx:{idx}", "--trace=1", "--init", "{}"))):
+        late, out = folder(name), folder("late-run")
+        words = [word.format(late) for word in words]
+        run = launch(2, "train", "--model", "lenet", *words, "--batch", 8, "--steps", 2, "--out", out, options=("--retries", 4))
+        said = ""
+        for line in run.stdout:
+            said += line
+            if "retry 2 of 4, on 2 ranks, from the beginning" in line:
+                os.symlink(there, late)
+        assert run.wait(LIMIT) == 0 and os.path.exists(os.path.join(out, "model.safetensors")), said
 
 
 def test_launch_leaves_out_a_host_that_is_gone():

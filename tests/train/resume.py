@@ -144,14 +144,21 @@ def test_config_keeps_what_began_the_run():
     stargrad(*run, "--epochs", 1, "--resume")       # done already: nothing goes on
     said = stargrad(*run, "--epochs", 4, "--lr", 0.001, "--schedule", "cosine", "--resume")
     continued = "after step 4, with epochs 3.0 (was 2.0), lr 0.001 (was 0.01)", "after step 6, with epochs 4.0 (was 3.0)"
-    assert f"continued  {continued[0]}\ncontinues  {continued[1]}\n" in said, said
+    begun = 'begun      with optimizer "sgd", lr 0.01, schedule "cosine", batch 32, epochs 2.0, seed "1"'
+    assert f"{begun}\ncontinued  {continued[0]}\ncontinues  {continued[1]}\n" in said, said
     said = stargrad("report", out)
-    assert re.search(r'^begun +with optimizer "sgd", lr 0.01, schedule "cosine", batch 32, epochs 2', said, re.M), said
-    assert f"continued  {continued[0]}\ncontinued  {continued[1]}\n" in said, said
+    assert f"{begun}\ncontinued  {continued[0]}\ncontinued  {continued[1]}\n" in said, said
     config = json.loads(content(out, "config.json"))
-    continued = config.pop("continued")
-    assert config == began
-    assert [(c["step"], c["options"]) for c in continued] == [(4, {"epochs": 3.0, "lr": 0.001}), (6, {"epochs": 4.0})], continued
+    entries = config.pop("continued")
+    assert config.pop("begun") and config == began
+    assert [(c["step"], c["options"]) for c in entries] == [(4, {"epochs": 3.0, "lr": 0.001}), (6, {"epochs": 4.0})], entries
+    for entry in entries:
+        del entry["changes"]        # as if nobody had told: it follows from the options
+    with open(os.path.join(out, "config.json"), "w") as f:
+        json.dump({**config, "continued": entries}, f)
+    assert "continued  after step 4\ncontinued  after step 6\n" in stargrad("report", out)
+    said = stargrad(*run, "--epochs", 5, "--lr", 0.001, "--schedule", "cosine", "--resume")
+    assert f"{begun}\ncontinued  {continued[0]}\ncontinued  {continued[1]}\ncontinues  after step 8, with epochs 5.0 (was 4.0)\n" in said, said
 
 
 def test_a_rate_that_nobody_gave_is_kept():

@@ -6,7 +6,10 @@ const struct sgrad_optimizer sgrad_lamb_optimizer = {
     .name = "lamb",
     .summary = "adamw whose steps follow the norm of each parameter, for large batches",
     .source = "Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, 2019",
-    .rate = 0.002,
+    /* Of 0.002, 0.005, 0.01 and 0.02 the one that is good throughout. convnet on digits, 8 epochs, worst of three seeds: 79, 95,
+     * 87 and 69 %; lenet on Fashion-MNIST, 300 steps: 75, 82, 85, 83; mlp there: 83, 84, 84, 81; resnet20 on CIFAR-10, 100 steps:
+     * 31, 32, 32, 28. */
+    .rate = 0.005,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &sgrad_lamb_kernel,
     .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
