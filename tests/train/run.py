@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,7 @@ def content(path, name="model.safetensors"):
 
 
 def main(tests):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)    # what the tests are started by may have it ignored (nohup), and hand that on
     failed = 0
     ran = 0
     for name, test in sorted(tests.items()):
