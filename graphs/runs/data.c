@@ -93,8 +93,8 @@ static int find_known(struct sgrad__run *r, const char *folder, bool *found) {
 
 /* A run that goes on has measured its data when it began; that they are the same is checked when the folder is opened. */
 int sgrad__run_measure_data(struct sgrad__run *r) {
-    bool known = false;
-    if (r->options.resume) SGRAD_TRY(find_known(r, r->options.out, &known));
+    bool known = r->options.print;      /* what runs nothing reads nothing */
+    if (r->options.resume && !known) SGRAD_TRY(find_known(r, r->options.out, &known));
     if (!known) {
         SGRAD_TRY(measure_training_set(r));
         SGRAD_TRY(check_test_set(r));

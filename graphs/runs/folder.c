@@ -64,20 +64,32 @@ static int make_folder(const char *path) {
     return error;
 }
 
-static char *default_folder(const char *model) {
+/* runs/MODEL-TIME, made here; where another run began in the same second, runs/MODEL-TIME-2, … */
+static int make_default_folder(const char *model, char **folder) {
     char when[32];
     time_t now = time(NULL);
     strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime(&now));
-    return sgrad_format("runs/%s-%s", model, when);
+    SGRAD_TRY(make_folder("runs"));
+    for (int i = 1;; i++) {
+        *folder = i == 1 ? sgrad_format("runs/%s-%s", model, when) : sgrad_format("runs/%s-%s-%d", model, when, i);
+        if (mkdir(*folder, 0777) == 0) return 0;
+        if (errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", *folder, strerror(errno));
+        free(*folder);
+    }
 }
 
 int sgrad__run_claim_folder(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
-    r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
-    r->fresh = access(r->folder, F_OK) != 0;
-    if (r->fresh) SGRAD_TRY(check_content(r->folder, o->resume));
-    SGRAD_TRY(make_folder(r->folder));
+    if (!o->out) {
+        r->fresh = true;
+        SGRAD_TRY(make_default_folder(r->model->name, &r->folder));
+    } else {
+        r->folder = sgrad_format("%s", o->out);
+        r->fresh = access(r->folder, F_OK) != 0;
+        if (r->fresh) SGRAD_TRY(check_content(r->folder, o->resume));
+        SGRAD_TRY(make_folder(r->folder));
+    }
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
     return check_content(r->folder, o->resume);
 }
@@ -158,7 +170,7 @@ static int broadcast_parameters(struct sgrad_graph *g) {
 int sgrad__run_compare_options(struct sgrad__run *r) {
     struct sgrad__config config;
     char devices[256];
-    r->fingerprint = sgrad_dataset_fingerprint(r->train);
+    if (!r->options.print) r->fingerprint = sgrad_dataset_fingerprint(r->train);
     describe_run(r, &config, devices, sizeof devices);
     char *everything = sgrad__config_shared(&config);
     int error = sgrad_ranks_compare(everything);

@@ -36,7 +36,21 @@ static int open_graph(struct sgrad__run *r) {
     r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     int x = sgrad_graph_input(r->graph, d->height, d->width, d->channels);
     int logits = r->model->build(r->graph, x, d->classes);
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, logits);
+    if (!sgrad_graph_error(r->graph) && (shape.rank != 2 || shape.dim[1] != d->classes)) {
+        char text[SGRAD_SHAPE_TEXT];
+        return sgrad_fail(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%d)",
+                          r->model->name, sgrad_shape_text(&shape, text), r->options.data, d->classes, d->classes);
+    }
     return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
+}
+
+/* Weights may be changed by hand, so what is damaged, or changed, is told and taken. */
+static void check_weights(const struct sgrad_safetensors *file) {
+    const char *wanted = sgrad_safetensors_metadata(file, "checksum");
+    char is[SGRAD_CHECKSUM];
+    if (!wanted || sgrad_safetensors_file_checksum(file, is) || !strcmp(wanted, is)) return;
+    sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path, is, wanted);
 }
 
 static void set_hyper(struct sgrad__run *r) {
@@ -58,6 +72,7 @@ static int open_parameters(struct sgrad__run *r) {
     if (!r->options.init) return 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
     int error = sgrad__weights_load(r->graph, &file, false);
+    if (!error && r->context->rank == 0) check_weights(&file);
     sgrad_safetensors_close(&file);
     return error;
 }
@@ -96,7 +111,22 @@ static int set_rate(struct sgrad__run *r) {
     return 0;
 }
 
+/* What a program may have left out of the options: names have defaults, a model and its data have none. */
+static int complete_options(struct sgrad_train_options *o) {
+    const struct sgrad_train_options defaults = sgrad_train_defaults();
+    if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
+    if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
+    if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");
+    if (o->batch < 1) return sgrad_fail(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
+    if (!o->optimizer) o->optimizer = defaults.optimizer;
+    if (!o->schedule) o->schedule = defaults.schedule;
+    if (!o->strategy) o->strategy = defaults.strategy;
+    if (!o->window) o->window = defaults.window;
+    return 0;
+}
+
 int sgrad__run_open_training(struct sgrad__run *r) {
+    SGRAD_TRY(complete_options(&r->options));
     SGRAD_TRY(parse_trace(r));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(set_rate(r));
@@ -121,6 +151,9 @@ int sgrad__run_open_training(struct sgrad__run *r) {
 }
 
 int sgrad__run_open_evaluation(struct sgrad__run *r) {
+    if (!r->options.batch) r->options.batch = sgrad_train_defaults().batch;
+    SGRAD_TRY(complete_options(&r->options));
+    if (!r->options.init) return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(sgrad__run_open_test_set(r));
     SGRAD_TRY(open_graph(r));
