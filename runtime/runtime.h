@@ -247,12 +247,14 @@ struct sgrad_context_options {
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
 struct sgrad_network;
+struct sgrad_group;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
     int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
     char scheduler[32];
     double patience;            /* as in the options */
-    const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
+    const struct sgrad_group *all;          /* collectives.h: the ranks; NULL, like the next, with one */
+    const struct sgrad_network *network;    /* measured */
 };
 /* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept
  * (page faults cost a fifth of a step). */

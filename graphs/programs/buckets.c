@@ -130,16 +130,19 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
         chunk[c] = gather_chunk(b, k, chunk_first(k, chunks, c), chunk_first(k, chunks, c + 1), name);
 }
 
-void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority,
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_collective *method, int priority,
                        const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
-    const double each = (double)sgrad__bucket_bytes(k) / cuts;
-    if (!method) method = sgrad_allreduce_cheapest(each, b->o->network, b->o->deterministic);
-    struct sgrad_plan plan = sgrad_plan_make(method, each, (int)least(k->size / cuts, 1 << 16), b->o->rank, b->o->network);
+    const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts,
+                                         .limit = (int)least(k->size / cuts, 1 << 16),
+                                         .group = b->o->peers,
+                                         .halving = b->o->deterministic };
+    if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
     const int chunks = cuts * plan.chunks;
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     sgrad__bucket_gather(b, k, chunk, chunks, name);
-    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, 0, &chunk[i * plan.chunks], priority, name);
+    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, &chunk[i * plan.chunks], priority, name);
     sgrad__bucket_spread(b, k, chunk, chunks);
     free(chunk);
     free(plan.action);
@@ -171,13 +174,17 @@ static const double LEAST_SECONDS = 3e-3; /* on the wire: so long it may take a 
 
 /* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
  * of which none is so short that the wire would wait for the next. */
-int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving) {
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *o) {
+    const struct sgrad_network *net = o->network;
     const double shortest = LEAST_SECONDS * net->bandwidth;
     int64_t best = bytes;
     double once = 0;
     for (int n = 1; n == 1 || (bytes / n >= LEAST_BUCKET && (double)bytes / n >= shortest); n *= 2) {
         const double size = (double)bytes / n;
-        const double cost = n * (method ? method : sgrad_allreduce_cheapest(size, net, halving))->cost(size, net);
+        const struct sgrad_exchange each = { .bytes = size, .group = o->peers, .halving = o->deterministic };
+        const struct sgrad_collective *method =
+            o->allreduce ? o->allreduce : sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
+        const double cost = n * sgrad_collective_cost(method, &each, net);
         if (n == 1) once = cost;
         if (cost <= 1.25 * once) best = (int64_t)size;
     }

@@ -9,7 +9,8 @@ struct sgrad__builder {
     struct sgrad_graph *g;
     const struct sgrad__program_options *o;
     int micros, group_micros;                   /* of this rank's share; of a group, on this rank */
-    int span;                                   /* ranks that share a group; 1: groups end within a rank */
+    int place, peers;                           /* of this rank, among those who share the batch */
+    struct sgrad_group span;                    /* of them, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation, *gradient;                 /* by value */
     int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
@@ -76,11 +77,13 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
-/* The plan, in terms of ranks FIRST, FIRST + 1, …; CHUNK holds this rank's values and takes the results. */
-void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority,
-                     const char *name);
-/* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
-int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
+/* CHUNK holds this rank's values and takes the results. */
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
+/* The COUNT peers from place FIRST on. */
+struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
+/* BUFFER and the same of the others in GROUP, this rank among them, by the cheapest method, as one chunk: what it leads to. */
+int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                          int buffer, int priority, const char *name);
 
 /* ---- buckets.c ---- */
 
@@ -96,8 +99,8 @@ int64_t sgrad__bucket_chunk(const struct sgrad__bucket *bucket, int chunks, int 
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
 
 /* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
-void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority,
-                       const char *name);
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
+                       int priority, const char *name);
 /* In how many messages, of one size, it had better go. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
 /* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */
@@ -108,7 +111,7 @@ void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucke
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 /* Bytes of a bucket when there are BYTES in all. */
-int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);
 
 /* ---- push.c: a worker's half ---- */
 

@@ -37,8 +37,8 @@ static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view
 
 /* The sum of a group's PARTs, of which this rank has the first micro-batch's at PART. */
 static int add_group_sum(struct sgrad__builder *b, const int *part, const char *name) {
-    int sum = sgrad__add_sum(b, part, b->group_micros, name), rank = b->o->rank;
-    return b->span > 1 ? sgrad__add_rank_sum(b, sum, rank - rank % b->span, b->span, name) : sum;
+    const int sum = sgrad__add_sum(b, part, b->group_micros, name);
+    return sgrad__add_collective(b, SGRAD_ALLREDUCE, &b->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
 }
 
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
@@ -130,7 +130,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
-    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->o->ranks > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
+    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
                            sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
@@ -154,7 +154,7 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
         return; /* the loss does not depend on it */
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
-        if (tasks[t].scope == SGRAD_GROUP && b->o->rank % b->span) {
+        if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
             note_elsewhere(b, n, &tasks[t]);
             continue;
         }
@@ -218,7 +218,7 @@ static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
         int parameter = b->g->node[n].p[i];
         if (parameter < 0) continue;
         summed[parameter] = sgrad__add_sum(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
-        if (b->o->ranks > 1) put_gradient(b, parameter, summed);
+        if (b->peers > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }
@@ -275,7 +275,7 @@ static void add_step(struct sgrad__builder *b) {
     if (b->p->training) {
         close_gradients(b);
         if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
-        if (b->o->ranks > 1) add_statistics(b);
+        if (b->peers > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
@@ -326,8 +326,8 @@ static void close_builder(struct sgrad__builder *b) {
 /* Bytes of all gradients: what the buckets are cut from. */
 static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__program_options *o) {
     const int64_t bytes = sgrad__parameters_count(g) * (int64_t)sizeof(float);
-    if (o->ranks == 1 || !o->training) return 0;
-    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o->allreduce, o->network, o->deterministic);
+    if (!o->peers || !o->training) return 0;
+    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o);
 }
 
 /* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
@@ -337,12 +337,13 @@ static int64_t lanes(const struct sgrad__builder *b) {
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
-    const int64_t share = o->batch / o->ranks, group = o->training && has_groups(g) ? o->group : o->micro;
+    const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
+    const int64_t share = o->batch / peers, group = o->training && has_groups(g) ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % peers == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
-    const int64_t averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch;
+    const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
     struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
     *p = (struct sgrad__program){ .graph = g,
                                   .batch = { o->batch, group, averaged },
@@ -355,7 +356,9 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
                                   .records = -1,
                                   .bucket_bytes = bucket_bytes(g, o) };
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
-                                .group_micros = (int)(here / o->micro), .span = (int)(group / here) };
+                                .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
+    const int span = (int)(group / here);
+    b.span = sgrad__peers(&b, place - place % span, span);
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);

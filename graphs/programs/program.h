@@ -75,9 +75,10 @@ struct sgrad__source {
 
 struct sgrad__program_options {
     int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
-    int rank, ranks;
-    const struct sgrad_network *network;        /* these, like the next, for more than one rank */
-    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    int rank;                           /* this one */
+    const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
+    const struct sgrad_network *network;        /* this, like the next, for peers */
+    const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
@@ -91,6 +92,7 @@ struct sgrad__program_options {
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
+static inline int sgrad__peer_count(const struct sgrad__program_options *o) { return o->peers ? o->peers->count : 1; }
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                          struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */

@@ -41,7 +41,7 @@ struct sgrad__run {
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
     int unwritten;                              /* the error by which metrics could not be written; 0: none */
-    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */

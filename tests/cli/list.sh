@@ -46,7 +46,7 @@ offers() {
 	[ "$(complete_words "$@" | xargs)" = "$expected" ] || wrong "completion of stargrad $* offers: $(complete_words "$@" | xargs)"
 }
 offers 'train' tr
-offers 'allreduce datasets layers models ops optimizers strategies' list ''
+offers 'allreduce collectives datasets layers models ops optimizers strategies' list ''
 offers 'resnet101 resnet110 resnet1202 resnet152 resnet18 resnet20 resnet32 resnet34 resnet44 resnet50 resnet56' train --model res
 offers 'convnet' train --model = con
 offers 'cifar10' train --data c

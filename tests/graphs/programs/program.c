@@ -33,7 +33,6 @@ static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group
         .batch = 2 * micros,
         .micro = 2,
         .group = 2 * group_micros,
-        .ranks = 1,
         .training = training,
         .optimizer = sgrad_optimizers[0],
         .clip_norm = clip_norm,
