@@ -69,6 +69,11 @@ static void add_gather(struct sgrad__builder *b, const struct piece *piece, int 
     }
 }
 
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to) {
+    const int64_t count = sgrad_shape_count(&b->p->buffer[to].view.shape);
+    add_gather(b, &(struct piece){ from, { 0, 0, count } }, 1, to, b->p->buffer[to].name);
+}
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -130,11 +135,14 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
         chunk[c] = gather_chunk(b, k, chunk_first(k, chunks, c), chunk_first(k, chunks, c + 1), name);
 }
 
+/* Of one of its CUTS: none is empty, and no plan is longer than pays. */
+static int most_chunks(const struct sgrad__bucket *k, int cuts) { return (int)least(k->size / cuts, 1 << 16); }
+
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_collective *method, int priority,
                        const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts,
-                                         .limit = (int)least(k->size / cuts, 1 << 16),
+                                         .limit = most_chunks(k, cuts),
                                          .group = b->o->peers,
                                          .halving = b->o->deterministic };
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
@@ -148,13 +156,36 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const 
     free(plan.action);
 }
 
-void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k) {
     for (int i = 0; i < k->count; i++) k->entry[i].buffer = b->parameter[k->entry[i].parameter];
-    sgrad__bucket_gather(b, k, chunk, chunks, name);
 }
 
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *k, const int *chunk, int chunks) {
-    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, b->parameter[k->entry[i].parameter]);
+    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, k->entry[i].buffer);
+}
+
+/* Where a rank has nothing to give yet, a buffer without content stands for what it will receive. */
+static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+    for (int c = 0; c < chunks; c++) {
+        const struct sgrad_view view = { k->dtype, { 1, { sgrad__bucket_chunk(k, chunks, c) } } };
+        chunk[c] = sgrad__add_buffer(b, sgrad_format("%s", name), view);
+    }
+}
+
+void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
+    const int cuts = sgrad__bucket_cuts(b, k);
+    const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
+                                         .group = b->o->peers, .root = root, .halving = b->o->deterministic };
+    const struct sgrad_collective *method = sgrad_collective_cheapest(SGRAD_BROADCAST, &each, b->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
+    const int chunks = cuts * plan.chunks;
+    int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
+    if (root == b->o->rank) sgrad__bucket_gather(b, k, chunk, chunks, name);
+    else add_places(b, k, chunk, chunks, name);
+    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, &chunk[i * plan.chunks], priority, name);
+    if (root != b->o->rank) sgrad__bucket_take(b, k, chunk, chunks);
+    free(chunk);
+    free(plan.action);
 }
 
 int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {

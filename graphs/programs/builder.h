@@ -19,6 +19,7 @@ struct sgrad__builder {
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase and task: the last one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
+    long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
@@ -36,6 +37,8 @@ enum {
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
 
+struct sgrad__program *sgrad__program_create(void);     /* empty, of one step at a time */
+
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view);
 int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view);    /* its memory is lent later */
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
@@ -44,6 +47,7 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
+int sgrad__add_output(struct sgrad__builder *b, int buffer);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
@@ -101,14 +105,18 @@ void sgrad__bucket_free(struct sgrad__bucket *bucket);
 /* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
                        int priority, const char *name);
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to);      /* of one buffer, without a bucket */
 /* In how many messages, of one size, it had better go. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
 /* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */
 void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, const int *chunk, int chunks);
-/* Its parameters' values as such buffers, and such buffers as their values. */
-void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
+/* From here on it stands for its parameters' values: to be gathered, or taken from such buffers. */
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
+/* What it stands for at ROOT, by the cheapest method, to all peers, who take it. */
+void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
+                             const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 /* Bytes of a bucket when there are BYTES in all. */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);

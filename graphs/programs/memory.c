@@ -13,19 +13,28 @@
  * Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory ends with its last user: activations are given back as backward goes. */
+/* Memory ends with its last user: activations are given back as backward goes. What is not part of every step that made the
+ * content cannot be the last, and comes before who is. */
 void sgrad__mark_last_uses(struct sgrad__program *p) {
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    long *every = sgrad_alloc((size_t)p->buffer_count, sizeof *every);
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++)
+            if (p->instruction[i].operand[j] >= 0 && !every[p->instruction[i].operand[j]])
+                every[p->instruction[i].operand[j]] = p->instruction[i].every;
     for (int i = p->instruction_count - 1; i >= 0; i--)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             int buffer = p->instruction[i].operand[j];
             if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
+            assert(every[buffer] % p->instruction[i].every == 0);
             seen[buffer] = true;
             p->instruction[i].last |= 1u << j;
         }
+    free(every);
     free(seen);
 }
 

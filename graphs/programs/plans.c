@@ -72,8 +72,11 @@ struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int c
 int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
                           int buffer, int priority, const char *name) {
     if (group->count == 1) return buffer;
-    const struct sgrad_exchange what = { .bytes = (double)sgrad_view_bytes(&b->p->buffer[buffer].view), .limit = 1, .group = group,
-                                         .root = root, .halving = b->o->deterministic };
+    const struct sgrad_exchange what = { .bytes = (double)sgrad_view_bytes(&b->p->buffer[buffer].view),
+                                         .limit = 1,
+                                         .group = group,
+                                         .root = root,
+                                         .halving = b->o->deterministic };
     const struct sgrad_collective *method = sgrad_collective_cheapest(kind, &what, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &what, b->o->rank, b->o->network);
     sgrad__add_plan(b, &plan, &buffer, priority, name);

@@ -203,13 +203,13 @@ static void add_statistics(struct sgrad__builder *b) {
             if (n == b->g->loss) loss = local;
             sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
-    b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ b->p->votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
+    int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("vote"));
-    sgrad__bucket_put(bucket, b->p->votes, ballot, &b->p->votes, -1, "votes");
+    sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
     sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
     sgrad__bucket_free(bucket);
-    b->p->buffer[b->p->votes].lifetime = SGRAD_PERSISTENT;
+    b->p->votes = sgrad__add_output(b, votes);
 }
 
 /* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
@@ -281,8 +281,7 @@ static void add_step(struct sgrad__builder *b) {
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
-    b->p->statistics = resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view);
-    b->p->buffer[b->p->statistics].lifetime = SGRAD_PERSISTENT;
+    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view));
     free(summed);
 }
 
@@ -344,17 +343,15 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
     const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
-    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g,
-                                  .batch = { o->batch, group, averaged },
-                                  .share = share,
-                                  .micro = o->micro,
-                                  .votes = -1,
-                                  .training = o->training,
-                                  .window = o->window,
-                                  .image = o->image,
-                                  .records = -1,
-                                  .bucket_bytes = bucket_bytes(g, o) };
+    struct sgrad__program *p = sgrad__program_create();
+    p->graph = g;
+    p->batch = (struct sgrad_batch){ o->batch, group, averaged };
+    p->share = share;
+    p->micro = o->micro;
+    p->training = o->training;
+    p->window = o->window;
+    p->image = o->image;
+    p->bucket_bytes = bucket_bytes(g, o);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
                                 .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
     const int span = (int)(group / here);

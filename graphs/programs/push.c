@@ -31,12 +31,14 @@ static int push_chunk(struct sgrad__builder *b, int chunk, int server, int ranks
 }
 
 void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name) {
-    const int server = b->o->peers->rank[number % b->o->servers], priority = SGRAD__PRIORITY_UPDATE + number, chunks = sgrad__bucket_cuts(b, bucket);
+    const int server = b->o->peers->rank[number % b->o->servers], priority = SGRAD__PRIORITY_UPDATE + number,
+              chunks = sgrad__bucket_cuts(b, bucket);
     const int64_t tag = sgrad__next_tag(b);
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     sgrad__bucket_gather(b, bucket, chunk, chunks, name);
     sgrad__add_shard(b, bucket, server, tag);
     for (int c = 0; c < chunks; c++) chunk[c] = push_chunk(b, chunk[c], server, ranks, tag + 2 * c, priority, name);
+    sgrad__bucket_weights(b, bucket);
     sgrad__bucket_take(b, bucket, chunk, chunks);
     free(chunk);
 }
@@ -65,14 +67,11 @@ static void add_pushes(struct sgrad__builder *b, struct sgrad__service *s, const
 struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct sgrad__program_options *o,
                                             const struct sgrad__shard *shard, int worker, int members,
                                             struct sgrad_tensor *const *master) {
-    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g,
-                                  .batch = { o->batch, o->group, o->batch },
-                                  .window = 1,
-                                  .votes = -1,
-                                  .records = -1,
-                                  .training = true,
-                                  .bucket_bytes = shard->bucket_bytes };
+    struct sgrad__program *p = sgrad__program_create();
+    p->graph = g;
+    p->batch = (struct sgrad_batch){ o->batch, o->group, o->batch };
+    p->training = true;
+    p->bucket_bytes = shard->bucket_bytes;
     int *parameter = sgrad_alloc((size_t)g->parameter_count, sizeof *parameter);
     int *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .parameter = parameter, .norm = -1 };
@@ -91,7 +90,8 @@ struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct 
     for (int c = 0; c < s.chunks; c++) chunk[c] = add_members(&b, &s, c, members);
     sgrad__bucket_spread(&b, bucket, chunk, s.chunks);
     s.reply = p->instruction_count;
-    sgrad__bucket_weights(&b, bucket, chunk, s.chunks, "weights");
+    sgrad__bucket_weights(&b, bucket);
+    sgrad__bucket_gather(&b, bucket, chunk, s.chunks, "weights");
     for (int c = 0; c < s.chunks; c++)
         sgrad__add_send(&b, chunk[c], worker, shard->tag + 2 * c + 1, SGRAD__PRIORITY_UPDATE, "weights");
     sgrad__mark_last_uses(p);

@@ -7,8 +7,8 @@
  *     distance 2   0123 <──────┘           │        down: the same edges backwards, the longest first
  *     distance 4   01234 <─────────────────┘
  *
- * Where another rank than the first is the root, it speaks for those that it has been paired with, in place of their first. So the
- * sums are the same whatever the root:
+ * Where another rank than the first is the root, it speaks for those that it has been paired with, in place of their first. So
+ * the sums are the same whatever the root:
  *
  *     root 3       0     1     2     3     4
  *     distance 1   01 <──┘     └──> 23     │
@@ -32,8 +32,8 @@
 /* The place of the first DISTANCE from BLOCK on that speaks for them. */
 static int speaker(int block, int distance, int root) { return root >= block && root < block + distance ? root : block; }
 
-/* Where PLACE hands over its chunk, after it has those of all that it speaks for; -1: it is the root. What it has up to then comes
- * from CHILD[0 … *children). */
+/* Where PLACE hands over its chunk, after it has those of all that it speaks for; -1: it is the root. What it has up to then
+ * comes from CHILD[0 … *children). */
 static int neighbours(int place, int members, int root, int child[32], int *children) {
     *children = 0;
     for (int distance = 1; distance < members; distance *= 2) {

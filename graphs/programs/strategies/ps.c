@@ -20,13 +20,9 @@ static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int
     sgrad__add_shard(b, bucket, server, sgrad__next_tag(b));
     for (int c = 0; c < chunks; c++)
         chunk[c] = sgrad__add_collective(b, SGRAD_REDUCE, b->o->peers, server, chunk[c], priority, name);
-    if (server == b->o->rank) {
-        sgrad__bucket_spread(b, bucket, chunk, chunks);
-        sgrad__bucket_weights(b, bucket, chunk, chunks, name);
-    }
-    for (int c = 0; c < chunks; c++)
-        chunk[c] = sgrad__add_collective(b, SGRAD_BROADCAST, b->o->peers, server, chunk[c], priority, name);
-    if (server != b->o->rank) sgrad__bucket_take(b, bucket, chunk, chunks);
+    if (server == b->o->rank) sgrad__bucket_spread(b, bucket, chunk, chunks);
+    sgrad__bucket_weights(b, bucket);
+    sgrad__bucket_broadcast(b, bucket, server, priority, name);
     free(chunk);
 }
 

@@ -155,7 +155,7 @@ static void walk(const struct sgrad__program *p) {
         if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
         if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
     }
-    assert_string_equal(content[p->statistics].text, tree(0, (int)(p->batch.samples / p->micro), 1));
+    assert_string_equal(content[p->output[p->statistics].buffer].text, tree(0, (int)(p->batch.samples / p->micro), 1));
     free(content);
 }
 

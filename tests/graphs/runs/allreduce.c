@@ -71,7 +71,7 @@ struct sums {
     int *done;                                      /* buffers, (methods, PARAMETERS) */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
-    struct sgrad_tensor *parameter[PARAMETERS], *statistics;
+    struct sgrad_tensor *parameter[PARAMETERS];
 };
 
 static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct load *l, int method) {
@@ -90,18 +90,15 @@ static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct l
 static int sums_open(struct sums *s, const struct sgrad_context *ctx, const struct load *l) {
     static const struct sgrad_network alone = { .ranks = 1 };
     const struct sgrad__program_options o = { .rank = rank, .peers = ctx->all, .network = ctx->network ? ctx->network : &alone };
-    struct sgrad__program *p = s->program = sgrad_alloc(1, sizeof *p);
+    struct sgrad__program *p = s->program = sgrad__program_create();
     struct sgrad__builder b = { .p = p, .o = &o };
-    *p =
-        (struct sgrad__program){ .share = 1, .window = 1, .votes = -1, .records = -1, .training = true, .bucket_bytes = l->most };
+    p->bucket_bytes = l->most;
     for (int i = 0; i < l->count; i++) {
         struct sgrad_shape shape = { 1, { l->size[i] } };
         SGRAD_TRY(sgrad_tensor_create("parameter", l->dtype, shape, SGRAD_PERSISTENT, &s->parameter[i]));
     }
-    SGRAD_TRY(sgrad_tensor_create("statistics", SGRAD_F64, sgrad_shape(1, 3), SGRAD_PERSISTENT, &s->statistics));
     s->done = sgrad_alloc((size_t)s->methods * PARAMETERS, sizeof *s->done);
     for (int method = 0; method < s->methods; method++) add_buckets(&b, s, l, method);
-    p->statistics = sgrad__lend_buffer(&b, s->statistics);
     sgrad__mark_last_uses(p);
     s->runner = sgrad__runner_create(p);
     return sgrad__program_allocate(p);
@@ -118,7 +115,6 @@ static void sums_close(struct sums *s) {
     sgrad__runner_destroy(s->runner);
     sgrad__program_destroy(s->program);
     for (int i = 0; i < PARAMETERS; i++) sgrad_tensor_destroy(s->parameter[i]);
-    sgrad_tensor_destroy(s->statistics);
     free(s->done);
 }
 
