@@ -34,9 +34,10 @@ static double half_cost(double bytes, const struct sgrad_network *net) {
 
 static double cost(double bytes, const struct sgrad_network *net) { return 2 * half_cost(bytes, net); }
 
-/* p - 1 steps, in each of which a chunk goes on to the next rank. The first that a rank sends is that of the rank LAG before it: so
- * sums come home with the last step, and copies leave home with the first. With fewer chunks than ranks some are not there. */
-static void add_round(struct sgrad_plan *plan, enum sgrad_action_kind receive, int lag, int rank, const struct sgrad_network *net) {
+/* p - 1 steps, in each of which a chunk goes on to the next rank. The first that a rank sends is that of the rank LAG before it:
+ * so sums come home with the last step, and copies leave home with the first. With fewer chunks than ranks some are not there. */
+static void add_round(struct sgrad_plan *plan, enum sgrad_action_kind receive, int lag, int rank,
+                      const struct sgrad_network *net) {
     const int p = net->ranks;
     int first[p], ring[p], at = 0;
     sgrad__hosts(net, first, ring);
