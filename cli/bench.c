@@ -46,7 +46,8 @@ static void print(const struct sgrad_bench_result *r) {
                k->ms > 0 ? 1e3 * k->gbyte / k->ms : 0);
     }
     const double samples = 1e3 * (double)r->batch;
-    printf("\nlimit %.1f ms a step on %d workers, %.0f samples/s\n", r->limit_ms, r->workers, samples / r->limit_ms);
+    printf("\nlimit %.1f ms a step on %d %s, %.0f samples/s\n", r->limit_ms, r->workers,
+           sgrad_plural(r->workers, "worker", "workers"), samples / r->limit_ms);
     printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->step_ms, samples / r->step_ms, 100 * share(r));
 }
 

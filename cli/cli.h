@@ -16,6 +16,7 @@ struct sgrad__request {
     const char *argument;                   /* the word that is no option, or NULL */
     char **words;                           /* that word and all after it, where a command takes them; NULL ends */
     struct sgrad_train_options train;
+    const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
     struct {
         int ranks, retries;
         const char *host, *hostfile;
@@ -57,7 +58,7 @@ struct sgrad__type {
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule,
-    sgrad__group, sgrad__period, sgrad__workers, sgrad__range;
+    sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range;
 
 /* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
  * printed, or one line on standard error says what is wrong. */

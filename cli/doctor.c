@@ -192,7 +192,8 @@ static void check_cpu(struct doctor *d) {
     while ((isa & isas[i].isa) != isas[i].isa) i++;
     find(d, isas[i].bf16 ? OK : NOTE, "CPU",
          isas[i].bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
-         "%d cores, %d threads of %s; oneDNN uses %s", m->hwloc.cores, m->hwloc.threads, m->hwloc.cpu, isas[i].name);
+         "%d %s, %d %s of %s; oneDNN uses %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
+         sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, isas[i].name);
     if (!m->seen)
         find(d, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
              "hwloc hangs or crashes: cores, NUMA nodes and the places of GPUs are unknown");
@@ -204,16 +205,16 @@ static void check_quota(struct doctor *d) {
     if (!file) return;
     if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 &&
         (double)quota / (double)period < d->machine->hwloc.cores - 0.5)
-        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit",
-             "this container may use %.1f of %d cores", (double)quota / (double)period, d->machine->hwloc.cores);
+        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit", "this container may use %.1f of %d %s",
+             (double)quota / (double)period, d->machine->hwloc.cores, sgrad_plural(d->machine->hwloc.cores, "core", "cores"));
     fclose(file);
 }
 
 static void check_memory(struct doctor *d) {
     double page = (double)sysconf(_SC_PAGESIZE) / (1 << 30);
     int numa = d->machine->hwloc.numa;
-    find(d, OK, "memory", NULL, "%.1f GiB, %.1f GiB of it unused, %d NUMA node%s", page * (double)sysconf(_SC_PHYS_PAGES),
-         page * (double)sysconf(_SC_AVPHYS_PAGES), numa, numa == 1 ? "" : "s");
+    find(d, OK, "memory", NULL, "%.1f GiB, %.1f GiB of it unused, %d NUMA %s", page * (double)sysconf(_SC_PHYS_PAGES),
+         page * (double)sysconf(_SC_AVPHYS_PAGES), numa, sgrad_plural(numa, "node", "nodes"));
 }
 
 static void check_starpu(struct doctor *d) {
@@ -228,12 +229,12 @@ static void check_starpu(struct doctor *d) {
     else
         find(d, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
 
-    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA devices, %d buffers a task", STARPU_MAXCPUS,
-         STARPU_MAXCUDADEVS, STARPU_NMAXBUFS);
+    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS,
+         sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
     if (STARPU_NMAXBUFS <= SGRAD_MAX_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_MAX_OPERANDS + 1);
-    if (m->hwloc.cores > STARPU_MAXCPUS) find(d, WARNING, "StarPU", again, "%d cores stay idle", m->hwloc.cores - STARPU_MAXCPUS);
-    if (m->cuda.count > STARPU_MAXCUDADEVS)
-        find(d, WARNING, "StarPU", again, "%d GPUs stay idle", m->cuda.count - STARPU_MAXCUDADEVS);
+    const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
+    if (cores > 0) find(d, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
+    if (gpus > 0) find(d, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
 #ifdef STARPU_USE_FXT
     find(d, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
 #else
@@ -295,7 +296,8 @@ static void check_mpi(struct doctor *d) {
 static void check_calibration(struct doctor *d) {
     const struct machine *m = d->machine;
     if (m->starpu.models)
-        find(d, OK, "calibration", NULL, "StarPU has measured %d kinds of tasks", m->starpu.models);
+        find(d, OK, "calibration", NULL, "StarPU has measured %d %s of tasks", m->starpu.models,
+             sgrad_plural(m->starpu.models, "kind", "kinds"));
     else if (m->starpu.cudas)
         find(d, NOTE, "calibration", "train once for some hundred steps: what is measured is kept",
              "StarPU has measured no task yet: GPU runs begin slowly");

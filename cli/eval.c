@@ -1,8 +1,6 @@
 /* eval.c: stargrad eval: accuracy and loss of saved weights. */
 #include "cli/cli.h"
 
-#include <stdlib.h>
-
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
     { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
@@ -23,14 +21,14 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_evaluate(&request->train, &result);
     if (error) return sgrad__status(error);
-    if (sgrad_launched_rank() > 0) return SGRAD__DONE;  /* rank 0 tells */
+    if (result.rank > 0) return SGRAD__DONE;    /* rank 0 tells */
     if (request->train.json)
         sgrad__print_json(json_pack("{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model,
                                     "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
                                     sgrad__json_real(result.test_top1)));
     else
-        printf("test accuracy %.2f %%, loss %.4f\n", 100 * result.test_top1, result.test_loss);
-    free(result.folder);
+        printf("test accuracy %.2f %%, loss %s\n", 100 * result.test_top1,
+               sgrad_number_text(result.test_loss, (char[SGRAD_NUMBER_TEXT]){ 0 }));
     return SGRAD__DONE;
 }
 

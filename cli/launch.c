@@ -2,7 +2,7 @@
  *
  *     mpirun -n N stargrad train …  ──>  done; or a wrong command line, a loss that is no number, a signal to launch: it ends
  *                ^               └──>  anything else
- *                └── --resume, at most R times, without the hosts that cannot be reached
+ *                └── --resume, if a run has begun, at most R times, without the hosts that cannot be reached
  */
 #include "cli/launch.h"
 
@@ -203,11 +203,12 @@ static bool prepare(struct hosts *hosts, int retry) {
     return false;
 }
 
-static void tell_retry(const struct sgrad__request *request, const char *out, const struct hosts *hosts, int ranks, int retry,
-                       int status) {
+static void tell_retry(const struct sgrad__request *request, const char *out, bool resume, const struct hosts *hosts, int ranks,
+                       int retry, int status) {
     char text[64], *gone = list_hosts(hosts, true, false, ", ");
-    sgrad_warn("launch: %s; retry %d of %d, on %d rank%s, from the newest checkpoint in %s%s%s", ending(status, text), retry,
-               request->launch.retries, ranks, ranks > 1 ? "s" : "", out, *gone ? "; not reached: " : "", gone);
+    sgrad_warn("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
+               request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
+               resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; not reached: " : "", gone);
     free(gone);
 }
 
@@ -215,14 +216,16 @@ static int launch(const struct sgrad__request *request, const struct sgrad_train
     const int retries = request->launch.retries;
     char text[64];
     int told = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
+    bool resume = false;
     sgrad__children_open();
     for (int retry = 0; retry <= retries; retry++) {
         if (retry) {
             if (!prepare(hosts, retry)) return SGRAD__FAILED;
             ranks = ranks_left(request->launch.ranks, hosts, o->batch);
-            tell_retry(request, o->out, hosts, ranks, retry, status);
+            resume = sgrad_run_exists(o->out);
+            tell_retry(request, o->out, resume, hosts, ranks, retry, status);
         }
-        status = run_once(request, hosts, ranks, retry && !o->resume, &told);
+        status = run_once(request, hosts, ranks, resume && !o->resume, &told);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (told || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
     }

@@ -21,7 +21,13 @@ static void add(json_t *list, const char *name, const char *summary) {
 static void models(json_t *list) { EACH(sgrad_models); }
 static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
-static void optimizers(json_t *list) { EACH(sgrad_optimizers); }
+static void optimizers(json_t *list) {
+    for (const struct sgrad_optimizer *const *o = sgrad_optimizers; *o; o++) {
+        char *summary = sgrad_format("%s (--lr %g)", (*o)->summary, (*o)->rate);
+        add(list, (*o)->name, summary);
+        free(summary);
+    }
+}
 static void allreduce(json_t *list) {
     for (const struct sgrad_collective *const *c = sgrad_collectives; *c; c++)
         if ((*c)->kind == SGRAD_ALLREDUCE) add(list, (*c)->name, (*c)->summary);
@@ -36,8 +42,9 @@ static void collectives(json_t *list) {
 static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
-        char *summary = (*r)->argument ? sgrad_format("%s (%s:%s)", (*r)->summary, (*r)->name, (*r)->argument)
-                                       : sgrad_format("%s", (*r)->summary);
+        const char *argument = (*r)->argument, *augment = (*r)->augment ? (*r)->augment : "none";
+        char *summary = sgrad_format("%s (%s%s%s, --augment %s)", (*r)->summary, (*r)->name, argument ? ":" : "",
+                                     argument ? argument : "", augment);
         add(list, (*r)->name, summary);
         free(summary);
     }

@@ -1,7 +1,9 @@
 /* options.c: from the words of the command line to the fields of a request. */
 #include "cli/cli.h"
+#include "datasets/datasets.h"
 
 #include <argp.h>
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +57,8 @@ static bool read_real(const struct sgrad__option *o, const char *text, struct sg
 }
 static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %g to %g", o->low, o->high); }
 static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
-    return sgrad_format("%g", *(const double *)field_of(o, r));
+    const double x = *(const double *)field_of(o, r);
+    return x < o->low ? NULL : sgrad_format("%g", x);
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
@@ -76,6 +79,18 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
 }
 /* Takes NULL: whoever parses a schedule says what is wrong with it. */
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
+
+static bool read_augmentation(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_augmentation augmentation;
+    return sgrad_augmentation_parse(text, 0, 0, &augmentation) == 0 && read_text(o, text, r);
+}
+const struct sgrad__type sgrad__augmentation = { .read = read_augmentation, .show = show_text }; /* as the schedule */
+
+/* A flag that says of a text that it is "none". */
+static bool read_none(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)text, read_text(o, "none", r);
+}
+const struct sgrad__type sgrad__none = { .read = read_none };
 
 /* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
 static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
@@ -184,7 +199,7 @@ struct parsing {
     struct sgrad__request *request;
     struct argp argp;
     int rows, status;
-    int words;                  /* of the request, so far */
+    int words, asked;           /* of the request, so far */
     bool *given;                /* by row */
 };
 
@@ -284,6 +299,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     while (row < p->rows && (!p->command->options[row].name || key_of(&p->command->options[row], row) != key)) row++;
     if (row == p->rows) return ARGP_ERR_UNKNOWN;
     const struct sgrad__option *o = &p->command->options[row];
+    if (!p->given[row]) p->request->asked[p->asked++] = o->name;
     p->given[row] = true;
     if (!text && o->value) text = (char *)optional_value(state);
     if (o->type->read(o, text, p->request)) return 0;
@@ -318,6 +334,8 @@ bool sgrad__options_parse(const struct sgrad__command *command, int argc, char *
                           int *status) {
     struct parsing p = { .command = command, .request = request, .status = -1 };
     struct argp_option *options = table(command, request, &p.rows);
+    assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
+    request->train.asked = request->asked;
     p.given = sgrad_alloc((size_t)p.rows + 1, sizeof *p.given);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };

@@ -13,7 +13,9 @@ static const struct sgrad__option options[] = {
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
       SGRAD__FIELD(partition) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
-    { "no-augment", NULL, "images only normalised", &sgrad__flag, SGRAD__FIELD(no_augment) },
+    { "augment", "LIST", "what training does to images: none, or crop:N or crop:1/N, and flip; as list datasets says if not given",
+      &sgrad__augmentation, SGRAD__FIELD(augment) },
+    { "no-augment", NULL, "images only normalised: --augment none", &sgrad__none, SGRAD__FIELD(augment) },
 
     { .help = "How long, how much at once" },
     { "epochs", "N", "passes over the data", &sgrad__real, SGRAD__FIELD(epochs), 1e-3, 1e6 },
@@ -26,7 +28,8 @@ static const struct sgrad__option options[] = {
 
     { .help = "How the weights change" },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
-    { "lr", "X", "learning rate", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
+    { "lr", "X", "learning rate; the optimizer's own, as stargrad list optimizers has it, if not given", &sgrad__real,
+      SGRAD__FIELD(lr), 0, 1e6 },
     { "lr-scale-base", "B", "--lr is meant for batches of B: the rate is lr x batch / B", &sgrad__whole,
       SGRAD__FIELD(lr_scale_base), 1, 2147483647 },
     { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule,
@@ -103,18 +106,21 @@ static char *draw(const char *folder) {
     return sgrad_report_curve(folder) ? sgrad_format("%s/curve.png", folder) : NULL;
 }
 
+static void tell(const struct sgrad_train_result *result, bool json) {
+    char *curve = draw(result->folder);
+    if (json)
+        sgrad__print_json(as_json(result, curve));
+    else
+        printf("%s: test accuracy %.2f %%%s%s\n", result->folder, 100 * result->test_top1, curve ? "\nlearning curve: " : "",
+               curve ? curve : "");
+    free(curve);
+}
+
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&request->train, &result);
     if (error) return sgrad__status(error);
-    if (!result.folder) return SGRAD__DONE; /* --print, or another rank tells */
-    char *curve = draw(result.folder);
-    if (request->train.json)
-        sgrad__print_json(as_json(&result, curve));
-    else
-        printf("%s: test accuracy %.2f %%%s%s\n", result.folder, 100 * result.test_top1, curve ? "\nlearning curve: " : "",
-               curve ? curve : "");
-    free(curve);
+    if (result.rank == 0 && !request->train.print) tell(&result, request->train.json);
     free(result.folder);
     return SGRAD__DONE;
 }

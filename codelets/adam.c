@@ -5,7 +5,8 @@
  *     w = w - rate · m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + eps)
  *
  * t is the step, from 1; m and v start as zeros; c is the clip factor, as in sgd.c. */
-#include "codelets/kernels.h"
+#include "config.h"
+#include "codelets/norms.h"
 
 #include <math.h>
 

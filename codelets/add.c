@@ -1,4 +1,5 @@
 /* add.c: y = x0 + x1, the end of a residual block; with relu, y = max(x0 + x1, 0) in the same pass. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/add.h"
 
@@ -10,14 +11,14 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     const struct sgrad_add *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
     float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad__piece(i, count)); i += n) {
-        const float *x0 = sgrad__row(type, a->data[0], i, n, x0_room), *x1 = sgrad__row(type, a->data[1], i, n, x1_room);
-        float *y = sgrad__row_out(type, a->data[2], i, y_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x0 = sgrad_row(type, a->data[0], i, n, x0_room), *x1 = sgrad_row(type, a->data[1], i, n, x1_room);
+        float *y = sgrad_row_out(type, a->data[2], i, y_room);
         if (attrs->relu)
             for (int64_t j = 0; j < n; j++) y[j] = x0[j] + x1[j] < 0 ? 0 : x0[j] + x1[j];
         else
             for (int64_t j = 0; j < n; j++) y[j] = x0[j] + x1[j];
-        sgrad__row_done(type, a->data[2], i, n, y);
+        sgrad_row_done(type, a->data[2], i, n, y);
     }
 }
 
@@ -26,17 +27,17 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const struct sgrad_add *attrs = a->attrs;
     enum sgrad_dtype type = a->view[1].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[1].shape); (n = sgrad__piece(i, count)); i += n) {
-        const float *dy = sgrad__row(type, a->data[1], i, n, dy_room);
-        const float *y = attrs->relu ? sgrad__row(type, a->data[0], i, n, y_room) : NULL;
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[1].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *dy = sgrad_row(type, a->data[1], i, n, dy_room);
+        const float *y = attrs->relu ? sgrad_row(type, a->data[0], i, n, y_room) : NULL;
         for (int input = 2; input <= 3; input++) {
             if (!a->data[input]) continue;
-            float *dx = sgrad__row_sum(type, a->data[input], i, n, sgrad__adds(a, input), dx_room);
+            float *dx = sgrad_row_sum(type, a->data[input], i, n, sgrad_adds(a, input), dx_room);
             if (y)
                 for (int64_t j = 0; j < n; j++) dx[j] += y[j] <= 0 ? 0 : dy[j];
             else
                 for (int64_t j = 0; j < n; j++) dx[j] += dy[j];
-            sgrad__row_done(type, a->data[input], i, n, dx);
+            sgrad_row_done(type, a->data[input], i, n, dx);
         }
     }
 }
@@ -48,7 +49,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 /* x1 is small beside x0, so that the sum keeps away from relu's kink. */
 static void fill(const struct sgrad_test *test, int input, void *data) {
     float *x = data;
-    sgrad__fill_apart(test, input, data);
+    sgrad_fill_apart(test, input, data);
     if (input == 1)
         for (int64_t i = 0, n = sgrad_shape_count(&test->x[1]); i < n; i++) x[i] *= 0.025f;
 }

@@ -46,6 +46,6 @@ extern "C" void sgrad__add_backward_cuda(const struct sgrad_args *a) {
     sgrad__with_pack(a->view[1].dtype, n, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(backward<P>, n / P::size, relu ? a->data[0] : nullptr, a->data[1], a->data[2], a->data[3],
-                      sgrad__adds(a, 2), sgrad__adds(a, 3));
+                      sgrad_adds(a, 2), sgrad_adds(a, 3));
     });
 }

@@ -1,5 +1,6 @@
 /* average_pool.c: the mean of every window, as torch.nn.AvgPool2d: padding counts as zeros, or, with exclude_padding
  * (count_include_pad=False), not at all. */
+#include "config.h"
 #include "codelets/pool.h"
 #include "codelets/ops/average_pool.h"
 
@@ -35,15 +36,15 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
         const int64_t i = pixel / (P * Q), h = pixel / Q % P * w.stride - w.padding, v = pixel % Q * w.stride - w.padding;
         const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
         const float count = divisor(a, w, h, v, H, W);
-        for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
-            float *y = sgrad__row_sum(type, a->data[1], pixel * C + c, n, false, y_room);
+        for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
+            float *y = sgrad_row_sum(type, a->data[1], pixel * C + c, n, false, y_room);
             for (int64_t r = rows.begin; r < rows.end; r++)
                 for (int64_t s = columns.begin; s < columns.end; s++) {
-                    const float *x = sgrad__row(type, a->data[0], ((i * H + h + r) * W + v + s) * C + c, n, x_room);
+                    const float *x = sgrad_row(type, a->data[0], ((i * H + h + r) * W + v + s) * C + c, n, x_room);
                     for (int64_t j = 0; j < n; j++) y[j] += x[j];
                 }
             for (int64_t j = 0; j < n; j++) y[j] /= count;
-            sgrad__row_done(type, a->data[1], pixel * C + c, n, y);
+            sgrad_row_done(type, a->data[1], pixel * C + c, n, y);
         }
     }
 }
@@ -58,15 +59,15 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     for (int64_t pixel = 0; pixel < in[0] * H * W; pixel++) {
         const int64_t i = pixel / (H * W), h = pixel / W % H + w.padding, v = pixel % W + w.padding;
         const struct sgrad__range rows = sgrad__window_outputs(w, h, P), columns = sgrad__window_outputs(w, v, Q);
-        for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
-            float *dx = sgrad__row_sum(type, a->data[1], pixel * C + c, n, sgrad__adds(a, 1), dx_room);
+        for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
+            float *dx = sgrad_row_sum(type, a->data[1], pixel * C + c, n, sgrad_adds(a, 1), dx_room);
             for (int64_t p = rows.begin; p < rows.end; p++)
                 for (int64_t q = columns.begin; q < columns.end; q++) {
                     const float share = 1 / divisor(a, w, p * w.stride - w.padding, q * w.stride - w.padding, H, W);
-                    const float *dy = sgrad__row(type, a->data[0], ((i * P + p) * Q + q) * C + c, n, dy_room);
+                    const float *dy = sgrad_row(type, a->data[0], ((i * P + p) * Q + q) * C + c, n, dy_room);
                     for (int64_t j = 0; j < n; j++) dx[j] += share * dy[j];
                 }
-            sgrad__row_done(type, a->data[1], pixel * C + c, n, dx);
+            sgrad_row_done(type, a->data[1], pixel * C + c, n, dx);
         }
     }
 }

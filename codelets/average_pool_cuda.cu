@@ -60,6 +60,6 @@ extern "C" void sgrad__average_pool_backward_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
         sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, s, attrs->exclude_padding, a->data[0], a->data[1],
-                      sgrad__adds(a, 1));
+                      sgrad_adds(a, 1));
     });
 }

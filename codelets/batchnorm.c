@@ -16,6 +16,7 @@
  * million deviations; short runs are summed in F32, which is fast, but less their first row, which leaves numbers of the
  * deviation's size ("shifted data": Chan, Golub, LeVeque 1983), and the shift is put back in F64. The other passes subtract
  * the mean rounded to F32 and fold what rounding took from it, known in F64, into their constant term. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/batchnorm.h"
 
@@ -114,8 +115,8 @@ static double fold(const double *lane, int64_t channel, int64_t channels, int la
 
 /* dy behind the ReLU's mask. A NaN in y stops no gradient. */
 SGRAD_ALWAYS_INLINE float masked(enum sgrad_dtype dtype, bool relu, const void *dy, const void *y, int64_t i) {
-    const float d = sgrad__get(dtype, dy, i);
-    return relu && sgrad__get(dtype, y, i) <= 0 ? 0 : d;
+    const float d = sgrad_get(dtype, dy, i);
+    return relu && sgrad_get(dtype, y, i) <= 0 ? 0 : d;
 }
 
 /* Which sums: Σx and Σx², Σdy and Σdy·(x - mean), or the latter with dz. */
@@ -128,7 +129,7 @@ SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, int n
         float s = 0, p = 0;
         for (int line = 0; line < n; line++) {
             const int64_t i = from + line * t->stride + j;
-            const float d = sgrad__get(dtype, x, i) - shift[j];
+            const float d = sgrad_get(dtype, x, i) - shift[j];
             const float v = mode == OF_X ? d : masked(dtype, mode == OF_DZ, dy, y, i);
             s += v;
             p += v * d;
@@ -154,7 +155,7 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const st
         for (; t.lines; tile_next(&t)) {
             float sum[LANES] = { 0 }, product[LANES] = { 0 };
             int line = 0;
-            for (int j = 0; mode == OF_X && j < t.width; j++) shift[j] = sgrad__get(dtype, x, t.from + j);
+            for (int j = 0; mode == OF_X && j < t.width; j++) shift[j] = sgrad_get(dtype, x, t.from + j);
             for (; line + 4 <= t.lines; line += 4)
                 add_lines(dtype, mode, 4, x, dy, y, t.from + line * t.stride, &t, shift, sum, product);
             for (; line < t.lines; line++) add_lines(dtype, mode, 1, x, dy, y, t.from + line * t.stride, &t, shift, sum, product);
@@ -181,14 +182,14 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const st
 /* x (N,H,W,C) or (N,C) -> part 0 = [Σx, Σx²] (2C) */
 SGRAD_VECTOR static void stats(const struct sgrad_args *a) {
     if (a->view[0].dtype == SGRAD_F32)
-        sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1], sgrad__adds(a, 1));
+        sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1], sgrad_adds(a, 1));
     else
-        sum_up(SGRAD_BF16, OF_X, a, NULL, a->data[1], sgrad__adds(a, 1));
+        sum_up(SGRAD_BF16, OF_X, a, NULL, a->data[1], sgrad_adds(a, 1));
 }
 
 /* x, dy, y (read with relu only), sum 0 -> part 1 = [Σdz, Σdz·x̂] (2C) */
 SGRAD_VECTOR static void sums(const struct sgrad_args *a) {
-    const bool relu = ((const struct sgrad_batchnorm *)a->attrs)->relu, add = sgrad__adds(a, 4);
+    const bool relu = ((const struct sgrad_batchnorm *)a->attrs)->relu, add = sgrad_adds(a, 4);
     const double *sum0 = a->data[3];
     double *part = a->data[4];
     if (a->view[0].dtype == SGRAD_F32 && relu)
@@ -209,9 +210,9 @@ SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t
     for (int line = 0; line < t->lines; line++)
         for (int j = 0; j < t->width; j++) {
             const int64_t i = t->from + line * t->stride + j;
-            float v = (sgrad__get(dtype, x, i) - l->mean[j]) * l->x_scale[j] + l->constant[j];
-            if (r) v += sgrad__get(dtype, r, i);
-            sgrad__put(dtype, y, i, v < floor ? floor : v);
+            float v = (sgrad_get(dtype, x, i) - l->mean[j]) * l->x_scale[j] + l->constant[j];
+            if (r) v += sgrad_get(dtype, r, i);
+            sgrad_put(dtype, y, i, v < floor ? floor : v);
         }
 }
 
@@ -250,7 +251,7 @@ SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, bool relu, bool add, in
                                  const void *y, void *restrict dr) {
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, relu, dy, y, from + j);
-        sgrad__put(dtype, dr, from + j, add ? sgrad__get(dtype, dr, from + j) + dz : dz);
+        sgrad_put(dtype, dr, from + j, add ? sgrad_get(dtype, dr, from + j) + dz : dz);
     }
 }
 
@@ -259,8 +260,8 @@ SGRAD_ALWAYS_INLINE void dx_line(enum sgrad_dtype dtype, bool relu, bool add, in
                                  const void *x, const void *dy, const void *y, void *restrict dx) {
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, relu, dy, y, from + j);
-        const float v = dz * l->dz_scale[j] + ((sgrad__get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j]);
-        sgrad__put(dtype, dx, from + j, add ? sgrad__get(dtype, dx, from + j) + v : v);
+        const float v = dz * l->dz_scale[j] + ((sgrad_get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j]);
+        sgrad_put(dtype, dx, from + j, add ? sgrad_get(dtype, dx, from + j) + v : v);
     }
 }
 
@@ -268,7 +269,7 @@ SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, bool relu, const str
                                     const struct lanes *l) {
     const void *x = a->data[0], *dy = a->data[1], *y = a->data[2];
     void *dx = a->data[6], *dr = a->data[7];
-    const bool add_x = sgrad__adds(a, 6), add_r = sgrad__adds(a, 7);
+    const bool add_x = sgrad_adds(a, 6), add_r = sgrad_adds(a, 7);
     for (; t.lines; tile_next(&t))
         for (int line = 0; line < t.lines; line++) {
             const int64_t from = t.from + line * t.stride;
@@ -386,7 +387,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     const struct sgrad_shape *x = &test->x[input];
     const int64_t channels = x->dim[x->rank - 1], count = sgrad_shape_count(x);
     float *v = data;
-    sgrad__fill_apart(test, input, data);
+    sgrad_fill_apart(test, input, data);
     for (int64_t i = 0; i < count; i++)
         v[i] = input ? 0.1f * v[i] : ((i / channels + i % channels) % 2 ? 1.0f : -1.0f) + 0.2f * v[i];
 }

@@ -231,7 +231,7 @@ extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
         const struct shape s = shape_of(a, P::size);
         const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
         sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4],
-                           a->data[5], a->data[6], a->data[7], sgrad__adds(a, 6), sgrad__adds(a, 7));
+                           a->data[5], a->data[6], a->data[7], sgrad_adds(a, 6), sgrad_adds(a, 7));
     });
 }
 

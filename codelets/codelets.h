@@ -74,6 +74,9 @@ struct sgrad_use {
 #define SGRAD_OUT(role, i) { SGRAD_##role, i, SGRAD_W }
 #define SGRAD_INOUT(role, i) { SGRAD_##role, i, SGRAD_RW }
 
+/* Is operand I added to, not overwritten? */
+static inline bool sgrad_adds(const struct sgrad_args *args, int i) { return args->accumulate >> i & 1; }
+
 struct sgrad_task {
     struct sgrad_kernel kernel;
     struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */

@@ -2,6 +2,7 @@
  *
  *     x0  a a    x1  b b b     ->    y  a a b b b
  *         a a        b b b              a a b b b        a row for every pixel */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/concat.h"
 
@@ -35,7 +36,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     int64_t to = 0;
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; to += concat->channels[i++])
-            sgrad__row_move(y->dtype, a->data[i], row * concat->channels[i], a->data[SGRAD_MAX_INPUTS], to, concat->channels[i],
+            sgrad_row_move(y->dtype, a->data[i], row * concat->channels[i], a->data[SGRAD_MAX_INPUTS], to, concat->channels[i],
                             false);
 }
 
@@ -49,8 +50,8 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; from += concat->channels[i++])
             if (dx[i])
-                sgrad__row_move(dy->dtype, a->data[0], from, dx[i], row * concat->channels[i], concat->channels[i],
-                                sgrad__adds(a, 1 + i));
+                sgrad_row_move(dy->dtype, a->data[0], from, dx[i], row * concat->channels[i], concat->channels[i],
+                                sgrad_adds(a, 1 + i));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

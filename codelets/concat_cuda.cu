@@ -46,5 +46,5 @@ extern "C" void sgrad__concat_forward_cuda(const struct sgrad_args *a) {
 /* dy (…,C), dx0 … dx7, any of them absent */
 extern "C" void sgrad__concat_backward_cuda(const struct sgrad_args *a) {
     for (int64_t i = 0, offset = 0; i < SGRAD_MAX_INPUTS; offset += channels(a)[i++])
-        if (a->data[1 + i]) submit(&a->view[0], a->data[0], a->data[1 + i], channels(a)[i], offset, true, sgrad__adds(a, 1 + i));
+        if (a->data[1 + i]) submit(&a->view[0], a->data[0], a->data[1 + i], channels(a)[i], offset, true, sgrad_adds(a, 1 + i));
 }

@@ -4,6 +4,7 @@
  *                                                                      w = q·stride + s·dilation - padding
  *
  * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. */
+#include "config.h"
 #include "codelets/passes.h"
 #include "codelets/ops/conv2d.h"
 

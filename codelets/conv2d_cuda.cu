@@ -354,7 +354,7 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_DATA, a, 2, 1, 0);
     struct plan *p = t.plan;
-    const bool add = sgrad__adds(a, 2);
+    const bool add = sgrad_adds(a, 2);
     if (p->direct || !supported(p, cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, weight_of(&t, a), p->y, a->data[0],
                                                                 p->convolution, (cudnnConvolutionBwdDataAlgo_t)p->algorithm,
                                                                 t.room, t.room_size, add ? &one : &zero, p->x, a->data[2])))

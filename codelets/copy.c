@@ -1,4 +1,5 @@
 /* copy.c: pieces of tensors, put together: gradients into the buckets that travel between ranks, and back. */
+#include "config.h"
 #include "codelets/kernels.h"
 
 #include <string.h>

@@ -75,8 +75,6 @@ template <typename P> static __device__ inline void sgrad__store(P *to, const fl
     *to = p;
 }
 
-static inline bool sgrad__adds(const struct sgrad_args *a, int operand) { return a->accumulate >> operand & 1; }
-
 /* ---- launches -------------------------------------------------------------------------------------------------- */
 
 static inline __host__ __device__ int64_t sgrad__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -220,7 +218,7 @@ template <typename Term, typename Out> static inline void sgrad__sum_rows(Term t
 }
 
 /* What gradients are multiplied by so that their norm is at most LIMIT (0: any), from the sum of their squares or NULL:
- * sgrad__clip_factor of kernels.h. */
+ * sgrad__clip_factor of norms.h. */
 static __device__ inline float sgrad__clip(float limit, const double *squares) {
     if (!squares || limit <= 0) return 1;
     const double factor = limit / (sqrt(*squares) + 1e-6);

@@ -1,6 +1,7 @@
 /* dropout.c: in training, every element is 0 with probability p, else multiplied by 1/(1-p); outside, y = x.
  * Whether an element is dropped follows from (seed, step, layer, sample, element), see draw.h: the backward pass draws
  * again what the forward pass drew, and no mask is kept. */
+#include "config.h"
 #include "codelets/draw.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
@@ -30,15 +31,15 @@ SGRAD_VECTOR static void drop(const struct sgrad_args *a) {
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     uint32_t word[SGRAD_ROW];
     for (int64_t s = 0; s < samples; s++)
-        for (int64_t e = 0, n; (n = sgrad__piece(e, size)); e += n) {
+        for (int64_t e = 0, n; (n = sgrad_piece(e, size)); e += n) {
             for (int64_t block = 0; 4 * block < n; block++) {
                 const struct sgrad_random r = sgrad__dropout_draw(seed, step, d->stream, a->first + s, e / 4 + block);
                 for (int k = 0; k < 4; k++) word[4 * block + k] = r.word[k];
             }
-            const float *x = sgrad__row(type, a->data[0], s * size + e, n, x_room);
-            float *y = sgrad__row_sum(type, a->data[1], s * size + e, n, sgrad__adds(a, 1), y_room);
+            const float *x = sgrad_row(type, a->data[0], s * size + e, n, x_room);
+            float *y = sgrad_row_sum(type, a->data[1], s * size + e, n, sgrad_adds(a, 1), y_room);
             for (int64_t j = 0; j < n; j++) y[j] += sgrad__dropout_factor(word[j], p) * x[j];
-            sgrad__row_done(type, a->data[1], s * size + e, n, y);
+            sgrad_row_done(type, a->data[1], s * size + e, n, y);
         }
 }
 

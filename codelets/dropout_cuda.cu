@@ -37,7 +37,7 @@ static void submit(const struct sgrad_args *a, bool add) {
 extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) { submit(a, false); }
 
 /* dy, dx of any shape */
-extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) { submit(a, sgrad__adds(a, 1)); }
+extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) { submit(a, sgrad_adds(a, 1)); }
 
 /* x, y of any shape: a copy */
 extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *a) {

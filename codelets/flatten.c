@@ -4,6 +4,7 @@
  *     x  a0 b0  a1 b1  a2 b2     ->     y  a0 a1 a2  b0 b1 b2
  *
  * With one pixel, or for rows, nothing moves and y is a view of x. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/flatten.h"
 
@@ -29,8 +30,8 @@ static void transpose(enum sgrad_dtype type, const void *from, void *to, int64_t
         for (int64_t c = 0; c < columns; c++)
             for (int64_t r = 0; r < rows; r++) {
                 const int64_t i = (s * columns + c) * rows + r;
-                const float value = sgrad__get(type, from, (s * rows + r) * columns + c);
-                sgrad__put(type, to, i, add ? sgrad__get(type, to, i) + value : value);
+                const float value = sgrad_get(type, from, (s * rows + r) * columns + c);
+                sgrad_put(type, to, i, add ? sgrad_get(type, to, i) + value : value);
             }
 }
 
@@ -43,7 +44,7 @@ static void forward(const struct sgrad_args *a) {
 /* dy (N,C·H·W), dx (N,H,W,C) */
 static void backward(const struct sgrad_args *a) {
     const int64_t *dim = a->view[1].shape.dim;
-    transpose(a->view[1].dtype, a->data[0], a->data[1], dim[0], dim[3], dim[1] * dim[2], sgrad__adds(a, 1));
+    transpose(a->view[1].dtype, a->data[0], a->data[1], dim[0], dim[3], dim[1] * dim[2], sgrad_adds(a, 1));
 }
 
 const struct sgrad_op sgrad_flatten_op = {

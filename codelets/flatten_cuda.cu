@@ -43,5 +43,5 @@ extern "C" void sgrad__flatten_forward_cuda(const struct sgrad_args *a) {
 /* dy (N,C·H·W), dx (N,H,W,C) */
 extern "C" void sgrad__flatten_backward_cuda(const struct sgrad_args *a) {
     const int64_t *dim = a->view[1].shape.dim;
-    submit(a, dim[0], dim[3], dim[1] * dim[2], sgrad__adds(a, 1));
+    submit(a, dim[0], dim[3], dim[1] * dim[2], sgrad_adds(a, 1));
 }

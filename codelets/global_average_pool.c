@@ -1,4 +1,5 @@
 /* global_average_pool.c: the mean of every channel over an image, (N,H,W,C) to (N,C). */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/global_average_pool.h"
 
@@ -22,15 +23,15 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     const int64_t *dim = a->view[0].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
     float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < dim[0]; s++)
-        for (int64_t c = 0, n; (n = sgrad__piece(c, channels)); c += n) {
+        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
             memset(sum, 0, sizeof sum);
             for (int64_t p = 0; p < pixels; p++) {
-                const float *x = sgrad__row(type, a->data[0], (s * pixels + p) * channels + c, n, x_room);
+                const float *x = sgrad_row(type, a->data[0], (s * pixels + p) * channels + c, n, x_room);
                 for (int64_t j = 0; j < n; j++) sum[j] += x[j];
             }
-            float *y = sgrad__row_out(type, a->data[1], s * channels + c, y_room);
+            float *y = sgrad_row_out(type, a->data[1], s * channels + c, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = sum[j] * scale;
-            sgrad__row_done(type, a->data[1], s * channels + c, n, y);
+            sgrad_row_done(type, a->data[1], s * channels + c, n, y);
         }
 }
 
@@ -40,13 +41,13 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const int64_t *dim = a->view[1].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < dim[0]; s++)
-        for (int64_t c = 0, n; (n = sgrad__piece(c, channels)); c += n) {
-            const float *dy = sgrad__row(type, a->data[0], s * channels + c, n, dy_room);
+        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
+            const float *dy = sgrad_row(type, a->data[0], s * channels + c, n, dy_room);
             for (int64_t p = 0; p < pixels; p++) {
                 int64_t from = (s * pixels + p) * channels + c;
-                float *dx = sgrad__row_sum(type, a->data[1], from, n, sgrad__adds(a, 1), dx_room);
+                float *dx = sgrad_row_sum(type, a->data[1], from, n, sgrad_adds(a, 1), dx_room);
                 for (int64_t j = 0; j < n; j++) dx[j] += dy[j] * scale;
-                sgrad__row_done(type, a->data[1], from, n, dx);
+                sgrad_row_done(type, a->data[1], from, n, dx);
             }
         }
 }

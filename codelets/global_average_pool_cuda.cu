@@ -39,6 +39,6 @@ extern "C" void sgrad__global_average_pool_backward_cuda(const struct sgrad_args
     const int64_t *dim = a->view[1].shape.dim, pixels = dim[1] * dim[2], C = dim[3];
     sgrad__with_pack(a->view[1].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, dim[0] * pixels * C / P::size, pixels, C / P::size, a->data[0], a->data[1], sgrad__adds(a, 1));
+        sgrad__launch(backward<P>, dim[0] * pixels * C / P::size, pixels, C / P::size, a->data[0], a->data[1], sgrad_adds(a, 1));
     });
 }

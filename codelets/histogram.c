@@ -3,6 +3,7 @@
  * tensor has its shape in them.
  *
  * Limits: on CPUs alone; a tensor that lies on a GPU is fetched. */
+#include "config.h"
 #include "codelets/kernels.h"
 
 #include <float.h>

@@ -8,6 +8,7 @@
  *                           . . . . .
  *
  * A channel takes at most 256 values, so each is computed once. */
+#include "config.h"
 #include "codelets/draw.h"
 #include "codelets/kernels.h"
 
@@ -41,7 +42,7 @@ static void image(const struct sgrad_args *a) {
                 int64_t from_h = h + crop.down, from_w = (crop.flip ? width - 1 - w : w) + crop.right;
                 bool inside = from_h >= 0 && from_h < height && from_w >= 0 && from_w < width;
                 const uint8_t *pixel = inside ? x + (from_h * width + from_w) * channels : NULL;
-                for (int64_t c = 0; c < channels; c++) sgrad__put(type, a->data[1], to++, table[c][pixel ? pixel[c] : 0]);
+                for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], to++, table[c][pixel ? pixel[c] : 0]);
             }
     }
 }

@@ -1,4 +1,5 @@
 /* kinds.c: what tasks of a training program do, and how pictures show it. */
+#include "config.h"
 #include "codelets/codelets.h"
 
 #include <stddef.h>

@@ -8,7 +8,8 @@
  * ratio is 1 where w or u is all zeros, and for vectors (biases, batch norm).
  *
  * u has no memory: it is made once for its norm, a piece at a time, and once more for the step. */
-#include "codelets/kernels.h"
+#include "config.h"
+#include "codelets/norms.h"
 
 #include <math.h>
 
@@ -35,7 +36,7 @@ SGRAD_VECTOR static void lamb(const struct sgrad_args *a) {
     const struct scales s = { (float)(1 / (1 - pow(beta1, a->step->number))), (float)(1 / sqrt(1 - pow(beta2, a->step->number))),
                               h->eps, h->weight_decay };
     double w_lane[SGRAD_LANES] = { 0 }, u_lane[SGRAD_LANES] = { 0 }, ratio = 1;
-    for (int64_t i = 0, n; (n = sgrad__piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
         float u[SGRAD_ROW];
         for (int64_t j = i; j < i + n; j++) {
             const float g = c * dw[j];

@@ -7,7 +7,8 @@
  * The rate is inside b, as in the paper, not outside, as in sgd.c: what differs is the steps after the rate changes. c is the
  * clip factor, as in sgd.c; b starts as zeros. As in the implementations of the paper s is 1 where w or g is all zeros, and for
  * vectors (biases, batch norm). */
-#include "codelets/kernels.h"
+#include "config.h"
+#include "codelets/norms.h"
 
 #include <math.h>
 

@@ -1,4 +1,5 @@
 /* layer.c: the layer that a task computes, what it costs, and whether the processor has the instructions for it. */
+#include "config.h"
 #include "codelets/layer.h"
 #include "codelets/ops/conv2d.h"
 

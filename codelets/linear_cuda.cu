@@ -53,7 +53,7 @@ extern "C" void sgrad__linear_forward_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *a) {
     const int64_t N = a->view[0].shape.dim[0], K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(C, N, K, { weight_of(a), type, CUBLAS_OP_N, C }, { a->data[0], type, CUBLAS_OP_N, K }, sgrad__adds(a, 2), a->data[2],
+    multiply(C, N, K, { weight_of(a), type, CUBLAS_OP_N, C }, { a->data[0], type, CUBLAS_OP_N, K }, sgrad_adds(a, 2), a->data[2],
              type, a->tf32);
 }
 

@@ -1,4 +1,5 @@
 /* list.c: every operation of codelets.def. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/operations.h"
 

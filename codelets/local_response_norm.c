@@ -5,6 +5,7 @@
  * and backward, with the d whose windows hold c (from c - (size-1)/2 to c + size/2):
  *
  *     dx_c = dy_c s_c^-beta - 2 beta alpha/size x_c Σ dy_d y_d / s_d */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/local_response_norm.h"
 
@@ -65,12 +66,12 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];
     float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C;
     for (int64_t i = 0; i < count; i += C) {
-        const float *x = sgrad__row(type, a->data[0], i, C, rows + X_ROOM * C);
-        float *y = sgrad__row_out(type, a->data[1], i, rows + Y_ROOM * C);
+        const float *x = sgrad_row(type, a->data[0], i, C, rows + X_ROOM * C);
+        float *y = sgrad_row_out(type, a->data[1], i, rows + Y_ROOM * C);
         scales(norm, x, rows + TERMS * C, scale, C);
         powers(scale, norm->beta, power, C);
         for (int64_t c = 0; c < C; c++) y[c] = x[c] * power[c];
-        sgrad__row_done(type, a->data[1], i, C, y);
+        sgrad_row_done(type, a->data[1], i, C, y);
     }
 }
 
@@ -83,16 +84,16 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C, *terms = rows + TERMS * C,
           *sums = rows + SUMS * C;
     for (int64_t i = 0; i < count; i += C) {
-        const float *x = sgrad__row(type, a->data[0], i, C, rows + X_ROOM * C);
-        const float *y = sgrad__row(type, a->data[1], i, C, rows + Y_ROOM * C);
-        const float *dy = sgrad__row(type, a->data[2], i, C, rows + DY_ROOM * C);
-        float *dx = sgrad__row_sum(type, a->data[3], i, C, sgrad__adds(a, 3), rows + DX_ROOM * C);
+        const float *x = sgrad_row(type, a->data[0], i, C, rows + X_ROOM * C);
+        const float *y = sgrad_row(type, a->data[1], i, C, rows + Y_ROOM * C);
+        const float *dy = sgrad_row(type, a->data[2], i, C, rows + DY_ROOM * C);
+        float *dx = sgrad_row_sum(type, a->data[3], i, C, sgrad_adds(a, 3), rows + DX_ROOM * C);
         scales(norm, x, terms, scale, C);
         powers(scale, norm->beta, power, C);
         for (int64_t c = 0; c < C; c++) terms[c] = dy[c] * y[c] / scale[c];
         window_sum(terms, sums, C, (norm->size - 1) / 2, norm->size / 2);
         for (int64_t c = 0; c < C; c++) dx[c] += dy[c] * power[c] - slope * x[c] * sums[c];
-        sgrad__row_done(type, a->data[3], i, C, dx);
+        sgrad_row_done(type, a->data[3], i, C, dx);
     }
 }
 

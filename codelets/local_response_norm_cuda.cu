@@ -56,6 +56,6 @@ extern "C" void sgrad__local_response_norm_backward_cuda(const struct sgrad_args
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch(backward<decltype(type)>, n, window_of(a), a->data[0], a->data[1], a->data[2], a->data[3],
-                      sgrad__adds(a, 3));
+                      sgrad_adds(a, 3));
     });
 }

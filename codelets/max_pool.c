@@ -12,6 +12,7 @@
  *         3 4 6 7                                          tap 2: . .  tap 3: . b        . . . b
  *
  * Limits: windows of at most 16x16, whose taps fit a byte. */
+#include "config.h"
 #include "codelets/pool.h"
 #include "codelets/ops/max_pool.h"
 
@@ -98,8 +99,8 @@ SGRAD_ALWAYS_INLINE void largest(enum sgrad_dtype type, const void *data, int64_
     for (int64_t r = rows.begin; r < rows.end; r++)
         for (int64_t s = columns.begin; s < columns.end; s += 2) {
             const int64_t next = s + 1 < columns.end ? s + 1 : s;
-            const float *x = sgrad__row(type, data, from + (r * W + s) * C, n, x_room);
-            const float *z = sgrad__row(type, data, from + (r * W + next) * C, n, z_room);
+            const float *x = sgrad_row(type, data, from + (r * W + s) * C, n, x_room);
+            const float *z = sgrad_row(type, data, from + (r * W + next) * C, n, z_room);
             const int32_t tap = (int32_t)(r * w.kernel + s), then = (int32_t)(r * w.kernel + next);
             if (r == rows.begin && s == columns.begin)
                 for (int64_t j = 0; j < n; j++) {
@@ -133,10 +134,10 @@ SGRAD_VECTOR static void run(const struct sgrad_args *a, uint8_t *keep) {
             const int64_t i = row / P, h = row % P * w.stride - w.padding, v = q * w.stride - w.padding;
             const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
             m = together(w, C, v < 0 ? 0 : (W - v - w.kernel) / w.stride + 1);
-            for (int64_t c = 0, n; (n = sgrad__piece(c, C)); c += n) {
+            for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
                 const int64_t from = ((i * H + h) * W + v) * C + c, to = (row * Q + q) * C + c;
                 const int64_t wide = (m - 1) * w.stride * C + n;
-                float *y = sgrad__row_out(type, a->data[1], to, y_room);
+                float *y = sgrad_row_out(type, a->data[1], to, y_room);
                 if (m == 1) largest(type, a->data[0], from, w, rows, columns, W, C, n, y, winner);
                 else {
                     largest(type, a->data[0], from, w, rows, columns, W, C, wide, most, winner);
@@ -146,7 +147,7 @@ SGRAD_VECTOR static void run(const struct sgrad_args *a, uint8_t *keep) {
                     for (int64_t j = 0; j < blocks(wide); j++) tap[j] = (uint8_t)winner[j];
                     for (int64_t k = 0; k < m; k++) move(keep + to + k * n, tap + k * w.stride * C, 1, n, (m - k) * n);
                 }
-                sgrad__row_done(type, a->data[1], to, m * n, y);
+                sgrad_row_done(type, a->data[1], to, m * n, y);
             }
         }
 }
@@ -191,13 +192,13 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
             const bool begins = w.kernel == w.stride && rows.begin < rows.end && v % w.stride == 0;
             const int64_t m = begins ? together(w, C, (W - x) / w.kernel) : 1;
             pixels = m > 1 ? m * w.kernel : 1;
-            for (int64_t c = 0, n; (n = sgrad__piece(c, pixels * C)); c += n) {
+            for (int64_t c = 0, n; (n = sgrad_piece(c, pixels * C)); c += n) {
                 const int64_t to = (row * W + x) * C + c;
-                float *dx = sgrad__row_sum(type, a->data[2], to, n, sgrad__adds(a, 2), dx_room);
+                float *dx = sgrad_row_sum(type, a->data[2], to, n, sgrad_adds(a, 2), dx_room);
                 for (int64_t p = rows.begin; p < rows.end; p++)
                     for (int64_t q = columns.begin; q < columns.end; q++) {
                         const int64_t from = ((i * P + p) * Q + q) * C + c, r = h - p * w.stride;
-                        const float *dy = sgrad__row(type, a->data[0], from, m > 1 ? m * C : n, dy_room);
+                        const float *dy = sgrad_row(type, a->data[0], from, m > 1 ? m * C : n, dy_room);
                         if (m > 1) {
                             deal(dy, keep + from, w, r, m, C, dealt);
                             for (int64_t j = 0; j < n; j++) dx[j] += dealt[j];
@@ -206,7 +207,7 @@ SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
                         const uint8_t tap = (uint8_t)(r * w.kernel + v - q * w.stride);
                         for (int64_t j = 0; j < n; j++) dx[j] += keep[from + j] == tap ? dy[j] : 0;
                     }
-                sgrad__row_done(type, a->data[2], to, n, dx);
+                sgrad_row_done(type, a->data[2], to, n, dx);
             }
         }
 }

@@ -75,6 +75,6 @@ extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         using K = sgrad__pack<uint8_t, P::size>;
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
-        sgrad__launch(backward<P, K>, sgrad_shape_count(x) / P::size, s, a->data[0], a->data[1], a->data[2], sgrad__adds(a, 2));
+        sgrad__launch(backward<P, K>, sgrad_shape_count(x) / P::size, s, a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
     });
 }

@@ -1,4 +1,5 @@
 /* onednn.c: layers as primitives of oneDNN, 2.6 or 3.x. */
+#include "config.h"
 #include "codelets/onednn.h"
 
 #include <stdlib.h>

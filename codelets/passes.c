@@ -1,4 +1,5 @@
 /* passes.c: the three passes of conv2d.c and linear.c as kernels of CPUs. */
+#include "config.h"
 #include "codelets/passes.h"
 #include "codelets/ways.h"
 

@@ -1,4 +1,5 @@
 /* relu.c: y = max(x, 0). A NaN stays one, so that a diverged run shows. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/relu.h"
 
@@ -9,11 +10,11 @@ void sgrad__relu_backward_cuda(const struct sgrad_args *a);
 SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad__piece(i, count)); i += n) {
-        const float *x = sgrad__row(type, a->data[0], i, n, x_room);
-        float *y = sgrad__row_out(type, a->data[1], i, y_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, a->data[0], i, n, x_room);
+        float *y = sgrad_row_out(type, a->data[1], i, y_room);
         for (int64_t j = 0; j < n; j++) y[j] = x[j] < 0 ? 0 : x[j];
-        sgrad__row_done(type, a->data[1], i, n, y);
+        sgrad_row_done(type, a->data[1], i, n, y);
     }
 }
 
@@ -21,12 +22,12 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad__piece(i, count)); i += n) {
-        const float *y = sgrad__row(type, a->data[0], i, n, y_room);
-        const float *dy = sgrad__row(type, a->data[1], i, n, dy_room);
-        float *dx = sgrad__row_sum(type, a->data[2], i, n, sgrad__adds(a, 2), dx_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *y = sgrad_row(type, a->data[0], i, n, y_room);
+        const float *dy = sgrad_row(type, a->data[1], i, n, dy_room);
+        float *dx = sgrad_row_sum(type, a->data[2], i, n, sgrad_adds(a, 2), dx_room);
         for (int64_t j = 0; j < n; j++) dx[j] += y[j] <= 0 ? 0 : dy[j];
-        sgrad__row_done(type, a->data[2], i, n, dx);
+        sgrad_row_done(type, a->data[2], i, n, dx);
     }
 }
 
@@ -43,7 +44,7 @@ const struct sgrad_op sgrad_relu_op = {
     .backward = { { { .name = "relu backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__relu_backward_cuda) },
                     .use = { SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
-    .fill = sgrad__fill_apart,
+    .fill = sgrad_fill_apart,
     .tests = {
         { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } } } },
         { "7 samples of 17", .x = { { 2, { 7, 17 } } } },

@@ -34,6 +34,6 @@ extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, a->data[0], a->data[1], a->data[2], sgrad__adds(a, 2));
+        sgrad__launch(backward<P>, n / P::size, a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
     });
 }

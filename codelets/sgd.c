@@ -4,7 +4,8 @@
  *
  * c scales all gradients down together when their norm is above clip_norm (torch.nn.utils.clip_grad_norm_).
  * b starts as zeros, so that after the first step it is g. */
-#include "codelets/kernels.h"
+#include "config.h"
+#include "codelets/norms.h"
 
 void sgrad__sgd_cuda(const struct sgrad_args *a);
 

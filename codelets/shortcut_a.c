@@ -4,6 +4,7 @@
  *     x  a b c     ->     y  0a0 0c0
  *        d e f               0g0 0i0
  *        g h i */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/shortcut_a.h"
 
@@ -32,7 +33,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], a->data[1],
+                sgrad_row_move(a->view[0].dtype, a->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], a->data[1],
                                 ((i * y[1] + p) * y[2] + q) * y[3] + before, x[3], false);
 }
 
@@ -40,12 +41,12 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
     const int64_t stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
     const int64_t *y = a->view[0].shape.dim, *x = a->view[1].shape.dim, before = (y[3] - x[3]) / 2;
-    if (!sgrad__adds(a, 1)) memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
+    if (!sgrad_adds(a, 1)) memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad__row_move(a->view[0].dtype, a->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before, a->data[1],
-                                ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad__adds(a, 1));
+                sgrad_row_move(a->view[0].dtype, a->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before, a->data[1],
+                                ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad_adds(a, 1));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

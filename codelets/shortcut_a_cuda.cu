@@ -59,6 +59,6 @@ extern "C" void sgrad__shortcut_a_backward_cuda(const struct sgrad_args *a) {
     sgrad__with_pack(a->view[1].dtype, divisor(x, y), [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, shape_of(a, x, y, P::size), a->data[0], a->data[1],
-                      sgrad__adds(a, 1));
+                      sgrad_adds(a, 1));
     });
 }

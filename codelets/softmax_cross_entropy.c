@@ -2,6 +2,7 @@
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
  * gradient is p - q; the batch costs the mean. Evaluated from x - max(x), where nothing overflows. */
+#include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/softmax_cross_entropy.h"
 
@@ -31,13 +32,13 @@ struct normalizer {
 
 /* of the COUNT logits from FROM on */
 static struct normalizer normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {
-    struct normalizer r = { 0, sgrad__get(type, logits, from), 0 };
+    struct normalizer r = { 0, sgrad_get(type, logits, from), 0 };
     for (int64_t c = 1; c < count; c++) {
-        float x = sgrad__get(type, logits, from + c);
+        float x = sgrad_get(type, logits, from + c);
         if (x > r.max) r = (struct normalizer){ c, x, 0 };
     }
     double sum = 0;
-    for (int64_t c = 0; c < count; c++) sum += expf(sgrad__get(type, logits, from + c) - r.max);
+    for (int64_t c = 0; c < count; c++) sum += expf(sgrad_get(type, logits, from + c) - r.max);
     r.log_sum = log(sum);
     return r;
 }
@@ -55,8 +56,8 @@ static void forward(const struct sgrad_args *a) {
         struct normalizer r = normalize(type, a->data[0], from, classes);
         double log_z = r.max + r.log_sum, mean = 0;
         if (smoothing > 0)
-            for (int64_t c = 0; c < classes; c++) mean += sgrad__get(type, a->data[0], from + c) / (double)classes;
-        double own = t >= 0 && t < classes ? sgrad__get(type, a->data[0], from + t) : NAN;
+            for (int64_t c = 0; c < classes; c++) mean += sgrad_get(type, a->data[0], from + c) / (double)classes;
+        double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
         loss += log_z - (1 - smoothing) * own - smoothing * mean;
         correct += r.argmax == t;
     }
@@ -76,10 +77,10 @@ static void backward(const struct sgrad_args *a) {
         int64_t from = s * classes;
         struct normalizer r = normalize(type, a->data[0], from, classes);
         for (int64_t c = 0; c < classes; c++) {
-            float p = expf(sgrad__get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
+            float p = expf(sgrad_get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
             float q = smooth + (c == label[s] ? 1 - attrs->label_smoothing : 0);
-            float old = sgrad__adds(a, 2) ? sgrad__get(type, a->data[2], from + c) : 0;
-            sgrad__put(type, a->data[2], from + c, old + (p - q) * scale);
+            float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], from + c) : 0;
+            sgrad_put(type, a->data[2], from + c, old + (p - q) * scale);
         }
     }
 }
@@ -95,7 +96,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
     if (input == 0)
-        sgrad__fill_apart(test, 0, data);
+        sgrad_fill_apart(test, 0, data);
     else
         for (int64_t s = 0; s < test->x[1].dim[0]; s++) label[s] = (int32_t)(5 * s % test->x[0].dim[1]);
 }

@@ -96,6 +96,6 @@ extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_ar
     const dim3 grid((unsigned)sgrad__ceil(N, 8)), block(32, 8);
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(backward<decltype(type)>, grid, block, N, C, a->data[0], a->data[1], smoothing_of(a),
-                           1.0f / (float)a->batch->averaged, a->data[2], sgrad__adds(a, 2));
+                           1.0f / (float)a->batch->averaged, a->data[2], sgrad_adds(a, 2));
     });
 }

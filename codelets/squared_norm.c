@@ -1,5 +1,6 @@
 /* squared_norm.c: Σ x² of one tensor, for clipping gradients by their norm. */
-#include "codelets/kernels.h"
+#include "config.h"
+#include "codelets/norms.h"
 
 #include <math.h>
 

@@ -3,6 +3,7 @@
  *     ((0+1)+(2+3)) + ((4+5)+(6+7))        without 3, 6 and 7:  ((0+1)+2) + (4+5)
  *
  * Absent leaves are left out, which is what -0 in their place does: x + -0 is x, for every x and to the bit. */
+#include "config.h"
 #include "codelets/kernels.h"
 
 void sgrad__sum_cuda(const struct sgrad_args *a);
@@ -12,7 +13,7 @@ SGRAD_VECTOR static void sum_f32(void *const *in, float *out, int64_t size) {
     float zeros[SGRAD_ROW];
     const float *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
-    for (int64_t i = 0, piece; (piece = sgrad__piece(i, size)); i += piece) {
+    for (int64_t i = 0, piece; (piece = sgrad_piece(i, size)); i += piece) {
         for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const float *)in[k] + i : zeros;
         for (int64_t j = 0; j < piece; j++)
             out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
@@ -23,7 +24,7 @@ SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
     double zeros[SGRAD_ROW];
     const double *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0;
-    for (int64_t i = 0, piece; (piece = sgrad__piece(i, size)); i += piece) {
+    for (int64_t i = 0, piece; (piece = sgrad_piece(i, size)); i += piece) {
         for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const double *)in[k] + i : zeros;
         for (int64_t j = 0; j < piece; j++)
             out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));

@@ -3,6 +3,7 @@
  * No rule holds for long: how much Winograd's method gains depends on a processor's registers and caches; small images want the
  * filters transformed for many of them; where a layout costs a copy depends on what the copy meets in the caches. Bits must not
  * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
+#include "config.h"
 #include "codelets/onednn.h"
 #include "codelets/ways.h"
 #include "codelets/winograd.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 
 enum { EDITION = 4 };       /* of what the ways are: to be raised when a way changes */
-static const char *const names[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
+const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
@@ -149,10 +150,10 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     char *key = memo_key(l), value[16];
     enum sgrad__way way = SGRAD__WAYS;
     if (sgrad_memo_find(topic, key, value, sizeof value))
-        for (way = 0; way < SGRAD__WAYS && strcmp(value, names[way]) != 0; way++) continue;
+        for (way = 0; way < SGRAD__WAYS && strcmp(value, sgrad__way_name[way]) != 0; way++) continue;
     if (way == SGRAD__WAYS || !is_open(l, way)) {
         way = by_measurement(l);
-        sgrad_memo_add(topic, key, names[way]);
+        sgrad_memo_add(topic, key, sgrad__way_name[way]);
     }
     free(key);
     return way;

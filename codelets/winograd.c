@@ -23,6 +23,7 @@
  * Error analysis and improving the accuracy of Winograd convolution for deep neural networks, 2020): with 0, ±√½, ±√2 and
  * infinity by 1e-6 of the largest, with the usual 0, ±1, ±2 by 4.5e-6 (measured, 16 to 256 channels; direct convolution:
  * 0.7e-6). */
+#include "config.h"
 #include "codelets/winograd.h"
 #include "codelets/winograd_transforms.h"
 

@@ -6,11 +6,15 @@
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, PIXELS = 3 * PLANE, RECORD = 1 + PIXELS, CLASSES = 10 };
 #define FILE_LIMIT ((size_t)1 << 31)
+#define WANTED                                                                                                                   \
+    "cifar10:DIR names the folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin, as cifar-10-binary.tar.gz has "    \
+    "them, or the one above"
 
 static const char *const classes[CLASSES] = { "airplane", "automobile", "bird",  "cat",  "deer",
                                               "dog",      "frog",       "horse", "ship", "truck" };
@@ -49,7 +53,9 @@ static int append(struct sgrad_dataset *dataset, const char *path, const struct 
 static int open_file(struct sgrad_dataset *dataset, const char *folder, const char *file) {
     char *path = sgrad_format("%s/%s", folder, file);
     struct sgrad_map map;
-    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    int error = access(path, F_OK) && errno == ENOENT
+                    ? sgrad_fail(SGRAD_EIO, "data set cifar10:%s: has no %s: " WANTED, folder, file)
+                    : sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error) {
         error = append(dataset, path, &map);
         sgrad_map_close(&map);
@@ -66,6 +72,7 @@ static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, con
     dataset->classes = CLASSES;
     dataset->class_name = classes;
     dataset->full_scale = 255;
+    SGRAD_TRY(sgrad__folder_check("cifar10", argument, WANTED));
     char *inner = sgrad_format("%s/cifar-10-batches-bin", argument); /* the folder that the publisher's archive makes */
     int error = 0;
     for (; *file && !error; file++) error = open_file(dataset, access(inner, F_OK) ? argument : inner, *file);
@@ -77,5 +84,6 @@ const struct sgrad_reader sgrad_cifar10_reader = {
     .name = "cifar10",
     .argument = "DIR",
     .summary = "CIFAR-10, the binary version: data_batch_1..5.bin and test_batch.bin in DIR or DIR/cifar-10-batches-bin",
+    .augment = "crop:4,flip", /* He et al., Deep residual learning for image recognition, 2015, section 4.2 */
     .open = open_cifar10,
 };

@@ -19,7 +19,7 @@
  *
  * Files are untrusted: whatever is wrong with one is an error that names the file, the place in it and the reason, when
  * the data set is opened, or, for images that are decoded when they are asked for, when they are read. Nothing here
- * shuffles, augments, or knows that there are other ranks. */
+ * shuffles, changes an image, or knows that there are other ranks; but a reader knows what training may do to its images. */
 #ifndef SGRAD_DATASETS_H
 #define SGRAD_DATASETS_H
 
@@ -92,11 +92,25 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
  * files' names and sizes, of synthetic data of its recipe. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 
+/* ---- augmentation: what training does to an image, so that it is not the same twice and yet of its class -------- */
+
+struct sgrad_augmentation {
+    int pad;        /* pixels of black on each side; of the whole the image's size is cut at random; 0: none */
+    bool flip;      /* left to right, one time in two */
+};
+
+/* TEXT is "none" or, with commas between, "crop:N" (pixels) or "crop:1/N" (an N-th of the shorter side), and "flip"; images are of
+ * HEIGHT x WIDTH, both 0: not known yet. SGRAD_EINVAL: it is something else, or leaves nothing of an image. */
+int sgrad_augmentation_parse(const char *text, int height, int width, struct sgrad_augmentation *augmentation);
+/* As text, with the pixels that it came to: "crop:4,flip"; free it. */
+char *sgrad_augmentation_text(const struct sgrad_augmentation *augmentation);
+
 /* ---- readers: one file and one line of datasets.def each ------------------------------------------------------- */
 
 struct sgrad_reader {
     const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes none */
     const char *summary;
+    const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
     /* Fills DATASET, of which reader and split are set and the rest is zero. ARGUMENT is what follows the colon, not empty
      * where the reader takes one. On an error the caller closes what is there. `label` and `pixels` are freed with free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);

@@ -5,7 +5,11 @@
  *     DIR/val/cat/9.png           the test split; its classes are train's, where train is there
  *
  * Images have one size, or argument or options name the side of a square that each is scaled and cut to. They are decoded
- * when they are read; where all of them together fit in memory, once. */
+ * when they are read; where all of them together fit in memory, once.
+ *
+ * Most are photographs, whose classes neither a small shift nor a mirror changes: padded by an eighth, as CIFAR's 32 pixels by 4
+ * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Digits and letters
+ * are other signs in a mirror: there the user says --augment crop:1/8. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -22,6 +26,7 @@
 #define FILE_LIMIT   ((size_t)1 << 28)
 #define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
+#define WANTED       "folder:DIR names a folder that holds train/CLASS/*.jpg or *.png, and val/CLASS/ likewise"
 
 enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
 
@@ -71,7 +76,7 @@ static int list_classes(const char *path, char ***name, int *classes) {
     }
     free(entry);
     *classes = found;
-    return found ? 0 : sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes", path);
+    return found ? 0 : sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes: " WANTED, path);
 }
 
 static void free_names(char **name, int64_t count) {
@@ -231,8 +236,11 @@ static void make_room(struct sgrad_dataset *dataset, size_t limit) {
 static int open_split(struct sgrad_dataset *dataset, const char *root) {
     struct folder *folder = dataset->state;
     const bool train = dataset->split == SGRAD_TRAIN;
-    char *trained = sgrad_format("%s/train", root);
+    SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
     folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
+    if (!is_folder(folder->path))
+        return sgrad_fail(SGRAD_EIO, "data set folder:%s: has no folder %s: " WANTED, root, train ? "train" : "val");
+    char *trained = sgrad_format("%s/train", root);
     int error = list_classes(is_folder(trained) ? trained : folder->path, &folder->class_name, &folder->classes);
     free(trained);
     if (!error && !train) error = check_classes(folder);
@@ -273,6 +281,7 @@ const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
     .summary = "JPEGs and PNGs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE",
+    .augment = "crop:1/8,flip",
     .open = open_folder,
     .read = read_sample,
     .close = close_folder,

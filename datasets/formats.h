@@ -29,6 +29,9 @@ int sgrad__image_decode(const char *name, const void *data, size_t size, struct 
 /* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3). */
 void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to);
 
+/* Is PATH, the argument of a reader of KIND, a folder that is there? Else WANTED says what it should be. */
+int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
+
 /* Continues HASH over more bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
 

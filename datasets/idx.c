@@ -99,8 +99,8 @@ static int parse_header(struct source *source, const char *name, size_t size, in
     if (got < length) return truncated(source, name, got, length);
     if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
         return sgrad_fail(SGRAD_EFORMAT,
-                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d dimension%s",
-                          name, header[0], header[1], header[2], header[3], rank, rank, rank == 1 ? "" : "s");
+                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d %s", name,
+                          header[0], header[1], header[2], header[3], rank, rank, sgrad_plural(rank, "dimension", "dimensions"));
     uint64_t count = 1;
     for (int i = 0; i < rank; i++) {
         const unsigned char *b = header + 4 + 4 * i;
@@ -145,6 +145,10 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
 
+#define WANTED                                                                                                                   \
+    "idx:DIR names the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "                  \
+    "t10k-labels-idx1-ubyte"
+
 /* The path of the file of WHAT ("images", "labels"), in whichever spelling is there; NULL: in none. */
 static char *find(const char *folder, enum sgrad_split split, const char *what, int rank) {
     const char *prefix = split == SGRAD_TRAIN ? "train" : "t10k";
@@ -161,7 +165,7 @@ static int load(const char *folder, enum sgrad_split split, const char *what, in
     struct sgrad_map map;
     *path = find(folder, split, what, rank);
     if (!*path)
-        return sgrad_fail(SGRAD_EIO, "idx: %s: has no %s-%s-idx%d-ubyte, plain or .gz", folder,
+        return sgrad_fail(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz: " WANTED, folder,
                           split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
     SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
     int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
@@ -191,8 +195,9 @@ static int count_classes(const char *folder, int *classes) {
 
 static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *labels, const char *path) {
     if (labels->count != dataset->count)
-        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld labels for %lld images", path, (long long)labels->count,
-                          (long long)dataset->count);
+        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld %s for %lld %s", path, (long long)labels->count,
+                          sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
+                          sgrad_plural(dataset->count, "image", "images"));
     int32_t *label = sgrad_alloc((size_t)labels->count, sizeof *label);
     dataset->label = label;
     for (int64_t i = 0; i < labels->count; i++) {
@@ -221,6 +226,7 @@ static int open_images(struct sgrad_dataset *dataset, const char *folder) {
 
 static int open_idx(struct sgrad_dataset *dataset, const char *folder, const struct sgrad_dataset_options *options) {
     (void)options;
+    SGRAD_TRY(sgrad__folder_check("idx", folder, WANTED));
     SGRAD_TRY(open_images(dataset, folder));
     struct sgrad__idx labels = { .data = NULL };
     char *path;

@@ -38,7 +38,8 @@ int main(int argc, char **argv) {
     if (sgrad_train(&options, &result)) return 1;       /* what went wrong is on standard error */
     if (options.print) return 0;
 
-    printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);
+    if (result.rank == 0)                               /* under mpirun all ranks have the result, one tells it */
+        printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);
     free(result.folder);
     return 0;
 }

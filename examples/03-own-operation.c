@@ -9,6 +9,7 @@
  * library, and to GPUs.
  *
  * Next: 04-data.c. The record is explained in codelets/codelets.h. */
+#include "codelets/kernels.h"
 #include "graphs/graphs.h"
 
 #include <math.h>
@@ -20,33 +21,25 @@ struct sgrad_own_gelu {     /* its attributes: none */
     char none;
 };
 
-/* Activations are float or, with --precision bf16, bfloat16. */
-static float get(const struct sgrad_args *a, int operand, int64_t i) {
-    return a->view[operand].dtype == SGRAD_F32 ? ((const float *)a->data[operand])[i]
-                                               : sgrad_bf16_to_f32(((const uint16_t *)a->data[operand])[i]);
-}
-
-static void put(const struct sgrad_args *a, int operand, int64_t i, float value) {
-    if (a->view[operand].dtype == SGRAD_F32) ((float *)a->data[operand])[i] = value;
-    else ((uint16_t *)a->data[operand])[i] = sgrad_f32_to_bf16(value);
-}
-
 static float phi(float x) { return 0.5f * (1 + erff(x * 0.70710678f)); }
 static float slope(float x) { return phi(x) + x * 0.39894228f * expf(-0.5f * x * x); }
 
-/* x, y of any shape */
+/* x, y of any shape; activations are float or, with --precision bf16, bfloat16 */
 static void forward(const struct sgrad_args *a) {
+    const enum sgrad_dtype type = a->view[0].dtype;
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
-        float x = get(a, 0, i);
-        put(a, 1, i, x * phi(x));
+        float x = sgrad_get(type, a->data[0], i);
+        sgrad_put(type, a->data[1], i, x * phi(x));
     }
 }
 
 /* x, dy, dx of any shape. Where another layer reads x as well, dx is added to. */
 static void backward(const struct sgrad_args *a) {
-    bool add = a->accumulate >> 2 & 1;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++)
-        put(a, 2, i, (add ? get(a, 2, i) : 0) + get(a, 1, i) * slope(get(a, 0, i)));
+    const enum sgrad_dtype type = a->view[0].dtype;
+    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+        float dx = sgrad_get(type, a->data[1], i) * slope(sgrad_get(type, a->data[0], i));
+        sgrad_put(type, a->data[2], i, dx + (sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], i) : 0));
+    }
 }
 
 /* erf counts as 20 operations. Bytes need no word: every operand once is the default. */
@@ -106,7 +99,7 @@ int main(void) {
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;
-    printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
+    if (result.rank == 0) printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
     free(result.folder);
     return 0;
 }

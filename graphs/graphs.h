@@ -5,7 +5,11 @@
  *     runs/       turning it: steps in flight, training, evaluation, checkpoints, metrics
  *
  * Each has its header, with an essay and an example; runs.h shows the whole way from a network to a trained one. This one, which
- * has every operation besides, is for programs outside: what the library itself includes is what it uses. */
+ * has every operation besides, is for programs outside: what the library itself includes is what it uses.
+ *
+ * A program is compiled by `cc program.c $(pkg-config --cflags --libs stargrad)` (docs/install.md). In C++, from C++20 on, all is
+ * written as in C, sgrad_layer and records too; but a list that names fields names all of
+ * them, in the order of their declaration, as C++ wants it. */
 #ifndef SGRAD_GRAPHS_H
 #define SGRAD_GRAPHS_H
 

@@ -9,16 +9,19 @@
 #include <string.h>
 
 struct run {
-    const char *folder;
+    const char *folder, *name; /* the name is the folder's, from where it differs from others' */
+    int width;                 /* of its column */
     struct sgrad__history history;
     struct sgrad__timeline timeline;
     struct sgrad__overlap overlap;
     bool traced;
 };
 struct runs {
-    int count;
+    int count, left; /* left: width of what the rows are called */
     struct run *run;
 };
+
+enum { LEFT = 24, COLUMN = 12 }; /* widths, at least */
 
 /* ---- settings ---- */
 
@@ -76,14 +79,52 @@ static void print_differences(const struct runs *runs) {
     const char *key;
     if (json_object_size(found)) printf("\nset otherwise\n");
     json_object_foreach(found, key, values) {
-        printf("%-24s", key);
-        if (strlen(key) > 24) printf("\n%24s", "");
+        printf("%-*s", runs->left, key);
         for (int i = 0; i < runs->count; i++) {
             char *text = value_of(&runs->run[i], key);
-            printf(" %20.20s", text);
+            printf(" %*s", runs->run[i].width, text);
             free(text);
         }
         putchar('\n');
+    }
+    json_decref(found);
+}
+
+/* ---- columns: nothing that stands in them is cut ---- */
+
+/* How much of all folders' names the folders that they are in have in common. */
+static size_t shared_length(const struct runs *runs) {
+    const char *first = runs->run[0].folder;
+    size_t shared = 0;
+    for (size_t at = 0; first[at]; at++) {
+        bool begins = first[at] == '/'; /* a name, in every run */
+        for (int i = 0; i < runs->count; i++) {
+            const char *folder = runs->run[i].folder;
+            if (folder[at] != first[at]) return shared;
+            begins &= folder[at + 1] && folder[at + 1] != '/';
+        }
+        if (begins) shared = at + 1;
+    }
+    return shared;
+}
+
+static int wider(int width, const char *text) { return (int)strlen(text) > width ? (int)strlen(text) : width; }
+
+static void set_columns(struct runs *runs) {
+    const size_t shared = shared_length(runs);
+    json_t *found = find_differences(runs), *values;
+    const char *key;
+    runs->left = LEFT;
+    json_object_foreach(found, key, values) runs->left = wider(runs->left, key);
+    for (int i = 0; i < runs->count; i++) {
+        struct run *r = &runs->run[i];
+        r->name = r->folder + shared;
+        r->width = wider(COLUMN, r->name);
+        json_object_foreach(found, key, values) {
+            char *text = value_of(r, key);
+            r->width = wider(r->width, text);
+            free(text);
+        }
     }
     json_decref(found);
 }
@@ -92,7 +133,7 @@ static void print_differences(const struct runs *runs) {
 
 struct figure {
     const char *name;
-    int digits;
+    int digits;                             /* after the point; -1: as many as a loss has */
     double (*of)(const struct run *r);     /* NAN: this run has none */
 };
 
@@ -110,7 +151,7 @@ static double traced_step(const struct run *r) {
 static const struct figure figures[] = {
     { "steps", 0, steps },
     { "images/s (median)", 1, speed },
-    { "loss of the last step", 4, loss },
+    { "loss of the last step", -1, loss },
     { "best test accuracy, %", 2, best },
     { "ms a traced step", 1, traced_step },
 };
@@ -145,32 +186,32 @@ static json_t *share_names(const struct runs *runs) {
     return names;
 }
 
-static void print_number(double x, int digits) {
-    if (isfinite(x)) printf(" %20.*f", digits, x);
-    else printf(" %20s", "-");
+static void print_number(const struct run *r, double x, int digits) {
+    if (!isfinite(x)) printf(" %*s", r->width, "-");
+    else if (digits < 0) printf(" %*s", r->width, sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 }));
+    else printf(" %*.*f", r->width, digits, x);
 }
 
 static void print(const struct runs *runs) {
     bool traced = false;
-    printf("%-24s", "");
+    printf("%-*s", runs->left, "");
     for (int i = 0; i < runs->count; i++) {
-        const size_t length = strlen(runs->run[i].folder);
-        printf(" %20s", runs->run[i].folder + (length > 20 ? length - 20 : 0));
+        printf(" %*s", runs->run[i].width, runs->run[i].name);
         traced |= runs->run[i].traced;
     }
     putchar('\n');
     for (int f = 0; f < FIGURES; f++) {
         if (figures[f].of == traced_step && !traced) continue;
-        printf("%-24s", figures[f].name);
-        for (int i = 0; i < runs->count; i++) print_number(figures[f].of(&runs->run[i]), figures[f].digits);
+        printf("%-*s", runs->left, figures[f].name);
+        for (int i = 0; i < runs->count; i++) print_number(&runs->run[i], figures[f].of(&runs->run[i]), figures[f].digits);
         putchar('\n');
     }
     if (traced) printf("\n%% of the traced steps\n");
     json_t *names = share_names(runs), *name;
     size_t k;
     json_array_foreach(names, k, name) {
-        printf("%-24s", json_string_value(name));
-        for (int i = 0; i < runs->count; i++) print_number(share(&runs->run[i], json_string_value(name)), 1);
+        printf("%-*s", runs->left, json_string_value(name));
+        for (int i = 0; i < runs->count; i++) print_number(&runs->run[i], share(&runs->run[i], json_string_value(name)), 1);
         putchar('\n');
     }
     json_decref(names);
@@ -198,37 +239,59 @@ static json_t *as_json(const struct runs *runs) {
 
 /* ---- curves ---- */
 
+/* Runs have colours and dashes of their own, and later ones are thinner: one that lies on another leaves its rims in sight. */
+static void write_line(FILE *to, const struct runs *runs, int i) {
+    static const char *const colors[] = {
+        "#2b5c8a", "#e08a2e", "#2f7d5b", "#b5374f", "#8e5bb5", "#3aa6c4", "#7d5a33", "#777777"
+    };
+    static const char *const dashes[] = { "1", "(8,6)", "(3,4)", "(12,4,3,4)" };
+    enum { COLORS = sizeof colors / sizeof *colors, DASHES = sizeof dashes / sizeof *dashes, THINNEST = 2, THICKEST = 6 };
+    const double thick = runs->count > 1 ? (double)(runs->count - 1 - i) / (runs->count - 1) : 0;
+    fprintf(to, " lw %.1f lc rgb '%s' dashtype %s", THINNEST + (THICKEST - THINNEST) * thick, colors[i % COLORS],
+            dashes[i % DASHES]);
+}
+
+static void write_losses(FILE *to, const struct runs *runs, double top) {
+    fprintf(to, "set title 'training loss'\nset xlabel 'step'\nset yrange [0:%g]\nset key top right\nplot ", 1.15 * top);
+    for (int i = 0; i < runs->count; i++) {
+        fprintf(to, "%s$loss%d using 1:3 with lines", i ? ", " : "", i);
+        write_line(to, runs, i);
+        fputs(" title ", to);
+        sgrad__plot_quoted(to, runs->run[i].name);
+        fputs(" noenhanced", to);
+    }
+    fputs("\nunset key\n", to);
+}
+
+static void write_accuracies(FILE *to, const struct runs *runs) {
+    fputs("set title 'test accuracy'\nset xlabel 'epoch'\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%g "
+          "%%'\nplot ",
+          to);
+    for (int i = 0; i < runs->count; i++) {
+        fprintf(to, "%s$accuracy%d using 1:2 with linespoints pt 7 ps 0.5", i ? ", " : "", i);
+        write_line(to, runs, i);
+    }
+    fputs("\n", to);
+}
+
 static void write_curves(FILE *to, const void *of) {
     const struct runs *runs = of;
     bool evaluated = false;
+    double top = 0;
     for (int i = 0; i < runs->count; i++) {
         const struct sgrad__history *h = &runs->run[i].history;
-        const int stride = h->steps / 500 + 1;
-        fprintf(to, "$loss%d << END\n", i);
-        for (int j = 0; j + stride <= h->steps; j += stride) {      /* the mean of STRIDE steps */
-            double sum = 0;
-            for (int k = j; k < j + stride; k++) sum += h->step[k].loss;
-            fprintf(to, "%.0f %g\n", h->step[j + stride - 1].step, sum / stride);
-        }
-        fprintf(to, "END\n$accuracy%d << END\n", i);
+        char name[32];
+        snprintf(name, sizeof name, "loss%d", i);
+        top = fmax(top, sgrad__curve_losses(to, name, h));
+        fprintf(to, "$accuracy%d << END\n", i);
         for (int j = 0; j < h->epochs; j++) fprintf(to, "%g %g\n", h->epoch[j].epoch, 100 * h->epoch[j].top1);
         fputs("END\n", to);
         evaluated |= sgrad__history_best(h) != NULL;
     }
-    fprintf(to, "set key top right\nset multiplot layout 1,%d\n", evaluated ? 2 : 1);
-    for (int panel = 0; panel < (evaluated ? 2 : 1); panel++) {
-        fputs(panel ? "set title 'test accuracy, %'\nset xlabel 'epoch'\nset key bottom right\nplot "
-                    : "set title 'training loss'\nset xlabel 'step'\nplot ",
-              to);
-        for (int i = 0; i < runs->count; i++) {
-            fprintf(to, "%s$%s%d using 1:2 with %s lw 2 title ", i ? ", " : "", panel ? "accuracy" : "loss", i,
-                    panel ? "linespoints" : "lines");
-            sgrad__plot_quoted(to, runs->run[i].folder);
-            fputs(" noenhanced", to);
-        }
-        fputs("\n", to);
-    }
-    fputs("unset multiplot\n", to);
+    fprintf(to, "set multiplot layout 1,%d\nset format y '%%g'\n", (top > 0) + evaluated > 1 ? 2 : 1);
+    if (top > 0) write_losses(to, runs, top);
+    if (evaluated) write_accuracies(to, runs);
+    fputs("unset multiplot\nset offsets 0, 0, 0, 0\n", to);
 }
 
 /* ---- all of it ---- */
@@ -249,6 +312,7 @@ int sgrad_report_compare(char *const *folder, json_t **json) {
         runs.run[runs.count] = (struct run){ 0 };
         error = read_run(folder[runs.count], &runs.run[runs.count]);
     }
+    if (!error) set_columns(&runs);
     if (!error && json) *json = as_json(&runs);
     if (!error && !json) print(&runs);
     if (!error && sgrad__plot_draw(folder[0], &(struct sgrad__plot){ "compare", "comparison", 1000, 400, write_curves, &runs }) &&

@@ -1,5 +1,6 @@
-/* curve.c: the picture of a learning curve: loss by step on the left, test accuracy by epoch on the right. */
+/* curve.c: the picture of a learning curve: losses by step on the left, test accuracy by epoch on the right. */
 #include "report/pictures.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 
@@ -16,11 +17,10 @@ static double mean(const struct sgrad__history *h, int from, int to) {
     return count ? sum / count : NAN;
 }
 
-/* Step, loss, loss smoothed over a fiftieth of the run; at most POINTS rows. Returns the largest smoothed loss. */
-static double write_losses(FILE *to, const struct sgrad__history *h) {
+double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__history *h) {
     int stride = (h->steps + POINTS - 1) / POINTS, reach = h->steps / 100;
     double top = 0;
-    fputs("$loss << END\n", to);
+    fprintf(to, "$%s << END\n", name);
     for (int i = 0; i < h->steps; i += stride) {
         double smooth = mean(h, i - reach, i + reach);
         if (smooth > top) top = smooth;
@@ -30,40 +30,50 @@ static double write_losses(FILE *to, const struct sgrad__history *h) {
     return top;
 }
 
-static void write_accuracies(FILE *to, const struct sgrad__history *h) {
-    fputs("$accuracy << END\n", to);
-    for (int i = 0; i < h->epochs; i++) fprintf(to, "%g %g\n", h->epoch[i].epoch, 100 * h->epoch[i].top1);
+/* Epoch, accuracy in %, step, loss. Returns the largest loss. */
+static double write_tests(FILE *to, const struct sgrad__history *h) {
+    double top = 0;
+    fputs("$test << END\n", to);
+    for (int i = 0; i < h->epochs; i++) {
+        const struct sgrad__history_epoch *e = &h->epoch[i];
+        fprintf(to, "%g %g %.0f %g\n", e->epoch, 100 * e->top1, e->step, e->test_loss);
+        if (isfinite(e->test_loss)) top = fmax(top, e->test_loss);
+    }
     fputs("END\n", to);
+    return top;
 }
 
-static void write_loss_panel(FILE *to, double top) {
-    fputs("set xlabel 'step'\nset title 'training loss'\nset format y '%g'\nset xrange [*:*]\nset xtics auto\n", to);
-    fprintf(to, "set yrange [0:%g]\n", 1.15 * top);
-    fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' notitle\n", to);
+/* A network's first test losses may be far out; training's stay in sight. */
+static void write_loss_panel(FILE *to, double top, double test_top) {
+    fputs("set xlabel 'step'\nset title 'loss'\nset format y '%g'\nset xrange [*:*]\nset xtics auto\nset key top right\n", to);
+    fprintf(to, "set yrange [0:%g]\n", 1.15 * fmax(top, fmin(test_top, 2 * top)));
+    fputs("plot $loss using 1:2 with lines lc '#c3ced9' notitle, '' using 1:3 with lines lw 2 lc '#2b5c8a' title 'training'", to);
+    if (test_top > 0) fputs(", $test using 3:4 with linespoints lw 2 pt 7 ps 0.5 lc '#c8752d' title 'test'", to);
+    fputs("\nunset key\n", to);
 }
 
 static void write_accuracy_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
-    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %.4g)'\nset format y '%%g %%%%'\n",
-            100 * best->top1, best->epoch);
+    char epoch[SGRAD_AMOUNT_TEXT];
+    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %s)'\nset format y '%%g %%%%'\n",
+            100 * best->top1, sgrad_amount_text(best->epoch, epoch));
     fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
     if (h->epochs <= 15) fputs("set xtics 1\n", to);
-    fputs("plot $accuracy using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
+    fputs("plot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
 }
 
 /* A run whose loss was never a number has no left panel, one without evaluation no right one. */
-static void write_panels(FILE *to, const struct sgrad__history *h, double top) {
+static void write_panels(FILE *to, const struct sgrad__history *h, double top, double test_top) {
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
     fprintf(to, "set multiplot layout 1,%d\n", (top > 0) + (best != NULL) > 1 ? 2 : 1);
-    if (top > 0) write_loss_panel(to, top);
+    if (top > 0) write_loss_panel(to, top, test_top);
     if (best) write_accuracy_panel(to, h, best);
     fputs("unset multiplot\n", to);
 }
 
 static void write_curve(FILE *to, const void *of) {
     const struct sgrad__history *h = of;
-    double top = write_losses(to, h);
-    write_accuracies(to, h);
-    write_panels(to, h, top);
+    const double top = sgrad__curve_losses(to, "loss", h), test_top = write_tests(to, h);
+    write_panels(to, h, top, test_top);
 }
 
 bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history) {

@@ -51,6 +51,8 @@ static int add_step(const struct place *at, const json_t *row, struct sgrad__his
 static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *h) {
     struct sgrad__history_epoch e;
     SGRAD_TRY(number(at, row, "epoch", &e.epoch));
+    e.step = h->steps ? h->step[h->steps - 1].step : 0;
+    if (json_object_get(row, "step")) SGRAD_TRY(whole(at, row, "step", &e.step));
     SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
     SGRAD_TRY(number(at, row, "test_loss", &e.test_loss));
     SGRAD_TRY(number(at, row, "test_top1", &e.top1));

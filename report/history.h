@@ -8,7 +8,8 @@ struct sgrad__history_step {
     double step, loss, rate;            /* rate: samples per second */
 };
 struct sgrad__history_epoch {
-    double epoch, train_loss, test_loss, top1, seconds;
+    double epoch, step; /* after which it was evaluated */
+    double train_loss, test_loss, top1, seconds;
 };
 struct sgrad__history {
     json_t *config;

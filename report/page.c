@@ -45,6 +45,13 @@ static void add_messages(const struct sgrad__timeline *t, const struct sgrad__li
     free(text);
 }
 
+/* [step, ms]: where each ends. */
+static json_t *steps_as_json(const struct sgrad__timeline *t) {
+    json_t *steps = json_array();
+    for (int i = 0; i < t->steps; i++) json_array_append_new(steps, json_pack("[i, f]", t->first_step + i, t->step_end[i]));
+    return steps;
+}
+
 static json_t *timeline_as_json(const struct sgrad__timeline *t) {
     json_t *boxes = json_array(), *colors = json_object();
     struct sgrad__lines lines;
@@ -59,8 +66,8 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
     for (int k = 0; k < t->kinds.count; k++)
         json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
     if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
-    json_t *json = json_pack("{s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "colors", colors,
-                             "left_out", lines.left_out);
+    json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "steps",
+                             steps_as_json(t), "colors", colors, "left_out", lines.left_out);
     sgrad__lines_free(&lines);
     return json;
 }

@@ -23,6 +23,8 @@ void sgrad__plot_quoted(FILE *to, const char *text);    /* in gnuplot's single q
 
 /* ---- curve.c ---- */
 
+/* For gnuplot, as $NAME: step, loss, loss smoothed over a fiftieth of the run; some 2,000 rows. Returns the largest smoothed. */
+double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__history *history);
 bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history);
 
 /* ---- gantt.c: the timeline as a picture ---- */

@@ -8,6 +8,7 @@
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct sgrad_report {
@@ -56,27 +57,55 @@ static const char *setting(const struct sgrad__history *h, const char *part, con
     return text ? text : "?";
 }
 
+/* What began the run and, where it was continued, what changed then. */
+static void print_settings(const struct sgrad__history *h) {
+    static const char *const keys[] = { "optimizer", "lr", "schedule", "batch", "epochs", "seed" };
+    const json_t *options = json_object_get(h->config, "options"), *continued = json_object_get(h->config, "continued");
+    json_t *entry;
+    size_t i;
+    if (!json_array_size(continued)) return;
+    printf("begun      with");
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        char *value = json_dumps(json_object_get(options, keys[k]), JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        if (value) printf("%s %s %s", k ? "," : "", keys[k], value);
+        free(value);
+    }
+    json_array_foreach(continued, i, entry) {
+        const char *changes = json_string_value(json_object_get(entry, "changes"));
+        printf("\ncontinued  after step %.0f, %s", json_number_value(json_object_get(entry, "step")), changes ? changes : "?");
+    }
+    putchar('\n');
+}
+
+#define NUMBER(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
+
 static void print_history(const struct sgrad__history *h) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
+    char text[SGRAD_AMOUNT_TEXT];
     printf("%s on %s\n", setting(h, "identity", "model"), setting(h, "options", "data"));
+    print_settings(h);
     if (h->epochs) printf("\n%6s %11s %11s %14s %9s\n", "epoch", "train loss", "test loss", "test accuracy", "seconds");
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        printf("%6.4g %11.4f %11.4f %12.2f %% %9.1f\n", e->epoch, e->train_loss, e->test_loss, 100 * e->top1, e->seconds);
+        printf("%6s %11s %11s %12.2f %% %9.1f\n", sgrad_amount_text(e->epoch, text), NUMBER(e->train_loss),
+               NUMBER(e->test_loss), 100 * e->top1, e->seconds);
     }
-    printf("\n%.0f steps, loss of the last %.4f; %.4g images/s (median)\n", last->step, last->loss,
-           sgrad__history_median_rate(h));
-    if (best) printf("best test accuracy %.2f %%, after epoch %.4g\n", 100 * best->top1, best->epoch);
+    printf("\n%.0f %s, loss of the last %s; %.4g images/s (median)\n", last->step,
+           sgrad_plural((int64_t)last->step, "step", "steps"), NUMBER(last->loss), sgrad__history_median_rate(h));
+    if (best) printf("best test accuracy %.2f %%, after epoch %s\n", 100 * best->top1, sgrad_amount_text(best->epoch, text));
 }
 
 void sgrad_report_print(const struct sgrad_report *r) {
     const char *folder = r->folder;
+    const struct sgrad__timeline *t = &r->timeline;
     print_history(&r->history);
     if (r->traced) sgrad__trace_print(&r->timeline, &r->overlap, &r->critical, json_object_get(r->json, "trace"));
     if (json_object_get(r->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
-    if (json_object_get(r->json, "gantt"))
-        printf("the traced steps: %s/gantt.svg, %s/gantt.png; with ViTE: vite %s/trace/paje.trace\n", folder, folder, folder);
+    if (json_object_get(r->json, "gantt")) printf("the traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
+    if (r->traced)
+        printf("with ViTE: vite -t %.0f:%.0f %s/trace/paje.trace, where they are, in ms\n", floor(t->start),
+               ceil(t->start + t->length), folder);
     if (json_object_get(r->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
 }
 

@@ -32,6 +32,7 @@ static void find_steps(struct sgrad__timeline *t) {
         first = first < 0 || step < first ? step : first;
         last = step > last ? step : last;
     }
+    t->first_step = first;
     t->steps = first < 0 || last - first >= t->tasks ? 0 : last - first + 1;
     t->step_end = sgrad_alloc((size_t)t->steps + 1, sizeof *t->step_end);
     for (int i = 0; i < t->tasks && t->steps; i++)

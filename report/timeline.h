@@ -70,7 +70,7 @@ struct sgrad__timeline_row {
 };
 struct sgrad__timeline {
     int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
-    int steps;                          /* of training that tasks belong to */
+    int steps, first_step;              /* of training that tasks belong to: how many, and the first one's number */
     double start;                       /* of the first task, ms of StarPU's clock */
     double length;                      /* ms, from the first begin to the last end */
     struct sgrad__kinds kinds;

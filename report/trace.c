@@ -56,10 +56,11 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
         json_array_append_new(layers, json_pack("{s:s%, s:f, s:f, s:f, s:f}", "layer", l->name, l->length, "ms", l->ms, "gflop",
                                                 l->gflop, "gbyte", l->gbyte, "roof_ms", l->roof_ms));
     }
-    return json_pack("{s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "ms", t->length, "steps", t->steps,
-                     "tasks", t->tasks, "messages", t->messages, "workers", workers, "ranks", ranks, "traffic",
-                     traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path", critical_as_json(t, c), "bound",
-                     bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o), "copies", sgrad__copies_as_json(t));
+    return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "start_ms", t->start, "ms",
+                     t->length, "steps", t->steps, "tasks", t->tasks, "messages", t->messages, "workers", workers, "ranks", ranks,
+                     "traffic", traffic_as_json(t, o), "memory", sgrad__memory_as_json(t), "critical_path",
+                     critical_as_json(t, c), "bound", bound_as_json(c), "layers", layers, "findings", sgrad__findings(t, o),
+                     "copies", sgrad__copies_as_json(t));
 }
 
 /* ---- text ---- */
@@ -135,8 +136,8 @@ static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__o
     for (int n = 0; n < t->parcels && n < PARCELS && exposed[n].ms > 0; n++) {
         const struct sgrad__timeline_parcel *p = &t->parcel[exposed[n].parcel];
         char *text = sgrad__timeline_parcel_text(p);
-        printf("%sexposed %8.1f ms: %s, %d messages of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
-               1e-6 * p->bytes);
+        printf("%sexposed %8.1f ms: %s, %d %s of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
+               sgrad_plural(p->messages, "message", "messages"), 1e-6 * p->bytes);
         free(text);
     }
     free(exposed);
@@ -171,7 +172,8 @@ static void print_layers(const struct sgrad__overlap *o) {
 
 void sgrad__trace_print(const struct sgrad__timeline *t, const struct sgrad__overlap *o, const struct sgrad__critical *c,
                         const json_t *found) {
-    printf("\ntrace: %d steps in %.1f ms, %d tasks, %d messages\n\n", t->steps, t->length, t->tasks, t->messages);
+    printf("\ntrace: %d %s in %.1f ms, %d %s, %d %s\n\n", t->steps, sgrad_plural(t->steps, "step", "steps"), t->length, t->tasks,
+           sgrad_plural(t->tasks, "task", "tasks"), t->messages, sgrad_plural(t->messages, "message", "messages"));
     print_workers(t, o);
     print_ranks(t, o);
     print_traffic(t, o);

@@ -130,7 +130,7 @@ bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {
 }
 
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size) {
-    int used = snprintf(text, size, "%d CPU core%s", context->cpus, context->cpus == 1 ? "" : "s");
+    int used = snprintf(text, size, "%d CPU %s", context->cpus, sgrad_plural(context->cpus, "core", "cores"));
     for (int i = 0; i < context->cudas && used < (int)size; i++) {
         char name[128];
         starpu_worker_get_name(starpu_worker_get_by_type(STARPU_CUDA_WORKER, i), name, sizeof name);

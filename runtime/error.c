@@ -3,6 +3,7 @@
 #include "runtime/runtime.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,19 @@ char *sgrad_format(const char *format, ...) {
     int length = vasprintf(&text, format, list);
     va_end(list);
     if (length < 0) out_of_memory();
+    return text;
+}
+
+const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]) {
+    snprintf(text, SGRAD_NUMBER_TEXT, fabs(number) < 1e4 ? "%.4f" : "%.3g", number);
+    return text;
+}
+
+const char *sgrad_plural(int64_t count, const char *one, const char *many) { return count == 1 ? one : many; }
+
+/* Two decimals; of less than one, three digits. */
+const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]) {
+    snprintf(text, SGRAD_AMOUNT_TEXT, "%.*g", fabs(amount) < 1 ? 3 : 12, fabs(amount) < 1 ? amount : round(100 * amount) / 100);
     return text;
 }
 

@@ -79,6 +79,15 @@ void *sgrad_alloc(size_t count, size_t size);
 void *sgrad_grow(void *array, int count, size_t size);
 char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A number with as many digits as are read, a loss for example: "0.5321", but from 10,000 on "1.23e+04". */
+#define SGRAD_NUMBER_TEXT 32
+const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]);
+/* The word for COUNT things: printf("%d %s", n, sgrad_plural(n, "step", "steps")). */
+const char *sgrad_plural(int64_t count, const char *one, const char *many);
+/* A count of things that need not be whole: "12", "2.56", "0.855". */
+#define SGRAD_AMOUNT_TEXT 32
+const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
+
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 
@@ -256,8 +265,8 @@ struct sgrad_context {
     const struct sgrad_group *all;          /* collectives.h: the ranks; NULL, like the next, with one */
     const struct sgrad_network *network;    /* measured */
 };
-/* Starts MPI, where there are several ranks, and StarPU. One context at a time. Sets malloc so that freed buffers are kept
- * (page faults cost a fifth of a step). */
+/* Starts MPI, where there are several ranks, and StarPU. One context at a time; of several ranks one a process, since MPI starts
+ * only once. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
 void sgrad_context_close(struct sgrad_context *context);
 /* What happens between begin and end, any number of times, is recorded in the context's trace, if it has one: closing the

@@ -42,11 +42,14 @@ int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, cons
                       const void *attrs);
 int sgrad_graph_error(const struct sgrad_graph *graph);
 
-/* sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3): apply, with the attributes by name. */
+/* sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3): apply, with the attributes by name, in C++ in
+ * the order of codelets.def. */
 #define SGRAD__LIST(...) { __VA_ARGS__ }
+#ifndef __cplusplus
 #define sgrad_layer(graph, op, name, inputs, ...)                                             \
     sgrad_graph_apply(graph, &sgrad_##op##_op, name, (const int[])SGRAD__LIST inputs,         \
                       (int)(sizeof(int[])SGRAD__LIST inputs / sizeof(int)), &(const struct sgrad_##op){ __VA_ARGS__ })
+#endif
 
 /* The shape of a value for one sample (dim[0] is 1). */
 struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);
@@ -56,6 +59,7 @@ int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothin
 
 struct sgrad_model {
     const char *name, *summary, *source;
+    int least_side;     /* pixels, of the smallest image that it takes; 0: any */
     int (*build)(struct sgrad_graph *graph, int x, int classes);   /* returns the logits (N,classes) */
 };
 extern const struct sgrad_model *const sgrad_models[];              /* all of models.def; ends with NULL */
@@ -67,6 +71,15 @@ struct sgrad_composite {
 extern const struct sgrad_composite *const sgrad_composites[];      /* all of layers.def; ends with NULL */
 
 #ifdef __cplusplus
+/* sgrad_layer for C++, which has no compound literals. */
+extern "C++" template <typename attributes, int count>
+int sgrad__layer(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int (&inputs)[count],
+                 const attributes &with) {
+    return sgrad_graph_apply(graph, op, name, inputs, count, &with);
+}
+#pragma GCC system_header   /* attributes that are left out are meant to be: no -Wmissing-field-initializers */
+#define sgrad_layer(graph, op, name, inputs, ...) \
+    sgrad__layer(graph, &sgrad_##op##_op, name, SGRAD__LIST inputs, sgrad_##op{ __VA_ARGS__ })
 }
 #endif
 #endif

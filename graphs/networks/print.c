@@ -15,5 +15,6 @@ void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
         fprintf(to, "%-24s %-46s %-16s %lld\n", node->name, label,
                 node->output < 0 ? "-" : sgrad_shape_text(&node->is.y.shape, text), (long long)parameters);
     }
-    fprintf(to, "%lld parameters\n", (long long)sgrad__parameters_count(g));
+    const long long parameters = (long long)sgrad__parameters_count(g);
+    fprintf(to, "%lld %s\n", parameters, sgrad_plural(parameters, "parameter", "parameters"));
 }

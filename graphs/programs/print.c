@@ -42,7 +42,7 @@ static void print_links(const struct sgrad_call *call, FILE *to) {
     const int64_t samples = sgrad__call_slice(call);
     if (sgrad__call_links(call) == 1) return;
     fprintf(to, "%-10s   ", "");
-    if (samples) fprintf(to, "%lld samples at a time: ", (long long)samples);
+    if (samples) fprintf(to, "%lld %s at a time: ", (long long)samples, sgrad_plural(samples, "sample", "samples"));
     else fprintf(to, "together: ");
     for (int i = 0; i < sgrad__call_links(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_link(call, i)->kernel->name);
     fputc('\n', to);
@@ -55,8 +55,12 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     struct sgrad_call **sorted = sgrad_alloc((size_t)p->call_count, sizeof *sorted);
     int *times = count_calls(p, sorted);
     double total = 0;
-    fprintf(to, "%s of %lld samples: %lld micro-batches of %lld, groups of %lld\n", p->training ? "training step" : "evaluation",
-            (long long)p->share, (long long)(p->share / p->micro), (long long)p->micro, (long long)p->batch.group);
+    const long long micros = (long long)(p->share / p->micro);
+    fprintf(to, "%s of %lld %s: %lld %s of %lld", p->training ? "training step" : "evaluation", (long long)p->share,
+            sgrad_plural(p->share, "sample", "samples"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
+            (long long)p->micro);
+    if (p->grouped) fprintf(to, ", groups of %lld", (long long)p->batch.group);
+    fputc('\n', to);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
@@ -72,7 +76,8 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     }
     free(times);
     free(sorted);
-    fprintf(to, "%d tasks, %s flops; ", p->instruction_count, human(total, flops));
+    fprintf(to, "%d %s, %s flops; ", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"),
+            human(total, flops));
     fprintf(to, "%s bytes of parameters and states, ", human(bytes_of(p, SGRAD_PERSISTENT), bytes));
     fprintf(to, "%s of activations and gradients\n", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
 }

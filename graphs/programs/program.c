@@ -336,8 +336,9 @@ static int64_t lanes(const struct sgrad__builder *b) {
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
+    const bool grouped = o->training && has_groups(g);
     const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
-    const int64_t share = o->batch / peers, group = o->training && has_groups(g) ? o->group : o->micro;
+    const int64_t share = o->batch / peers, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
     assert(o->batch % peers == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
@@ -349,6 +350,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     p->share = share;
     p->micro = o->micro;
     p->training = o->training;
+    p->grouped = grouped;
     p->window = o->window;
     p->image = o->image;
     p->bucket_bytes = bucket_bytes(g, o);

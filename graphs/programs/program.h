@@ -51,6 +51,7 @@ struct sgrad__program {
     struct sgrad_batch batch;
     int64_t share, micro;                               /* samples: of this rank, of a task */
     bool training;
+    bool grouped;                                       /* an operation adds over the samples of a group: batch norm */
     int window;
     int buffer_count, call_count, instruction_count;
     struct sgrad__buffer *buffer;

@@ -7,6 +7,7 @@
  *
  *     const struct sgrad_optimizer sgrad_sgd_optimizer = {
  *         .name = "sgd", .summary = "stochastic gradient descent with momentum",
+ *         .rate = 0.1, .options = (const char *const[]){ "momentum", "nesterov", NULL },
  *         .update = &sgrad_sgd_kernel, .states = (const char *const[]){ "momentum", NULL },
  *     };
  *
@@ -23,6 +24,8 @@ extern "C" {
 
 struct sgrad_optimizer {
     const char *name, *summary, *source;
+    double rate;                        /* learning rate, where none is asked for */
+    const char *const *options;         /* of train, those that not every optimizer heeds: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;
     const char *const *states;          /* names in checkpoints of what it keeps of each parameter; ends with NULL */
 };
@@ -34,6 +37,7 @@ struct sgrad__bucket;
 struct sgrad__program_options;
 struct sgrad_strategy {
     const char *name, *summary, *source;
+    const char *const *options;         /* of train, those that not every strategy heeds: "servers"; ends with NULL */
     bool sharded;                       /* each parameter has a server: --servers */
     bool served;                        /* servers answer whoever comes first */
     bool fresh; /* an update is by pushes of one rank each, all of the newest weights; others are dropped */

@@ -102,6 +102,7 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     SGRAD_TRY(sgrad__run_open_training(r));
     if (r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "bench: --strategy %s has no steps that all ranks take together", r->strategy->name);
+    sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     result->batch = r->options.batch;

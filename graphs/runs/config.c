@@ -47,7 +47,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
         REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
-    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), FLAG(no_augment), FLAG(no_fuse),
+    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), TEXT(augment), FLAG(no_fuse),
         INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
@@ -294,7 +294,7 @@ static json_t *changed_options(const json_t *before, json_t *now) {
     return changed;
 }
 
-/* "lr 0.001 (was 0.1), epochs 4 (was 2)"; free it. */
+/* "with lr 0.001 (was 0.1), epochs 4.0 (was 2.0)"; free it. */
 static char *change_text(const json_t *before, json_t *changed) {
     char *text = NULL;
     size_t size;
@@ -304,15 +304,31 @@ static char *change_text(const json_t *before, json_t *changed) {
     int count = 0;
     json_object_foreach(changed, key, value) {
         char *was = value_text(json_object_get(before, key)), *is = value_text(value);
-        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "", key, is, was ? was : "none");
+        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "with ", key, is, was ? was : "not told");
         free(was);
         free(is);
+    }
+    if (!count) fputs("as before", to);
+    fclose(to);
+    return text;
+}
+
+/* A line for each of CONTINUED's entries, of which the last is now; free it. */
+static char *history_text(const json_t *continued) {
+    char *text = NULL;
+    size_t size, i;
+    FILE *to = open_memstream(&text, &size);
+    json_t *entry;
+    json_array_foreach(continued, i, entry) {
+        const char *changes = json_string_value(json_object_get(entry, "changes"));
+        fprintf(to, "%s  after step %lld, %s\n", i + 1 < json_array_size(continued) ? "continued" : "continues",
+                (long long)json_integer_value(json_object_get(entry, "step")), changes ? changes : "");
     }
     fclose(to);
     return text;
 }
 
-int sgrad__config_continue(const char *folder, const struct sgrad__config *c, long step, char **changes) {
+int sgrad__config_continue(const char *folder, const struct sgrad__config *c, long step, char **history) {
     char *path;
     json_t *config;
     int error = read_config(folder, &path, &config);
@@ -320,13 +336,15 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *c, lo
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
     json_t *before = last_options(config), *now = options_object(c->options), *changed = changed_options(before, now);
-    json_t *entry = json_pack("{s:I, s:O}", "step", (json_int_t)step, "options", changed),
+    char *changes = change_text(before, changed);
+    json_t *entry = json_pack("{s:I, s:O, s:s}", "step", (json_int_t)step, "options", changed, "changes", changes),
            *all = json_object_get(config, "continued");
     set_circumstances(entry, c);
     if (!all) json_object_set_new(config, "continued", all = json_array());
     json_array_append_new(all, entry);
     error = write_config(folder, config);
-    if (!error) *changes = change_text(before, changed);
+    if (!error) *history = history_text(all);
+    free(changes);
     json_decref(before);
     json_decref(now);
     json_decref(changed);

@@ -126,9 +126,14 @@ void sgrad__run_open_placement(struct sgrad__run *r) {
         .ranks = r->context->ranks, .shuffle = !r->options.no_shuffle });
 }
 
-/* The standard recipe for small colour images. */
-void sgrad__run_add_augmentation(struct sgrad__run *r) {
-    if (r->options.no_augment || r->train->channels != 3 || r->train->height > 64) return;
-    r->image.pad = 4;
-    r->image.flip = true;
+/* What was asked for, or the reader's own. From here on the options say what it came to. */
+int sgrad__run_add_augmentation(struct sgrad__run *r) {
+    const struct sgrad_dataset *d = r->train;
+    const char *wanted = r->options.augment ? r->options.augment : d->reader->augment ? d->reader->augment : "none";
+    struct sgrad_augmentation augmentation;
+    SGRAD_TRY(sgrad_augmentation_parse(wanted, d->height, d->width, &augmentation));
+    r->options.augment = r->augment = sgrad_augmentation_text(&augmentation);
+    r->image.pad = augmentation.pad;
+    r->image.flip = augmentation.flip;
+    return 0;
 }

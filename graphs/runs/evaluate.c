@@ -71,8 +71,12 @@ int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
     r->options = *options;
     int error = sgrad__run_open_evaluation(r);
+    if (!error) sgrad__run_tell_idle(r);
     if (!error) error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
-    if (!error) *result = r->result;
+    if (!error) {
+        *result = r->result;
+        result->rank = r->context->rank;
+    }
     if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);

@@ -23,8 +23,9 @@ struct sgrad__config {
 };
 int sgrad__config_write(const char *folder, const struct sgrad__config *config);
 /* Adds to the file's list "continued" that the run goes on after STEP: the options that it has otherwise from here on, ranks,
- * devices, versions. What began the run stays. *CHANGES says which these are, "lr 0.001 (was 0.1)"; free it. */
-int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **changes);
+ * devices, versions. What began the run stays. *HISTORY has a line for each entry of that list, of which the last is
+ * "continues  after step 4, with lr 0.001 (was 0.1)"; free it. */
+int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **history);
 
 /* What has to agree between a run and its continuation (model, data, batch, seed, batch-norm group, precision, optimizer), as
  * one JSON object; free it. Of two such texts the second has to say what the first does, else SGRAD_EINVAL tells which differs;

@@ -9,12 +9,31 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool is_empty(const char *folder) {
+/* What is in FOLDER, which need not be there. What a killed run left half-written (PATH.part.PID) counts for nothing. */
+enum content { NOTHING, FILES, RUN };
+static enum content content_of(const char *folder) {
     DIR *d = opendir(folder);
-    bool empty = true;
-    for (struct dirent *e; d && (e = readdir(d));) empty &= e->d_name[0] == '.';
+    enum content content = NOTHING;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".part.")) continue;
+        const bool run = strcmp(e->d_name, "config.json") == 0 || strncmp(e->d_name, "checkpoint-", 11) == 0;
+        if (run || content == NOTHING) content = run ? RUN : FILES;
+    }
     if (d) closedir(d);
-    return empty;
+    return content;
+}
+
+bool sgrad_run_exists(const char *folder) { return content_of(folder) == RUN; }
+
+/* A run begins in an empty folder, and is continued in its own. */
+static int check_content(const char *folder, bool resume) {
+    const enum content content = content_of(folder);
+    if (content == (resume ? RUN : NOTHING)) return 0;
+    if (!resume)
+        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out%s", folder,
+                          content == RUN ? ", or continue that run with --resume" : "");
+    return sgrad_fail(SGRAD_EINVAL, "%s: there is no run to continue; leave out --resume to begin one%s", folder,
+                      content == FILES ? " in another --out: this one holds files" : " there");
 }
 
 /* mkdir -p */
@@ -46,12 +65,10 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
     r->folder = o->out ? sgrad_format("%s", o->out) : default_folder(r->model->name);
     r->fresh = access(r->folder, F_OK) != 0;
+    if (r->fresh) SGRAD_TRY(check_content(r->folder, o->resume));
     SGRAD_TRY(make_folder(r->folder));
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
-    if (!o->resume && !is_empty(r->folder))
-        return sgrad_fail(SGRAD_EINVAL, "%s: holds files already; choose another --out, or continue that run with --resume",
-                          r->folder);
-    return 0;
+    return check_content(r->folder, o->resume);
 }
 
 void sgrad__run_leave_folder(struct sgrad__run *r) {
@@ -82,23 +99,22 @@ static int refuse_finished(const char *folder) {
     return error;
 }
 
+/* In a folder where a run begins there is nothing to check and no checkpoint, but perhaps what a killed one left half-written. */
 static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *config, long *done) {
     char *path = NULL;
+    struct sgrad__position position;
+    SGRAD_TRY(sgrad__config_check(r->folder, config));
+    SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
+    if (path) {
+        int error = sgrad__checkpoint_load(r->graph, path, r->identity, &position);
+        free(path);
+        if (error) return error;
+        *done = position.step;
+        return *done < r->steps ? sgrad__config_continue(r->folder, config, *done, &r->history) : 0;
+    }
     if (r->options.resume) {
-        struct sgrad__position position;
-        SGRAD_TRY(sgrad__config_check(r->folder, config));
-        SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
-        if (path) {
-            int error = sgrad__checkpoint_load(r->graph, path, r->identity, &position);
-            free(path);
-            if (error) return error;
-            *done = position.step;
-            r->fresh = false;
-            return *done < r->steps ? sgrad__config_continue(r->folder, config, *done, &r->changes) : 0;
-        } else {
-            SGRAD_TRY(refuse_finished(r->folder));
-            sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
-        }
+        SGRAD_TRY(refuse_finished(r->folder));
+        sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
     }
     r->fresh = false;
     return sgrad__config_write(r->folder, config);
@@ -127,6 +143,14 @@ int sgrad__run_compare_options(struct sgrad__run *r) {
     return error;
 }
 
+/* Rank 0's name of the folder to every rank. */
+static void broadcast_folder(struct sgrad__run *r) {
+    size_t size = r->folder ? strlen(r->folder) + 1 : 0;
+    sgrad_ranks_broadcast(&size, sizeof size, 0);
+    if (r->context->rank) r->folder = sgrad_alloc(size, 1);
+    sgrad_ranks_broadcast(r->folder, size, 0);
+}
+
 int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     struct sgrad__config config;
     char devices[256];
@@ -136,5 +160,6 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
+    broadcast_folder(r);
     return broadcast_parameters(r->context, r->graph);
 }

@@ -162,6 +162,8 @@ static int flush(struct sgrad__metrics *m) {
     return 0;
 }
 
+#define SHORT(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
+
 /* ---- the terminal --------------------------------------------------------------------------------------------- */
 
 /*     [===========             ] step 120/390  loss 0.5321  812 images/s  1:23 left     */
@@ -174,8 +176,8 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     int full = (int)(m->is.steps > 0 ? (double)width * (double)step / (double)m->is.steps : 0);
     full = full > width ? width : full;
     long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
-    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %.4f  %.0f images/s  ", full,
-            "========================================", width - full, "", step, m->is.steps, loss, rate);
+    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %s  %.0f images/s  ", full,
+            "========================================", width - full, "", step, m->is.steps, SHORT(loss), rate);
     if (left >= 3600) fprintf(m->is.terminal, "%ld:%02ld:%02ld left\033[K", left / 3600, left / 60 % 60, left % 60);
     else fprintf(m->is.terminal, "%ld:%02ld left\033[K", left / 60, left % 60);
     fflush(m->is.terminal);
@@ -183,9 +185,11 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
 
 static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
+    char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
     if (m->bar) fprintf(to, "\r\033[K");
-    fprintf(to, "epoch %g/%g  loss %.4f", e->epoch, m->is.epochs, e->train_loss);
-    if (!isnan(e->test_top1)) fprintf(to, "  test loss %.4f  top-1 %.2f %%", e->test_loss, 100 * e->test_top1);
+    fprintf(to, "epoch %s/%s  loss %s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all),
+            SHORT(e->train_loss));
+    if (!isnan(e->test_top1)) fprintf(to, "  test loss %s  top-1 %.2f %%", SHORT(e->test_loss), 100 * e->test_top1);
     fprintf(to, "  %.1f s  %.0f images/s\n", e->seconds, e->samples_per_second);
     fflush(to);
 }

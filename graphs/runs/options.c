@@ -6,7 +6,7 @@ struct sgrad_train_options sgrad_train_defaults(void) {
         .epochs = 10,
         .batch = 128,
         .optimizer = "sgd",
-        .lr = 0.1,
+        .lr = -1,
         .momentum = 0.9,
         .weight_decay = 1e-4,
         .beta1 = 0.9,

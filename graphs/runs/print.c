@@ -6,20 +6,21 @@
 static void print_network(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_network *net = r->context->network;
     const double bytes = (double)r->program->bucket_bytes;
+    const char *buckets = sgrad_plural(r->program->buckets, "bucket", "buckets");
     const struct sgrad_exchange each = { .bytes = bytes, .halving = r->options.deterministic };
     const struct sgrad_collective *method = r->allreduce;
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
-    fprintf(to, "network    %d ranks on %d host%s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
-            hosts > 1 ? "s" : "", 1e6 * net->latency, net->bandwidth / 1e9);
+    fprintf(to, "network    %d ranks on %d %s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
+            sgrad_plural(hosts, "host", "hosts"), 1e6 * net->latency, net->bandwidth / 1e9);
     if (r->strategy->sharded) {
-        fprintf(to, "servers    %d, of %d bucket%s of about %.0f kB; %s\n", r->servers, r->program->buckets,
-                r->program->buckets > 1 ? "s" : "", bytes / 1e3, r->strategy->summary);
+        fprintf(to, "servers    %d, of %d %s of about %.0f kB; %s\n", r->servers, r->program->buckets, buckets, bytes / 1e3,
+                r->strategy->summary);
         return;
     }
-    fprintf(to, "allreduce  %s, %s; gradients in %d bucket%s of about %.0f kB, each %.2f ms by its cost\n", method->name,
-            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, r->program->buckets > 1 ? "s" : "", bytes / 1e3,
+    fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
+            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, buckets, bytes / 1e3,
             1e3 * sgrad_collective_cost(method, &each, net));
 }
 
@@ -27,45 +28,50 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
 static void print_placement(const struct sgrad__run *r, FILE *to) {
     const double sample = (double)sgrad_dataset_sample_bytes(r->train);
     if (!r->placement) {
-        fprintf(to, "placement  replicate: every rank has all %lld records, %.2f MB\n", (long long)r->train->count,
-                sample * (double)r->train->count / 1e6);
+        fprintf(to, "placement  replicate: every rank has all %lld %s, %.2f MB\n", (long long)r->train->count,
+                sgrad_plural(r->train->count, "record", "records"), sample * (double)r->train->count / 1e6);
         return;
     }
     const struct sgrad_view view = sgrad__placement_view(r->placement);
-    fprintf(to, "placement  partition: rank 0 holds %lld of %lld records, %.2f MB%s\n", (long long)view.shape.dim[0],
-            (long long)r->train->count, (double)sgrad_view_bytes(&view) / 1e6,
+    fprintf(to, "placement  partition: rank 0 holds %lld of %lld %s, %.2f MB%s\n", (long long)view.shape.dim[0],
+            (long long)r->train->count, sgrad_plural(r->train->count, "record", "records"), (double)sgrad_view_bytes(&view) / 1e6,
             r->options.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
-    fprintf(to, "model      %s, %lld parameters\n", r->model->name, (long long)sgrad__parameters_count(r->graph));
-    fprintf(to, "data       %s: %dx%dx%d, %d classes, %lld training and %lld test samples%s\n", o->data, r->train->height,
-            r->train->width, r->train->channels, r->train->classes, (long long)r->train->count, (long long)r->test->count,
-            r->image.flip ? ", padded, cropped and flipped" : "");
+    const long long parameters = (long long)sgrad__parameters_count(r->graph), micros = (long long)(r->program->share / r->micro);
+    fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
+    fprintf(to, "data       %s: %dx%dx%d, %d %s, %lld training and %lld test %s; augmentation %s\n", o->data, r->train->height, r->train->width,
+            r->train->channels, r->train->classes, sgrad_plural(r->train->classes, "class", "classes"),
+            (long long)r->train->count, (long long)r->test->count, sgrad_plural(r->test->count, "sample", "samples"),
+            o->augment);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
-    fprintf(to, "batch      %ld = %d rank%s x %lld micro-batches x %lld, %s; batch norm over %lld samples\n", o->batch,
-            r->context->ranks, r->context->ranks > 1 ? "s" : "", (long long)(r->program->share / r->micro), (long long)r->micro,
+    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->context->ranks,
+            sgrad_plural(r->context->ranks, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
+            (long long)r->micro,
             r->program->batch.averaged == o->batch ? "synchronous"
-            : r->strategy->fresh             ? "synchronous but for the slowest"
-                                             : "asynchronous",
-            (long long)r->group);
+            : r->strategy->fresh                   ? "synchronous but for the slowest"
+                                                   : "asynchronous");
+    if (r->program->grouped)
+        fprintf(to, "; batch norm over %lld %s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"));
+    fputc('\n', to);
     if (r->program->batch.averaged != o->batch)
-        fprintf(to, "updates    by the %sgradients of %lld samples%s; at most %d steps in flight\n",
-                r->strategy->fresh ? "first " : "", (long long)r->program->batch.averaged,
-                r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window);
+        fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n", r->strategy->fresh ? "first " : "",
+                (long long)r->program->batch.averaged, sgrad_plural(r->program->batch.averaged, "sample", "samples"),
+                r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window,
+                sgrad_plural(o->window, "step", "steps"));
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
-    fprintf(to, ", %s%s; %ld steps, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
-            r->steps_per_epoch);
+    fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
+            sgrad_plural(r->steps, "step", "steps"), r->steps_per_epoch);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
             r->context->scheduler, sgrad_precision_name(o->precision),
             o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "", (unsigned long long)o->seed,
             o->deterministic ? ", deterministic" : "");
-    if (r->changes)
-        fprintf(to, "continues  after step %ld%s%s\n", r->last_checkpoint, *r->changes ? ", with " : ", as before", r->changes);
+    if (r->history) fputs(r->history, to);
     fflush(to);
 }
 

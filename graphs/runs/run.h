@@ -33,9 +33,9 @@ struct sgrad__run {
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
-    char *folder, *identity;
+    char *folder, *identity, *augment;
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
-    char *changes;                              /* what this continuation of a run has otherwise; NULL: it begins here */
+    char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
@@ -65,7 +65,7 @@ int sgrad__run_open_test_set(struct sgrad__run *run);
 int sgrad__run_measure_data(struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_open_placement(struct sgrad__run *run);
-void sgrad__run_add_augmentation(struct sgrad__run *run);
+int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training images; after open_data */
 
 /* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
@@ -119,6 +119,10 @@ int sgrad__signal_caught(void);     /* 0: none */
 /* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
 
 int sgrad__roof_write(const struct sgrad__run *run);
+
+/* ---- idle.c ---- */
+
+void sgrad__run_tell_idle(const struct sgrad__run *run);    /* options that were asked for and have no effect: a line each */
 
 /* ---- print.c ---- */
 

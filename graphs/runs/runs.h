@@ -51,12 +51,14 @@ struct sgrad_train_options {
     long batch, micro_batch;                    /* micro_batch 0: chosen */
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     const char *optimizer;
-    double lr, momentum, weight_decay, beta1, beta2, eps, trust;
+    double lr;                                  /* learning rate; below 0: the optimizer's own */
+    double momentum, weight_decay, beta1, beta2, eps, trust;
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
-    bool no_shuffle, no_augment, no_fuse;
+    bool no_shuffle, no_fuse;
+    const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */
     bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
     uint64_t seed;
     bool deterministic;
@@ -83,6 +85,8 @@ struct sgrad_train_options {
     int cpus, gpus;                             /* workers: 0 all, -1 none */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */
+    const char *const *asked;       /* the options that somebody asked for, by their long names, then NULL: those that have no
+                                       effect on this run are told on standard error; NULL: none are */
 };
 struct sgrad_train_options sgrad_train_defaults(void);  /* as stargrad train --help tells them */
 
@@ -104,20 +108,25 @@ struct sgrad_bench_result {
 /* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
 
+/* All but the rank is the same on every rank. */
 struct sgrad_train_result {
-    char *folder;                   /* free it */
+    int rank;                       /* of this process. Rank 0 alone writes and prints; without a launcher it is the only one */
+    char *folder;                   /* with rank 0's files, as rank 0 names it; free it. NULL: nothing was written */
     long steps;
     double epochs, train_loss, test_loss, test_top1, seconds, samples_per_second;
 };
 
 /* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
- * output. SGRAD_EINTR after SIGINT, SIGTERM, SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number.
- */
+ * output. Every rank that a launcher (mpirun, srun) started calls it, with the same options. SGRAD_EINTR after SIGINT, SIGTERM,
+ * SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
-/* Loss and accuracy of saved weights on the test part of DATA. Uses of OPTIONS: model, data, init (the weights),
- * micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside the weights
- * says, if it is there, else by the training part's statistics. */
+/* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
+bool sgrad_run_exists(const char *folder);
+
+/* Loss and accuracy of saved weights on the test part of DATA; every rank calls it. Uses of OPTIONS: model, data, init (the
+ * weights), micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside
+ * the weights says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
 
 #ifdef __cplusplus

@@ -19,10 +19,21 @@ static int open_context(struct sgrad__run *r) {
     return error;
 }
 
+/* A layer that an image is too small for would say so as well, but neither of which network nor how small. */
+static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *d) {
+    const int least = r->model->least_side;
+    if (d->height >= least && d->width >= least) return 0;
+    return sgrad_fail(SGRAD_ESHAPE,
+                      "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
+                      "takes them, or --image-size %d scales those of a folder",
+                      r->model->name, least, least, r->options.data, d->height, d->width, least);
+}
+
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     const struct sgrad_dataset *d = r->train ? r->train : r->test;
+    SGRAD_TRY(check_images(r, d));
+    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
     int x = sgrad_graph_input(r->graph, d->height, d->width, d->channels);
     int logits = r->model->build(r->graph, x, d->classes);
     return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
@@ -76,8 +87,9 @@ static int find_records(struct sgrad__run *r) {
 
 /* A batch k times as large takes steps k times as long, once the warm-up has led there from those of the small one. */
 static int set_rate(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_train_options *o = &r->options;
     SGRAD_TRY(sgrad_schedule_parse(o->schedule, &r->schedule));
+    if (o->lr < 0) o->lr = r->optimizer->rate;
     r->schedule.warmup = o->warmup;
     r->schedule.start = o->lr_scale_base ? o->lr : 0;
     r->peak = o->lr_scale_base ? o->lr * (double)o->batch / (double)o->lr_scale_base : o->lr;
@@ -86,11 +98,11 @@ static int set_rate(struct sgrad__run *r) {
 
 int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(parse_trace(r));
-    SGRAD_TRY(set_rate(r));
     SGRAD_TRY(find_records(r));
+    SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_open_data(r));
-    sgrad__run_add_augmentation(r);
+    SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
@@ -138,6 +150,7 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__order_close(&r->order);
     sgrad__run_leave_folder(r);
     free(r->identity);
-    free(r->changes);
+    free(r->history);
+    free(r->augment);
     free(r->folder);
 }

@@ -33,13 +33,14 @@ int sgrad__run_check_strategy(const struct sgrad__run *r) {
 int sgrad__run_choose_strategy(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int ranks = r->context->ranks;
+    const char *words = sgrad_plural(ranks, "rank", "ranks");
     r->servers = o->servers ? o->servers : ranks;
     r->group_ranks = o->group ? o->group : r->context->network ? host_ranks(r->context->network) : 1;
-    if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d ranks", r->servers, ranks);
+    if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d %s", r->servers, ranks, words);
     if (ranks % r->group_ranks)
-        return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d ranks: %d does", r->group_ranks, ranks,
+        return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d %s: %d does", r->group_ranks, ranks, words,
                           (int)sgrad__nearest_divisor(ranks, r->group_ranks));
-    if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d ranks", o->backup, ranks);
+    if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d %s", o->backup, ranks, words);
     if (o->backup < 0 && r->strategy->fresh) r->options.backup = ranks > 1;
     const struct sgrad__program_options how = { .peers = r->context->all,
                                                 .group_ranks = r->group_ranks,

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROUGH 4     /* times the loss of a constant guess: more is no rough beginning (measured: vgg16 has up to 3.7) */
+
 /* ---- training ---- */
 
 #define SAY(r, error, ...) ((r)->together = true, (r)->context->rank ? (error) : sgrad_fail(error, __VA_ARGS__))
@@ -181,6 +183,18 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                &r->metrics);
 }
 
+/* A loss can be a number, and the run lost all the same: in its last epoch a network should do better than a guess that gives
+ * all classes the same chance, on the training set or on the test set. Two epochs and less may be rougher. Only rank 0 knows. */
+static void warn_of_divergence(const struct sgrad__run *r) {
+    const double guess = log(r->train->classes), limit = r->result.epochs < 2 ? ROUGH * guess : guess;
+    char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
+    if (r->context->rank || r->peak == 0 || !(r->result.train_loss > limit && r->result.test_loss > limit)) return;
+    sgrad_warn("the loss ends at %s, and at %s on the test set: a constant guess has %s, so the run has diverged, or learned "
+               "nothing; a lower --lr, --clip-norm or --warmup may help",
+               sgrad_number_text(r->result.train_loss, train), sgrad_number_text(r->result.test_loss, test),
+               sgrad_number_text(guess, guessed));
+}
+
 static int save_weights(struct sgrad__run *r) {
     char *path = sgrad_format("%s/model.safetensors", r->folder);
     int error = sgrad__weights_save(r->graph, path, false, NULL, 0);
@@ -193,22 +207,27 @@ static int train_run(struct sgrad__run *r) {
     long done = 0;
     SGRAD_TRY(sgrad__run_open_training(r));
     if (!r->options.print) SGRAD_TRY(sgrad__run_open_folder(r, &done));
+    sgrad__run_tell_idle(r);
     if (r->context->rank == 0) sgrad__run_print(r, terminal);
     if (r->options.print && r->context->rank == 0) {
         sgrad__graph_print(r->graph, stdout);
         sgrad__program_print(r->program, stdout);
     }
     if (r->options.print) return 0;
-    if (done >= r->steps && r->context->rank == 0) fprintf(terminal, "all %ld steps of this run are done already\n", r->steps);
+    if (done >= r->steps && r->context->rank == 0)
+        fprintf(terminal, "all %ld %s of this run are done already\n", r->steps, sgrad_plural(r->steps, "step", "steps"));
     SGRAD_TRY(sgrad__run_open_runner(r, done));
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
+    warn_of_divergence(r);
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));
     int error = r->context->rank ? 0 : save_weights(r);
-    return sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights");
+    SGRAD_TRY(sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights"));
+    sgrad_ranks_broadcast(&r->result, sizeof r->result, 0);
+    return 0;
 }
 
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
@@ -220,6 +239,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
     if (error && !r->together) sgrad_ranks_abort(1);
     if (!error) {
         *result = r->result;
+        result->rank = r->context->rank;
         result->folder = r->folder;
         r->folder = NULL;
     }

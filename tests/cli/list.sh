@@ -31,6 +31,9 @@ strategies async
 strategies mixed
 strategies backup
 END
+passes list datasets
+says '(digits, --augment none)$'
+says '(cifar10:DIR, --augment crop:4,flip)$'
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.
@@ -45,13 +48,22 @@ offers() {
 	shift
 	[ "$(complete_words "$@" | xargs)" = "$expected" ] || wrong "completion of stargrad $* offers: $(complete_words "$@" | xargs)"
 }
-offers 'train' tr
+
+# offers_list LIST BEGINNING WORD…: all that LIST has that begins so, however long it is.
+offers_list() {
+	local list=$1 beginning=$2
+	shift 2
+	passes list "$list"
+	says "^$beginning"
+	offers "$(sed -n "s/^\($beginning[^ ]*\) .*/\1/p" out | sort | xargs)" "$@" "$beginning"
+}
+offers 'train' trai
 offers 'allreduce collectives datasets layers models ops optimizers strategies' list ''
-offers 'resnet101 resnet110 resnet1202 resnet152 resnet18 resnet20 resnet32 resnet34 resnet44 resnet50 resnet56' train --model res
-offers 'convnet' train --model = con
-offers 'cifar10' train --data c
-offers 'adam adamw' train --optimizer ad
-offers 'lamb lars' train --optimizer l
-offers '--warmup --weight-decay --window' train --w
-offers '--weights' eval --w
+offers_list models resnet train --model
+offers_list models con train --model =
+offers_list datasets c train --data
+offers_list optimizers ad train --optimizer
+offers_list optimizers l train --optimizer
+offers '--weight-decay' train --weight-
+offers '--weights' eval --weigh
 exit 0

@@ -59,6 +59,10 @@ refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-ev
 refuses 2 "train: --precision: 'f16' is not f32, tf32 or bf16" "${train[@]}" --precision f16
 refuses 2 "train: --data-placement: 'spread' is not replicate or partition" "${train[@]}" --data-placement spread
 refuses 2 "train: --data-placement: 'replicat' is not" "${train[@]}" --data-placement replicat
+for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
+	refuses 2 "augmentation '$list': is neither none nor" "${train[@]}" --augment "$list"
+done
+refuses 2 'augmentation .crop:8.: images of 8x8 are padded by 7 pixels at most' "${train[@]}" --augment crop:8
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
 refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
 refuses 2 "train: --model: '' is not a value" train --model '' --data digits
@@ -73,15 +77,56 @@ refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
-refuses 1 '/nonexistent/' train --model convnet --data cifar10:/nonexistent
+refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
 refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
 
 # Sizes that do not fit each other.
+for command in 'train --print' bench "eval --weights none"; do
+	# shellcheck disable=SC2086
+	refuses 1 'model lenet: takes images of 16x16 or more, those of digits have 8x8: another model (stargrad list models)' \
+		$command --model lenet --data digits
+done
+refuses 1 'model vgg11: takes images of 32x32 or more, those of synthetic:40x31x3,2,128 have 40x31' \
+	train --model vgg11 --data synthetic:40x31x3,2,128
 refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
 refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
 refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000
 refuses 2 '.*trace begins with step 10, the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
 [ ! -e wrong ] || wrong 'a wrong command line leaves a folder behind'
+
+# Options without effect: a line each, with the reason, and the run goes on. What an optimizer heeds is in its record.
+idle() { warns 1 "--$1 has no effect: $2" "${train[@]}" --print "${@:3}"; }
+idle nesterov '--optimizer adam has no use for it' --optimizer adam --nesterov
+idle momentum '--optimizer lamb has no use for it' --optimizer lamb --momentum 0.9
+idle trust '--optimizer sgd has no use for it' --trust 0.1
+for option in beta1 beta2 eps; do idle $option '--optimizer lars has no use for it' --optimizer lars --$option 0.5; done
+idle nesterov 'there is no momentum' --momentum 0 --nesterov
+idle servers '--strategy sync has no use for it' --servers 1
+idle staleness '--strategy sync has no use for it' --staleness 2
+idle strategy 'one rank trains alone' --strategy ps
+for option in 'allreduce ring' 'bucket 1' 'network none'; do
+	# shellcheck disable=SC2086 # a word and its value
+	idle "${option% *}" 'one rank trains alone' --$option
+done
+idle data-placement 'one rank trains alone' --data-placement partition
+idle image-size 'the images of digits are 8x8' --image-size 32
+idle epochs '--steps says how long' --epochs 3 --steps 2
+idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
+idle cpus "4096 workers take turns on the [0-9]* CPUs here" --cpus 4096
+warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print
+warns 2 '--nesterov has no effect' "${train[@]}" --print --optimizer adam --nesterov --momentum 0.5
+passes "${train[@]}" --print --optimizer sgd --nesterov --momentum 0.8 --weight-decay 0 --no-augment --nan-ok --strategy sync
+passes "${train[@]}" --print --optimizer adam --beta1 0.8
+
+# A rate that nobody gave is the optimizer's.
+for pair in 'sgd 0.1' 'adam 0.001' 'adamw 0.001' 'lamb 0.002'; do
+	passes list optimizers
+	says "^${pair% *} .*(--lr ${pair#* })\$"
+	passes "${train[@]}" --print --optimizer "${pair% *}"
+	says "^optimizer  ${pair% *}, learning rate ${pair#* },"
+done
+passes "${train[@]}" --print --lr 0
+says '^optimizer  sgd, learning rate 0,'
 
 # Results that cannot be written are no success.
 if [ -w /dev/full ]; then

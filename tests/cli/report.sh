@@ -19,10 +19,37 @@ folder "$config" "$step"$'\n'"$epoch"$'\n''{"event":"ste' # the run goes on, or 
 passes report run
 says 'mine on digits'
 says '50.00 %'
+says '^1 step, loss of the last 2.5000'
 folder "$config" "$step"$'\n' # no epoch has ended
 passes report run
 folder "$config" "${step/2.5/null}"$'\n' # the loss was no number
 passes report run
+
+# Runs side by side: a column has its run's whole name, but for what all have in common, and its whole settings.
+pair=some/folder/a-run-with-a-name-of-some-length
+folder "${config/digits/synthetic:28x28x1,10,12800}" "$step"$'\n'"$epoch"$'\n'
+mkdir -p some/folder
+cp -r run $pair-and-more
+folder "$config" "$step"$'\n'"$epoch"$'\n'
+cp -r run $pair
+passes report $pair $pair-and-more/
+says '^ *a-run-with-a-name-of-some-length  *a-run-with-a-name-of-some-length-and-more/$'
+says '^data  *"digits"  *"synthetic:28x28x1,10,12800"$'
+if command -v gnuplot >/dev/null; then
+	# One run lies on the other: they differ in colour, width and dashes. The legend has short names.
+	python3 - $pair/compare.svg <<'END' || wrong 'compare.svg: one run hides the other'
+import re, sys
+runs = open(sys.argv[1]).read().split('<g id="gnuplot_plot_')[1:3]
+assert [re.search("<title>(.*)</title>", run)[1] for run in runs] == ["a-run-with-a-name-of-some-length", "a-run-with-a-name-of-some-length-and-more/"]
+line = r"""stroke-width="([0-9.]+)"[^>]*>\n\t<path stroke='([^']*)'( *stroke-dasharray)?"""
+(wide, color, dashes), (thin, other, gaps) = (re.search(line, run).groups() for run in runs)
+assert float(wide) >= 2 * float(thin) and color == "rgb( 43,  92, 138)" != other and gaps and not dashes, (wide, thin, color, other, gaps, dashes)
+END
+	# The curve has the test loss, too.
+	folder "$config" "$step"$'\n'"${epoch/null/3}"$'\n'
+	passes report run
+	grep -q '>test</' run/curve.svg || wrong 'curve.svg: no test loss'
+fi
 
 refuses 1 '/nonexistent/config.json' report /nonexistent
 folder '' "$step"$'\n'

@@ -70,6 +70,9 @@ for path in ("train/a/1", "train/a/2", "train/b/1", "val/a/1", "val/b/1"):
 END
 images=(train --model mlp --data folder:images --batch 3 --steps 2)
 passes "${images[@]}" --out images-run
+says '^data .*; augmentation crop:1,flip$'
+passes "${images[@]}" --image-size 80 --print
+says '^data .*; augmentation crop:10,flip$'
 mv images/train train
 passes eval --weights images-run/model.safetensors --model mlp --data folder:images     # config.json has the training set's numbers
 mv train images/train
@@ -118,6 +121,16 @@ steps = 1437 // 64 * 0.1     # of the warm-up
 assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumerate(rates)), rates
 END
 
+# A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
+warns 1 'the loss ends at [0-9.]*e+[0-9]*, .* a constant guess has 2.3026' train --model convnet --data digits --epochs 2 --lr 1000 --out lost
+says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
+passes report lost
+says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
+says 'loss of the last [0-9.]*e+[0-9]*;'
+passes eval --weights lost/model.safetensors --model convnet --data digits
+says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
+passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
+
 # --print shows network and tasks, and leaves nothing behind.
 passes "${train[@]}" --out third --print
 says 'conv1'
@@ -129,4 +142,20 @@ mkdir bin
 for tool in sh uname; do ln -s "$(command -v $tool)" bin/; done
 PATH=$work/bin "$STARGRAD" "${train[@]}" --out fourth >out 2>err || wrong 'a run without gnuplot fails'
 grep -q 'gnuplot is not installed' err || wrong 'nothing says that gnuplot is missing'
+
+# What a run says of itself counts as people do, and of batch norm only where a network has it.
+lenet=(train --model lenet --data synthetic:28x28x1,10,320 --batch 32 --micro-batch 32 --cpus 1)
+passes "${lenet[@]}" --steps 1 --out counted
+says '^batch      32 = 1 rank x 1 micro-batch x 32, synchronous$'
+says '; 1 step, 10 an epoch$'
+says '^epoch 0.1/0.1  loss '
+passes "${lenet[@]}" --steps 17 --batch 31 --micro-batch 31 --out fraction
+says '^epoch 1/1.7  loss '
+passes "${train[@]}" --steps 19 --batch 63 --micro-batch 63 --print
+says '; batch norm over 63 samples$'
+says '^training step of 63 samples: 1 micro-batch of 63, groups of 63$'
+passes "${lenet[@]}" --print
+says '^training step of 32 samples: 1 micro-batch of 32$'
+passes "${train[@]}" --steps 19 --out thirds
+says '^epoch 0.864/0.864  loss '
 exit 0

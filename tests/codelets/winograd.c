@@ -18,7 +18,7 @@ static size_t y_of(const struct layer *is) {
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
     void *all = sgrad_alloc(count, sgrad_dtype_size(dtype));
-    for (size_t i = 0; i < count; i++) sgrad__put(dtype, all, (int64_t)i, (float)((i * 2654435761u >> 8) % 129) / 64 - 1);
+    for (size_t i = 0; i < count; i++) sgrad_put(dtype, all, (int64_t)i, (float)((i * 2654435761u >> 8) % 129) / 64 - 1);
     return all;
 }
 
@@ -58,7 +58,7 @@ static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pa
     memcpy(sum, one, outputs * bytes);
     run(is, dtype, pass, 1, true, in + (SAMPLES - 1) * inputs * bytes, weight, sum);
     for (size_t i = 0; i < outputs; i++) {
-        const float once = sgrad__get(dtype, one, (int64_t)i), twice = sgrad__get(dtype, sum, (int64_t)i);
+        const float once = sgrad_get(dtype, one, (int64_t)i), twice = sgrad_get(dtype, sum, (int64_t)i);
         if (fabsf(twice - 2 * once) > 0.01f * (1 + fabsf(once)))
             fail_msg("element %zu: %g added to itself is %g", i, (double)once, (double)twice);
     }

@@ -214,6 +214,56 @@ static void synthetic_arguments(void **state) {
     }
 }
 
+static void augmentations(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *becomes;
+        int height, width;
+    } good[] = {
+        { "none", "none", 32, 32 },          { "crop:4,flip", "crop:4,flip", 32, 32 }, { "flip,crop:4", "crop:4,flip", 32, 32 },
+        { "crop:31", "crop:31", 32, 40 },      { "flip", "flip", 1, 1 },               { "crop:1/8,flip", "crop:28,flip", 224, 300 },
+        { "crop:1/8,flip", "flip", 7, 224 },  { "crop:1/1", "none", 0, 0 },            { "crop:99", "crop:99", 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct sgrad_augmentation a;
+        assert_int_equal(sgrad_augmentation_parse(good[i].text, good[i].height, good[i].width, &a), 0);
+        char *text = sgrad_augmentation_text(&a);
+        assert_string_equal(text, good[i].becomes);
+        free(text);
+    }
+    static const char *const wrong[] = {
+        "",      "None",  "flip,", ",flip",   "flip,flip",   "none,flip", "crop",    "crop:",  "crop:0",      "crop:-1",
+        "crop:1/", "crop:1/0", "crop:2/8", "crop: 4", "crop:4 ", "crop:4,crop:4", "pad:4", "crop:4x", "crop:99999",
+        "crop:99999999999999999999",
+    };
+    struct sgrad_augmentation none;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(sgrad_augmentation_parse(wrong[i], 32, 32, &none), SGRAD_EINVAL, "is neither none nor, with commas between");
+    assert_fails(sgrad_augmentation_parse("crop:32", 40, 32, &none), SGRAD_EINVAL, "images of 40x32 are padded by 31 pixels");
+    for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++)
+        if ((*r)->augment) assert_int_equal(sgrad_augmentation_parse((*r)->augment, 32, 32, &none), 0);
+}
+
+/* Something else than the folder that a reader wants. */
+static void no_folders(void **state) {
+    (void)state;
+    static const char *const kinds[][2] = {
+        { "idx", "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte" },
+        { "cifar10", "data_batch_1.bin to data_batch_5.bin and test_batch.bin" },
+        { "folder", "train/CLASS/*.jpg" },
+    };
+    static const char *const paths[][2] = { { "/dev/null", "is a file" }, { "/nonexistent", "No such file or directory" } };
+    for (size_t i = 0; i < 6; i++) {
+        const char *kind = kinds[i / 2][0], *path = paths[i % 2][0];
+        char text[64], begins[128];
+        struct sgrad_dataset *none;
+        snprintf(text, sizeof text, "%s:%s", kind, path);
+        snprintf(begins, sizeof begins, "stargrad: data set %s:%s: %s: %s:DIR names ", kind, path, paths[i % 2][1], kind);
+        assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, begins);
+        assert_fails(sgrad_dataset_open(text, SGRAD_TEST, NULL, &none), SGRAD_EIO, kinds[i / 2][1]);
+    }
+}
+
 static void check_published(const char *kind, const char *folder, int64_t count, int channels, const double *mean,
                             const double *deviation) {
     const char *data = getenv("STARGRAD_DATA");
@@ -259,6 +309,8 @@ int main(void) {
         cmocka_unit_test(synthetic_can_be_learnt),
         cmocka_unit_test(synthetic_seed_and_size),
         cmocka_unit_test(synthetic_arguments),
+        cmocka_unit_test(augmentations),
+        cmocka_unit_test(no_folders),
         cmocka_unit_test(cifar10),
         cmocka_unit_test(fashion_mnist),
     };

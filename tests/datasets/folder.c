@@ -181,13 +181,13 @@ static void resize(void **state) {
 static void classes(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EIO, "train: No such file");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EIO, "has no folder train: folder:DIR names a folder that");
     scratch_write("train/file.png", "x", 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train: has no folders");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "which would be the classes: folder:DIR names");
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no .jpg, .jpeg or .png");
-    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "val: No such file");
+    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "has no folder val: folder:DIR");
     scratch_write("val/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, "val: has no .jpg, .jpeg or .png in its folders");
     write_png("val/bb/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);

@@ -71,7 +71,7 @@ static void good(void **state) {
 static void labels_that_do_not_fit(void **state) {
     (void)state;
     struct sgrad_dataset *none;
-    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-images-idx3-ubyte");
+    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-images-idx3-ubyte, plain or .gz: idx:DIR names");
     scratch_write("train-images-idx3-ubyte", images, IMAGES);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-labels-idx1-ubyte");
     scratch_write("t10k-images-idx3-ubyte", images, IMAGES);

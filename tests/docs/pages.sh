@@ -1,5 +1,5 @@
 #!/bin/bash
-# The files that the pages of docs/ walk through compile as they stand there.
+# The files that the pages of docs/ walk through compile as they stand there, and the examples with what is installed alone.
 set -u
 srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 builddir=${builddir:-$srcdir/build}
@@ -24,9 +24,20 @@ for page in "$srcdir"/docs/add-*.md; do
 		fail "$page has no file that could be compiled"
 done
 
-# An operation's attributes are declared by its line of codelets.def.
-{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines; } >codelets.def
+# An operation's attributes are declared by its line of codelets.def; it is there already where the page has been followed.
+{ cat "$srcdir/codelets/codelets.def" && grep '^SGRAD_OP(' lines | grep -vxFf "$srcdir/codelets/codelets.def"; } >codelets.def
 sh "$srcdir/codelets/make-operations.sh" codelets.def codelets || fail 'no headers of operations'
+
+# Outside the tree there are the installed headers and no others.
+for file in $(awk '/_HEADERS *=/ { on = 1 } on { for (i = 1; i <= NF; i++) if ($i ~ /\//) print $i } !/\\$/ { on = 0 }' "$srcdir/Makefile.am"); do
+	mkdir -p "installed/${file%/*}"
+	cp "$srcdir/$file" "installed/$file" 2>/dev/null || cp "$builddir/$file" "installed/$file" || fail "$file is to be installed, and is not there"
+done
+cp -r "$builddir/codelets/ops" installed/codelets/ || fail 'no headers of operations'
+for file in "$srcdir"/examples/*.c; do
+	${CC:-cc} -Wall -Wextra -Werror -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Iinstalled "$file" ||
+		fail "$file does not compile with the installed headers alone"
+done
 
 for file in *.c; do compile -std=gnu11 -D_GNU_SOURCE "$file"; done
 if grep -q '^#define SGRAD_HAVE_CUDA 1' "$builddir/config.h"; then

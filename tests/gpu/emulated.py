@@ -18,7 +18,7 @@ from run import FOLDER, REFERENCE, Skip, content, folder, losses, main, ranks, s
 os.environ.update(STARPU_HOME=tempfile.mkdtemp(dir=FOLDER), STARPU_SUBALLOCATOR="0")
 CPU, CUDA, TWO = ("--gpus", 0), ("--cpus", 1, "--gpus", 1), ("--cpus", 1, "--gpus", 2)
 SHARED = ("--scheduler", "eager")     # as tasks come, where a scheduler that measures would leave all to the CPU
-SMALL = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--micro-batch", 4, "--lr", 0.05)
+SMALL = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--augment", "crop:4,flip", "--batch", 16, "--micro-batch", 4, "--lr", 0.05)
 
 
 def needs(program):

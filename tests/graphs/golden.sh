@@ -24,7 +24,7 @@ prints() {
 }
 
 prints convnet --model convnet --data digits --batch 64 --micro-batch 16
-prints resnet20 --model resnet20 --data synthetic:32x32x3,10,256 --batch 64 --micro-batch 8 --bn-group 32 --clip-norm 1 --optimizer adam --lr 0.001
+prints resnet20 --model resnet20 --data synthetic:32x32x3,10,256 --augment crop:4,flip --batch 64 --micro-batch 8 --bn-group 32 --clip-norm 1 --optimizer adam --lr 0.001
 
 : >out
 [ $differ = 0 ] || wrong 'a print is not its golden copy; where that is right: bash tests/graphs/golden.sh --update'

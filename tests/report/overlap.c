@@ -1,6 +1,6 @@
 /* Where time went, of small timelines at random: the same as by asking each millisecond what goes on in it. */
 #include "config.h"
-#include "report/overlap.h"
+#include "report/trace.h"
 #include "runtime/runtime.h"
 #include "tests/scratch.h"
 
@@ -139,7 +139,57 @@ static void as_asked(void **state) {
     }
 }
 
+/* Two ranks of one worker, each with a task; a message of rank 1's from 50 ms on:
+ *
+ *     rank 0   ████████ 50 · · · · · · · · · END
+ *     rank 1   ████████████████████ 100 · · ·END
+ *     message           50 ├──────────────┤ UNTIL                                                                  */
+static void message_until(double until, double end, const char *const *says, int count) {
+    char name[] = "walk #0", parcel[] = "bucket 0";
+    struct sgrad__timeline_row row[2] = { { .rank = 0, .tasks = 2 }, { .rank = 1, .first = 2, .tasks = 2 } };
+    struct sgrad__timeline_task task[4] = { { .name = name, .end = 50 },
+                                            { .name = name, .begin = end, .end = end },
+                                            { .name = name, .worker = 1, .end = 100 },
+                                            { .name = name, .worker = 1, .begin = end, .end = end } };
+    struct sgrad__timeline_message message = { .from = 1, .begin = 50, .end = until, .bytes = 1 };
+    struct sgrad__timeline_parcel bucket = { .name = parcel, .messages = 1, .bytes = 1 };
+    struct sgrad__timeline t = { .ranks = 2,
+                                 .rows = 2,
+                                 .tasks = 4,
+                                 .messages = 1,
+                                 .parcels = 1,
+                                 .steps = 1,
+                                 .length = end,
+                                 .kinds.count = 1,
+                                 .row = row,
+                                 .first_row = (int[]){ 0, 1, 2 },
+                                 .task = task,
+                                 .message = &message,
+                                 .parcel = &bucket };
+    struct sgrad__overlap o;
+    t.kinds.kind[0].name = name;
+    sgrad__overlap_find(&t, &o);
+    json_t *found = sgrad__findings(&t, &o);
+    assert_int_equal(json_array_size(found), count);
+    for (int i = 0; i < count; i++)
+        if (!strstr(json_string_value(json_array_get(found, (size_t)i)), says[i]))
+            fail_msg("\"%s\" does not say: %s", json_string_value(json_array_get(found, (size_t)i)), says[i]);
+    json_decref(found);
+    sgrad__overlap_free(&o);
+}
+
+/* A moment without work has one reason: what the slower rank works longer is no message's, and no micro-batch's. */
+static void explained_once(void **state) {
+    (void)state;
+    const char *slow = "rank 1 works 100.0 ms a step, rank 0 50.0";
+    message_until(51, 100, &slow, 1);
+    message_until(75, 100, &slow, 1);
+    message_until(100, 100, &slow, 1);
+    message_until(120, 120,
+                  (const char *[]){ slow, "are exposed for 20.0 ms a step on rank 0, all its messages for 20.0 besides" }, 2);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(as_asked) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(as_asked), cmocka_unit_test(explained_once) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,26 @@ static void check_findings(const struct size *z, const json_t *trace) {
     assert_int_equal(found, z->ranks > 1);
 }
 
+/* Of idle time what the slow rank does not account for is the micro-batch's, and that only where several workers share tasks. */
+static void check_starved(const struct size *z, const json_t *trace) {
+    const json_t *findings = json_object_get(trace, "findings"), *workers = json_object_get(trace, "workers");
+    static const char begins[] = "workers have nothing to do for ";
+    double idle = 0, told = 0;
+    for (size_t i = 0; i < json_array_size(workers); i++) {
+        const json_t *worker = json_array_get(workers, i);
+        const bool waits = z->ranks > 1 && (int)number(worker, "rank") < z->ranks - 1;
+        const double asleep = number(json_object_get(worker, "ms"), "idle");
+        const double without = asleep + number(json_object_get(worker, "ms"), "waiting for messages");
+        idle += asleep * (waits ? 1 - 104 * (slower - 1) / without : 1);
+    }
+    for (size_t i = 0; i < json_array_size(findings); i++) {
+        const char *text = json_string_value(json_array_get(findings, i));
+        if (strncmp(text, begins, strlen(begins)) == 0) told = atof(text + strlen(begins));
+        if (z->workers == 1 && strstr(text, "--micro-batch")) fail_msg("one worker a rank: %s", text);
+    }
+    if (z->workers > 1) assert_true(fabs(told - idle / (z->ranks * z->workers) / STEPS) < 0.051);
+}
+
 /* The page has what the picture has, and a sentence where that is not all. */
 static void check_page(const char *folder, const json_t *json, const char *sentence, size_t most) {
     struct sgrad__timeline timeline;
@@ -144,6 +164,7 @@ static void check(int ranks, int workers, const char *sentence, size_t most) {
     check_ranks(&z, trace);
     check_rest(&z, trace);
     check_findings(&z, trace);
+    check_starved(&z, trace);
     check_page(folder, json, sentence, most);
     json_decref(json);
     sgrad_report_close(report);

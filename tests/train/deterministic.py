@@ -1,9 +1,12 @@
 """With --deterministic the same command gives the same bits: whatever the workers, the scheduler and the window."""
+import json
+import os
 import re
 
-from run import content, folder, losses, main, stargrad
+from run import REFERENCE, content, folder, losses, main, stargrad
 
-RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 1, "--deterministic", "--lr", 0.05)
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 1,
+       "--deterministic", "--lr", 0.05)
 
 
 def train(name, *more, env=None):
@@ -38,7 +41,8 @@ def test_groups():
 
 def test_dropout():
     """Masks depend on the sample's place in the batch alone."""
-    run = ("train", "--model", "nin", "--data", "synthetic:16x16x3,10,64", "--batch", 16, "--steps", 3, "--lr", 0.01, "--deterministic")
+    run = ("train", "--model", "nin", "--data", "synthetic:16x16x3,10,64", "--augment", "crop:4,flip", "--batch", 16, "--steps", 3, "--lr", 0.01,
+           "--deterministic")
     got = []
     for m in (16, 4):
         out = folder("nin")
@@ -57,6 +61,23 @@ def test_fused():
             stargrad(*run, *how, "--out", out)
             got.append(losses(out))
         assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (run, got)
+
+
+def test_augmentation():
+    """Images are changed as their data set says, or the user, which a run says and its folder keeps."""
+    def run(data, *words):
+        out = folder("augmented")
+        said = stargrad("train", "--model", "convnet", "--data", data, "--batch", 32, "--steps", 2, "--deterministic", "--out", out, *words)
+        told = re.search(r"^data .*; augmentation (\S+)$", said, re.M)[1]
+        assert json.loads(content(out, "config.json"))["options"]["augment"] == told, said
+        return told, losses(out)
+
+    cifar10 = "cifar10:" + os.path.join(REFERENCE, "cifar10")
+    assert run(cifar10) == run(cifar10, "--augment", "flip,crop:1/8") and run(cifar10)[0] == "crop:4,flip"
+    assert run(cifar10, "--no-augment") == run(cifar10, "--augment", "none") and run(cifar10, "--no-augment")[0] == "none"
+    assert len({loss for how in ("none", "flip", "crop:4", "crop:4,flip") for loss in run(cifar10, "--augment", how)[1][:1]}) == 4
+    assert run("digits") == run("digits", "--augment", "none") != run("digits", "--augment", "crop:1")
+    assert run("synthetic:8x8x3,2,64")[0] == "none"
 
 
 def test_slices():

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from run import RANKS, Skip, command, content, events, folder, losses, main, ranks, stargrad, wait_for_steps
+from run import RANKS, REFERENCE, Skip, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
@@ -79,12 +79,12 @@ def test_killed_at_any_moment():
     print(f"         seed {seed}")
     dice = random.Random(seed)
     for count in (4, 2, 4, 2):
-        run = mpirun(count, *RUN, "--out", out, "--resume")
+        run = mpirun(count, *RUN, "--out", out, *resuming(out))
         wait_for_steps(out, dice.randrange(24), run)
         victim = strike(run, dice.randrange(count), signal.SIGKILL)
         status, said = end(run)
         assert status or not victim or os.path.exists(os.path.join(out, "model.safetensors")), said
-    ranks(2, *RUN, "--out", out, "--resume")
+    ranks(2, *RUN, "--out", out, *resuming(out))
     assert same(out, reference), f"seed {seed}"
     assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
@@ -136,6 +136,18 @@ def test_launch_goes_on():
     assert status == 0 and "signal 9" in said and f"retry 1 of 2, on 2 ranks, from the newest checkpoint in {out}" in said, said
     assert same(out, reference)
     assert [e["epoch"] for e in events(out, "epoch")] == [1, 2, 3]
+
+
+def test_launch_begins_what_has_not_begun():
+    """Data that come late: until they are there nothing is written, so there is nothing to continue."""
+    data, out = folder("late"), folder("late-run")
+    run = launch(1, "train", "--model", "lenet", "--data", f"idx:{data}", "--batch", 8, "--steps", 2, "--out", out, options=("--retries", 4))
+    said = ""
+    for line in run.stdout:
+        said += line
+        if "retry 1 of 4, on 1 rank, from the beginning" in line:
+            os.symlink(os.path.abspath(os.path.join(REFERENCE, "idx")), data)
+    assert run.wait(LIMIT) == 0 and os.path.exists(os.path.join(out, "model.safetensors")), said
 
 
 def test_launch_leaves_out_a_host_that_is_gone():

@@ -26,6 +26,12 @@ def test_digits_bf16_and_adamw():
     assert accuracy("--model", "convnet", "--data", "digits", "--epochs", 10, "--optimizer", "adamw", "--lr", 0.003)[0] >= 0.95
 
 
+def test_every_optimizer_has_a_rate_to_learn_with():
+    for line in stargrad("list", "optimizers").splitlines():
+        top1 = accuracy("--model", "convnet", "--data", "digits", "--epochs", 8, "--optimizer", line.split()[0])[0]
+        assert top1 >= 0.8, (line, top1)
+
+
 def test_digits_large_batch():
     """A batch is a third of the training set; two steps an epoch."""
     large = "--model", "convnet", "--data", "digits", "--batch", 512, "--schedule", "poly:2", "--deterministic"

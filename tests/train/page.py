@@ -65,6 +65,7 @@ def test_timeline():
             assert page.get_log("browser") == [], "the console has errors"
             assert requests(page) == ["file://" + path], "something was fetched"
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
+            assert [step for step, ms in page.execute_script("return data.timeline.steps")] == [3, 4], "no mark where steps end"
             canvas, tip = page.find_element(By.CSS_SELECTOR, "#gantt canvas"), page.find_element(By.ID, "tip")
             page.execute_script("arguments[0].scrollIntoView()", canvas)
             if not d3():
@@ -89,6 +90,40 @@ def test_without_trace():
     try:
         assert page.get_log("browser") == [] and "lenet" in page.find_element(By.ID, "title").text
         assert not page.find_elements(By.CSS_SELECTOR, "#gantt"), "a timeline of no trace"
+    finally:
+        page.quit()
+
+
+def test_configuration():
+    """What the run was asked for, and what a continuation changed."""
+    path = report(1)
+    out = os.path.dirname(path)
+    stargrad("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,256", "--batch", 32, "--steps", 6, "--lr", 0.05, "--resume", "--out", out)
+    stargrad("report", out)
+    for size in ("1200,1400", "400,800"):
+        page = browser(path, size)
+        try:
+            assert page.get_log("browser") == [], "the console has errors"
+            rows = dict(row.text.split("\n") for row in page.find_elements(By.CSS_SELECTOR, "#configuration dl:first-of-type div"))
+            assert rows["lr"] == "0.1" and rows["batch"] == "32" and rows["weight-decay"] == "0.0001" and rows["bn-group"] == "rank", rows
+            assert "after step 5: steps 6 (was 5), lr 0.05 (was 0.1)" in page.find_element(By.ID, "configuration").text
+            assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
+        finally:
+            page.quit()
+
+
+def test_step_marks():
+    """In the timeline a dashed line, top to bottom, where a step ends."""
+    if not d3():
+        raise Skip("there is no d3")
+    page = browser(report(1, "--trace", "3-4"), "1200,1400")
+    try:
+        marked = page.execute_script("""const to = HTMLCanvasElement.prototype.getContext.call(document.querySelector("#gantt canvas"), "2d"), lines = [];
+            to.lineTo = (x, y) => lines.push([x, y, to.getLineDash().length]);
+            window.dispatchEvent(new Event("resize"));
+            return lines;""")
+        assert len(marked) == 2 and marked[0][0] < marked[1][0] and all(dashes for x, y, dashes in marked), marked
+        assert re.search(r"vite -t \d+:\d+ ", page.find_element(By.ID, "timeline").text)
     finally:
         page.quit()
 

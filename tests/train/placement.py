@@ -9,8 +9,8 @@ import zlib
 from run import RANKS, command, content, events, folder, losses, main, ranks, stargrad, wait_for_steps
 
 # Padding, cropping and flipping; five steps an epoch, and a rest of 50 samples that no step uses.
-RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,530", "--lr", 0.05, "--bn-group", "global", "--batch", 96,
-       "--epochs", 3, "--deterministic")
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,530", "--augment", "crop:4,flip", "--lr", 0.05, "--bn-group",
+       "global", "--batch", 96, "--epochs", 3, "--deterministic")
 PARTITION = ("--data-placement", "partition")
 
 

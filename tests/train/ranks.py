@@ -5,12 +5,12 @@ import re
 import signal
 import subprocess
 
-from run import RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_for_steps
+from run import FOLDER, RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_for_steps
 
 # Batch norm and augmentation; dropout and augmentation.
 NETWORKS = {
-    "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--lr", 0.02),
-    "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--lr", 0.01),
+    "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.02),
+    "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.01),
 }
 REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
@@ -39,6 +39,15 @@ def test_same_bits():
         one = train(1, *run)
         for count in (2, 4, 8):
             assert train(count, *run) == one, f"{name} on {count} ranks"
+
+
+def test_a_program_on_ranks():
+    """Every rank has the run's folder, and one tells of it."""
+    path = os.path.join(os.path.abspath(os.environ.get("builddir", "build")), "examples/02-train")
+    os.makedirs(FOLDER, exist_ok=True)
+    said = mpirun(2, ["-wdir", FOLDER, path], env={"STARPU_NCPU": "1"})
+    told = re.findall(r"(runs/\S+|\(null\)): \d+ steps, test accuracy", said)        # what cleared a progress bar may stand before it
+    assert len(told) == 1 and os.path.exists(os.path.join(FOLDER, told[0], "model.safetensors")), said
 
 
 def test_groups_of_several_ranks():

@@ -7,10 +7,10 @@ import resource
 import signal
 import subprocess
 
-from run import command, content, events, folder, losses, main, stargrad, wait_for_steps, wait_until
+from run import command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
 
-RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--deterministic", "--lr", 0.05,
-       "--checkpoint-every", "3s")
+RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 3,
+       "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
 
 
 def start(*arguments):
@@ -29,11 +29,11 @@ def test_killed_at_any_moment():
     for trial in range(4):
         out = folder("killed")
         for attempt in range(3):
-            process = start(*RUN, "--out", out, "--resume")
+            process = start(*RUN, "--out", out, *resuming(out))
             wait_for_steps(out, dice.randrange(1, 24), process)
             process.kill()
             process.communicate()
-        stargrad(*RUN, "--out", out, "--resume")
+        stargrad(*RUN, "--out", out, *resuming(out))
         assert losses(out) == losses(reference), f"trial {trial}"
         assert content(out) == content(reference), f"trial {trial}"
         assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
@@ -103,6 +103,37 @@ def test_another_run_is_refused():
     assert content(out, "metrics.jsonl") == before
 
 
+def test_what_is_not_there_is_not_continued():
+    empty, other, gone = folder("empty"), folder("other"), folder("gone")
+    os.mkdir(empty)
+    os.mkdir(other)
+    with open(os.path.join(other, "notes"), "w"):
+        pass
+    for out, way in ((gone, "leave out --resume to begin one"), (empty, "leave out --resume"), (other, "in another --out")):
+        said = stargrad(*RUN, "--out", out, "--resume", status=2)
+        assert f"{out}: there is no run to continue" in said and way in said and said.count("\n") == 1, said
+    said = mpirun(2, command(*RUN, "--cpus", 1, "--out", gone, "--resume"), status=2)
+    assert said.count("there is no run to continue") == 1, said
+    assert not os.path.exists(gone) and os.listdir(other) != [] and "holds files already" in stargrad(*RUN, "--out", other, status=2)
+
+
+def test_a_run_without_a_checkpoint_begins_anew():
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--steps", 2, "--deterministic")
+    reference, out = folder("reference"), folder("begun")
+    stargrad(*run, "--out", reference)
+    os.mkdir(out)
+    with open(os.path.join(out, "config.json.part.12345"), "w"):    # killed while it wrote this, ...
+        pass
+    stargrad(*run, "--out", out)
+    assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
+    for name in os.listdir(out):                                    # ... or before its first checkpoint
+        if name.endswith(".safetensors"):
+            os.remove(os.path.join(out, name))
+    done = subprocess.run(command(*run, "--out", out, "--resume"), capture_output=True, text=True)
+    assert done.returncode == 0 and "no checkpoint there yet: the run begins anew" in done.stderr, done
+    assert losses(out) == losses(reference) and content(out) == content(reference)
+
+
 def test_config_keeps_what_began_the_run():
     out = folder("changed")
     run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
@@ -112,11 +143,34 @@ def test_config_keeps_what_began_the_run():
     assert "continues  after step 4, with epochs 3.0 (was 2.0), lr 0.001 (was 0.01)" in said, said
     stargrad(*run, "--epochs", 1, "--resume")       # done already: nothing goes on
     said = stargrad(*run, "--epochs", 4, "--lr", 0.001, "--schedule", "cosine", "--resume")
-    assert "continues  after step 6, with epochs 4.0 (was 3.0)\n" in said, said
+    continued = "after step 4, with epochs 3.0 (was 2.0), lr 0.001 (was 0.01)", "after step 6, with epochs 4.0 (was 3.0)"
+    assert f"continued  {continued[0]}\ncontinues  {continued[1]}\n" in said, said
+    said = stargrad("report", out)
+    assert re.search(r'^begun +with optimizer "sgd", lr 0.01, schedule "cosine", batch 32, epochs 2', said, re.M), said
+    assert f"continued  {continued[0]}\ncontinued  {continued[1]}\n" in said, said
     config = json.loads(content(out, "config.json"))
     continued = config.pop("continued")
     assert config == began
     assert [(c["step"], c["options"]) for c in continued] == [(4, {"epochs": 3.0, "lr": 0.001}), (6, {"epochs": 4.0})], continued
+
+
+def test_a_rate_that_nobody_gave_is_kept():
+    out = folder("own-rate")
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--optimizer", "adam", "--out", out)
+    stargrad(*run, "--steps", 2)
+    assert json.loads(content(out, "config.json"))["options"]["lr"] == 0.001
+    said = stargrad(*run, "--steps", 4, "--resume")
+    assert "continues  after step 2, with steps 4 (was 2)\n" in said, said
+    assert [e["lr"] for e in events(out)] == 4 * [0.001], events(out)
+
+
+def test_another_augmentation_is_told():
+    out = folder("otherwise")
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--out", out)
+    stargrad(*run, "--epochs", 1)
+    assert "augment" not in stargrad(*run, "--epochs", 2, "--augment", "none", "--resume").split("continues")[1]
+    said = stargrad(*run, "--epochs", 3, "--augment", "crop:1", "--resume")
+    assert 'continues  after step 4, with epochs 3.0 (was 2.0), augment "crop:1" (was "none")' in said, said
 
 
 def test_a_loss_that_is_no_number_stops_the_run():

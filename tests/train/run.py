@@ -59,6 +59,11 @@ def ranks(count, *arguments, status=0, env=None):
     return mpirun(count, [*command(*arguments), "--cpus", "1"], status, env)
 
 
+def resuming(path):
+    """What continues the run in PATH, if one has begun there."""
+    return ["--resume"] if os.path.exists(os.path.join(path, "config.json")) else []
+
+
 def wait_until(condition, process, limit=600):
     """Until it holds, or the process has ended: no sleep decides anything, it only saves the processor. What it asks need not be there yet."""
     deadline = time.monotonic() + limit

@@ -302,6 +302,14 @@ def test_marks():
     assert sorted(marks) == [("0", "2"), ("0", "3"), ("1", "2"), ("1", "3")], marks
 
 
+def test_window():
+    """Where in paje.trace the traced steps are: what the report tells for ViTE holds all tasks, and little else."""
+    out = trace(1)
+    first, last = map(int, re.search(r"with ViTE: vite -t (\d+):(\d+) .*paje.trace", stargrad("report", out)).groups())
+    start, end = stretch(tasks(out))
+    assert start - 1 < first <= start and end <= last < end + 1, (first, last, start, end)
+
+
 def test_vite():
     if not shutil.which("vite"):
         raise Skip("there is no vite")

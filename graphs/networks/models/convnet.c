@@ -19,5 +19,6 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 const struct sgrad_model sgrad_convnet_model = {
     .name = "convnet",
     .summary = "four 3x3 convolutions with batch norm, for images of 4x4 or more",
+    .least_side = 2,
     .build = build,
 };

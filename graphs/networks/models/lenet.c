@@ -26,5 +26,6 @@ const struct sgrad_model sgrad_lenet_model = {
     .name = "lenet",
     .summary = "LeNet-5 with ReLU and max pooling, for images of 28x28 or 32x32",
     .source = "Y. LeCun et al., Gradient-based learning applied to document recognition, 1998",
+    .least_side = 16,
     .build = build,
 };

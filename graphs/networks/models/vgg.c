@@ -40,6 +40,7 @@ static int build16(struct sgrad_graph *g, int x, int classes) {
         .name = "vgg" #layers,                                                                  \
         .summary = "VGG of " #layers " layers with batch norm, for images of 32x32 or more",    \
         .source = "K. Simonyan, A. Zisserman, Very deep convolutional networks, 2014",          \
+        .least_side = 32,                                                                       \
         .build = build##layers,                                                                 \
     }
 VGG(11);

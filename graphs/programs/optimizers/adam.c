@@ -6,6 +6,8 @@ const struct sgrad_optimizer sgrad_adam_optimizer = {
     .name = "adam",
     .summary = "adaptive moments, decay added to the gradient, as torch.optim.Adam",
     .source = "D. Kingma, J. Ba, Adam: a method for stochastic optimization, 2014",
+    .rate = 0.001,
+    .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &sgrad_adam_kernel,
     .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
 };

@@ -6,6 +6,8 @@ const struct sgrad_optimizer sgrad_adamw_optimizer = {
     .name = "adamw",
     .summary = "adaptive moments, decay apart from the gradient, as torch.optim.AdamW",
     .source = "I. Loshchilov, F. Hutter, Decoupled weight decay regularization, 2019",
+    .rate = 0.001,
+    .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &sgrad_adamw_kernel,
     .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
 };

@@ -6,6 +6,8 @@ const struct sgrad_optimizer sgrad_lars_optimizer = {
     .name = "lars",
     .summary = "sgd whose steps follow the norm of each parameter, for large batches",
     .source = "Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, 2017",
+    .rate = 1,
+    .options = (const char *const[]){ "momentum", "nesterov", "trust", NULL },
     .update = &sgrad_lars_kernel,
     .states = (const char *const[]){ "momentum", NULL },
 };

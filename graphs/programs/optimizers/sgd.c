@@ -6,6 +6,8 @@ const struct sgrad_optimizer sgrad_sgd_optimizer = {
     .name = "sgd",
     .summary = "stochastic gradient descent with momentum, as torch.optim.SGD",
     .source = "I. Sutskever et al., On the importance of initialization and momentum in deep learning, 2013",
+    .rate = 0.1,
+    .options = (const char *const[]){ "momentum", "nesterov", NULL },
     .update = &sgrad_sgd_kernel,
     .states = (const char *const[]){ "momentum", NULL },
 };

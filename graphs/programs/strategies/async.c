@@ -18,6 +18,7 @@ const struct sgrad_strategy sgrad_async_strategy = {
     .name = "async",
     .summary = "each rank pushes gradients to the servers and pulls weights when it is ready",
     .source = "Dean et al., Large scale distributed deep networks, 2012",
+    .options = (const char *const[]){ "servers", "staleness", NULL },
     .sharded = true,
     .served = true,
     .ranks = one,

@@ -22,6 +22,7 @@ const struct sgrad_strategy sgrad_backup_strategy = {
     .name = "backup",
     .summary = "servers update by the first gradients that come, and drop those of the --backup slowest ranks",
     .source = "Chen et al., Revisiting distributed synchronous SGD, 2016",
+    .options = (const char *const[]){ "servers", "backup", "staleness", NULL },
     .sharded = true,
     .served = true,
     .fresh = true,

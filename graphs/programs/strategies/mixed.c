@@ -17,6 +17,7 @@ const struct sgrad_strategy sgrad_mixed_strategy = {
     .name = "mixed",
     .summary = "in step within groups of --group ranks, asynchronous between groups",
     .source = "Campos et al., Distributed training strategies for a computer vision deep learning algorithm, 2017",
+    .options = (const char *const[]){ "servers", "group", "staleness", NULL },
     .sharded = true,
     .served = true,
     .ranks = group,

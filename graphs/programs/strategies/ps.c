@@ -32,6 +32,7 @@ const struct sgrad_strategy sgrad_ps_strategy = {
     .name = "ps",
     .summary = "parameter servers: --servers ranks share the updates; all ranks in step",
     .source = "Li et al., Scaling distributed machine learning with the parameter server, 2014",
+    .options = (const char *const[]){ "servers", NULL },
     .sharded = true,
     .ranks = all,
     .exchange = exchange,

@@ -14,6 +14,7 @@ static int all(const struct sgrad__program_options *o) { return sgrad__peer_coun
 const struct sgrad_strategy sgrad_sync_strategy = {
     .name = "sync",
     .summary = "all ranks add their gradients by --allreduce, and update alike",
+    .options = (const char *const[]){ "allreduce", NULL },
     .ranks = all,
     .exchange = exchange,
 };

@@ -24,6 +24,22 @@ static struct sgrad__parameter *find(const struct sgrad_graph *g, const char *na
     return NULL;
 }
 
+/* A network takes images of the side that its record names, and no smaller ones. */
+static void least_sides(void **state) {
+    (void)state;
+    for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
+        const int least = (*m)->least_side ? (*m)->least_side : 1;
+        sgrad_graph_destroy(make((*m)->name, least, 3, 10));
+        if (least == 1) continue;
+        struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+        scratch_listen();
+        (*m)->build(g, sgrad_graph_input(g, least - 1, least - 1, 3), 10);
+        scratch_said();
+        assert_true(sgrad_graph_error(g));
+        sgrad_graph_destroy(g);
+    }
+}
+
 /* A copy of the tensor's values; free it. */
 static float *values(struct sgrad_tensor *t) {
     float *v = sgrad_alloc(1, sgrad_view_bytes(&t->view));
@@ -279,6 +295,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts),
         cmocka_unit_test(round_trip), cmocka_unit_test(types),         cmocka_unit_test(refusals),
+        cmocka_unit_test(least_sides),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

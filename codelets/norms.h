@@ -1,0 +1,27 @@
+/* norms.h: norms of gradients and weights, for the kernels of optimizers. Private to codelets/. */
+#ifndef SGRAD_CODELETS_NORMS_H
+#define SGRAD_CODELETS_NORMS_H
+
+#include "codelets/kernels.h"
+
+/* Σ x² in double: thirty-two sums side by side, joined in order at the end, so that the count alone decides the order, whatever
+ * the processor; the square of a float is exact as a double. Pieces, all but the last a multiple of 32 long, give what the whole
+ * gives. */
+enum { SGRAD_LANES = 32 };
+SGRAD_ALWAYS_INLINE void sgrad__add_squares(const float *restrict x, int64_t count, double *restrict lane) {
+    const int64_t whole = count - count % SGRAD_LANES;
+    for (int64_t i = 0; i < whole; i += SGRAD_LANES)
+        for (int j = 0; j < SGRAD_LANES; j++) lane[j] += (double)x[i + j] * x[i + j];
+    for (int64_t i = whole; i < count; i++) lane[i - whole] += (double)x[i] * x[i];
+}
+SGRAD_ALWAYS_INLINE double sgrad__join_lanes(const double *lane) {
+    double sum = 0;
+    for (int j = 0; j < SGRAD_LANES; j++) sum += lane[j];
+    return sum;
+}
+
+/* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares;
+ * SQUARES may be NULL. */
+float sgrad__clip_factor(const struct sgrad_hyper *hyper, const double *squares);
+
+#endif

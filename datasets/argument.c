@@ -1,0 +1,14 @@
+/* argument.c: what arguments of readers name. */
+#include "config.h"
+#include "datasets/formats.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int sgrad__folder_check(const char *kind, const char *path, const char *wanted) {
+    struct stat status;
+    const char *problem = stat(path, &status) ? strerror(errno) : !S_ISDIR(status.st_mode) ? "is a file" : NULL;
+    return problem ? sgrad_fail(SGRAD_EIO, "data set %s:%s: %s: %s", kind, path, problem, wanted) : 0;
+}

@@ -1,0 +1,130 @@
+/* idle.c: options that were asked for and have no effect on this run: each is told, with the reason, in a line.
+ *
+ * Those of optimizers and strategies follow from the records: what one of them lists and the chosen one does not. All others are
+ * rows of a table here. What is as it was asked for anyway (--no-augment where nothing is augmented) is told of nobody. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "graphs/runs/run.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- by the records ---- */
+
+static bool lists(const char *const *words, const char *word) {
+    for (; *words; words++)
+        if (strcmp(*words, word) == 0) return true;
+    return false;
+}
+
+/* Why OPTION is for others than the chosen optimizer or strategy; NULL: it is not; free it. */
+static char *why_of_others(const struct sgrad__run *r, const char *option) {
+    bool optimizers = false, strategies = false;
+    for (int i = 0; sgrad_optimizers[i]; i++) optimizers |= lists(sgrad_optimizers[i]->options, option);
+    for (int i = 0; sgrad_strategies[i]; i++) strategies |= lists(sgrad_strategies[i]->options, option);
+    if (optimizers && !lists(r->optimizer->options, option))
+        return sgrad_format("--optimizer %s has no use for it", r->optimizer->name);
+    if (strategies && !lists(r->strategy->options, option))
+        return sgrad_format("--strategy %s has no use for it", r->strategy->name);
+    return NULL;
+}
+
+/* ---- by the run: each returns why, to free, or NULL, where the option has its effect ---- */
+
+static char *one_rank(const struct sgrad__run *r) {
+    return r->context->ranks > 1 ? NULL : sgrad_format("one rank trains alone; mpirun and stargrad launch start several");
+}
+
+static char *not_served(const struct sgrad__run *r) { return r->strategy->sharded ? one_rank(r) : NULL; }
+
+static char *not_shared(const struct sgrad__run *r) { return r->options.partition ? one_rank(r) : NULL; }
+
+static char *images_of_one_size(const struct sgrad__run *r) {
+    const struct sgrad_dataset *d = r->test;
+    if (d->height == r->options.image_size && d->width == r->options.image_size) return NULL;
+    return sgrad_format("the images of %s are %dx%d", r->options.data, d->height, d->width);
+}
+
+static char *steps_say(const struct sgrad__run *r) {
+    return r->options.steps ? sgrad_format("--steps says how long the run is") : NULL;
+}
+
+static char *no_groups(const struct sgrad__run *r) {
+    return r->program->grouped ? NULL : sgrad_format("%s has no batch norm", r->model->name);
+}
+
+static char *no_momentum(const struct sgrad__run *r) {
+    return r->options.momentum > 0 ? NULL : sgrad_format("there is no momentum");
+}
+
+static char *no_tensor_cores(const struct sgrad__run *r) {
+    if (r->options.precision != SGRAD_PRECISION_TF32 || r->context->cudas) return NULL;
+    return sgrad_format("tf32 is for GPUs, and this run has none: CPUs compute in f32");
+}
+
+static char *fewer_cpus(const struct sgrad__run *r) {
+    cpu_set_t own;
+    if (sched_getaffinity(0, sizeof own, &own) || r->options.cpus <= CPU_COUNT(&own)) return NULL;
+    return sgrad_format("%d workers take turns on the %d CPUs here, and are no faster than %d", r->options.cpus, CPU_COUNT(&own),
+                        CPU_COUNT(&own));
+}
+
+static char *staleness_says(const struct sgrad__run *r) {
+    if (!r->strategy->served || !r->options.staleness) return NULL;
+    return sgrad_format("--staleness says how many steps are in flight");
+}
+
+static char *weights_are_there(const struct sgrad__run *r) {
+    return r->last_checkpoint ? sgrad_format("the run goes on from a checkpoint of its own") : NULL;
+}
+
+static char *traced_steps_are_over(const struct sgrad__run *r) {
+    if (r->last_checkpoint < r->trace_first) return NULL;
+    return sgrad_format("step %ld lies behind the run, which goes on after step %ld", r->trace_first, r->last_checkpoint);
+}
+
+static char *no_histogram_is_due(const struct sgrad__run *r) {
+    if (r->options.histograms <= r->steps) return NULL;
+    return sgrad_format("the run ends with step %ld, before the first", r->steps);
+}
+
+static const struct {
+    const char *option;
+    char *(*why)(const struct sgrad__run *run);
+} rows[] = {
+    { "allreduce", one_rank },
+    { "backup", one_rank },
+    { "bn-group", no_groups },
+    { "bucket", one_rank },
+    { "cpus", fewer_cpus },
+    { "data-placement", not_shared },
+    { "epochs", steps_say },
+    { "group", one_rank },
+    { "histograms", no_histogram_is_due },
+    { "image-size", images_of_one_size },
+    { "init", weights_are_there },
+    { "nesterov", no_momentum },
+    { "network", one_rank },
+    { "precision", no_tensor_cores },
+    { "servers", one_rank },
+    { "staleness", one_rank },
+    { "strategy", not_served },
+    { "trace", traced_steps_are_over },
+    { "window", staleness_says },
+};
+
+static char *why_idle(const struct sgrad__run *r, const char *option) {
+    char *why = why_of_others(r, option);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !why; i++)
+        if (strcmp(option, rows[i].option) == 0) why = rows[i].why(r);
+    return why;
+}
+
+void sgrad__run_tell_idle(const struct sgrad__run *r) {
+    for (const char *const *option = r->options.asked; option && *option && r->context->rank == 0; option++) {
+        char *why = why_idle(r, *option);
+        if (why) sgrad_warn("--%s has no effect: %s", *option, why);
+        free(why);
+    }
+}
