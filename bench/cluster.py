@@ -18,9 +18,9 @@ import time
 from machine import busy
 
 AGENT = """#!/bin/sh
-# What mpirun calls instead of ssh: [options] ADDRESS COMMAND. A name of its own makes the namespace another host.
+# What mpirun calls instead of ssh: [options] h1 COMMAND. A name of its own makes the namespace another host.
 while [ "${1#-}" != "$1" ]; do shift; done
-host=${1##*.} && shift
+host=${1#h} && shift
 core=$(cut -d' ' -f"$host" %s)
 exec ip netns exec "h$host" unshare --uts sh -c "hostname h$host && exec taskset -c $core sh -c '$*'"
 """
@@ -119,8 +119,8 @@ class Cluster:
         return ["ip", "netns", "exec", f"h{rank + 1}", "taskset", "-c", self.cores[rank], *command]
 
     def mpirun(self, ranks, command, more={}):
-        """MORE: of Open MPI's parameters."""
-        hosts = ",".join(f"10.0.0.{n + 1}:1" for n in range(ranks))
+        """MORE: of Open MPI's parameters. (Hosts by name: of those given as addresses Open MPI 5.0.7 counts no slots.)"""
+        hosts = ",".join(f"h{n + 1}:1" for n in range(ranks))
         mca = {"plm_rsh_agent": self.agent, "orte_leave_session_attached": 1, "btl": "tcp,self",
                "btl_tcp_if_include": "10.0.0.0/24", "oob_tcp_if_include": "10.0.0.0/24", **more}
         words = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", ranks, "-host", hosts,

@@ -91,10 +91,11 @@ struct ear {
     bool stalled;       /* a rank has said so */
 };
 
+/* Open MPI 5 ends what it says itself by a byte 0, and our line may be the next. */
 static void listen_to(struct ear *ear, char c) {
     static const char says[] = "stargrad: " SGRAD_STALL_SAYS;
     if (c == '\n') ear->length = 0;
-    else if (ear->length < sizeof ear->line) ear->line[ear->length++] = c;
+    else if (c && ear->length < sizeof ear->line) ear->line[ear->length++] = c;
     if (ear->length == strlen(says) && !memcmp(ear->line, says, strlen(says))) ear->stalled = true;
 }
 

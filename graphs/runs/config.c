@@ -64,10 +64,12 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     return object;
 }
 
-/* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. */
-static const char *const environment[] = { "STARPU_",      "OMPI_MCA_btl",   "OMPI_MCA_coll",    "OMPI_MCA_hwloc",
-                                           "OMPI_MCA_mpi", "OMPI_MCA_mtl",   "OMPI_MCA_opal",    "OMPI_MCA_osc",
-                                           "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMP_NUM_THREADS=", "ONEDNN_" };
+/* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. What is for mpirun
+ * alone reaches them with Open MPI 4 (OMPI_MCA_rmaps), but not with 5 (PRTE_MCA_rmaps). */
+static const char *const environment[] = {
+    "STARPU_",      "OMPI_MCA_btl", "OMPI_MCA_coll",  "OMPI_MCA_hwloc", "OMPI_MCA_mpi",     "OMPI_MCA_mtl", "OMPI_MCA_opal",
+    "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMPI_MCA_smsc",  "OMP_NUM_THREADS=", "ONEDNN_"
+};
 /* Where things lie is nobody's business. */
 static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };
 

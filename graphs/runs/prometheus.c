@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct gauge {
     char *name;
@@ -64,19 +65,34 @@ static char *gauge_name(const char *name) {
     return full;
 }
 
-int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus) {
-    const struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+/* A socket of the loopback interface, or -1 with errno: what libmicrohttpd leaves there when it fails depends on its version. */
+static int listen_on(int port) {
+    const struct sockaddr_in loopback = { .sin_family = AF_INET,
+                                          .sin_port = htons((uint16_t)port),
                                           .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int)); /* else a run that ended keeps it for a minute */
+    if (bind(fd, (const struct sockaddr *)&loopback, sizeof loopback) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus) {
     struct sgrad__prometheus *p = sgrad_alloc(1, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
     p->count = count;
     p->gauge = sgrad_alloc((size_t)count + 1, sizeof *p->gauge);
     for (int i = 0; i < count; i++) p->gauge[i].name = gauge_name(name[i]);
-    errno = 0;
-    p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, p, MHD_OPTION_SOCK_ADDR,
-                                 &loopback, MHD_OPTION_END);
+    const int fd = listen_on(port);
+    if (fd >= 0) /* the daemon's from now on */
+        p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, p, MHD_OPTION_LISTEN_SOCKET, fd,
+                                     MHD_OPTION_END);
     if (!p->daemon) {
-        int error = sgrad_fail(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s", port, port, strerror(errno ? errno : EADDRINUSE));
+        const char *why = fd < 0 ? strerror(errno) : "libmicrohttpd does not start";
+        int error = sgrad_fail(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s", port, port, why);
         sgrad__prometheus_close(p);
         return error;
     }

@@ -43,10 +43,9 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
 }
 END
 $CC -shared -fPIC -o lower.so lower.c || wrong 'lower.c does not compile'
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 LD_PRELOAD=$work/lower.so passes doctor
 says '^warning .*MPI  *thread level serialized$'
 train=(train --model mlp --data digits --cpus 1 --print)
 ! mpirun -n 2 -x LD_PRELOAD="$work/lower.so" "$STARGRAD" "${train[@]}" >out 2>err || wrong 'ranks train all the same'
-grep -q '^stargrad: this MPI has no MPI_THREAD_MULTIPLE' err || wrong 'training does not say why'
+grep -q 'stargrad: this MPI has no MPI_THREAD_MULTIPLE' err || wrong 'training does not say why'
 exit 0

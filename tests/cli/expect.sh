@@ -8,6 +8,9 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99
 unset "${!STARPU_@}" # the caller's settings are not what is tested
 export STARPU_HOME=$work STARPU_NCPU=2
+# Ranks as root, and more of them than cores, by Open MPI 4 and by 5; tests/train/run.py has the same.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+	PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 wrong() {
 	echo "FAIL: $*" >&2

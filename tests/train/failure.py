@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from run import RANKS, REFERENCE, Skip, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
+from run import RANKS, REFERENCE, Skip, by_rank, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
@@ -123,7 +123,7 @@ def test_an_evaluation_that_fails_on_one_rank_ends():
     out, run = folder("weights"), ("--model", "mlp", "--data", "synthetic:4x4x1,3,64")
     stargrad("train", *run, "--batch", 32, "--steps", 1, "--out", out)
     good, bad = (command("eval", *run, "--cpus", 1, "--weights", os.path.join(out, name)) for name in ("model.safetensors", "none"))
-    status, said = end(start("mpirun", "-n", 1, *good, ":", "-n", 1, *bad))
+    status, said = end(start("mpirun", "-n", 2, *by_rank(good, bad)))
     assert status and "none: No such file or directory" in said and "nothing has happened" not in said, (status, said)
 
 
@@ -152,12 +152,14 @@ def test_launch_begins_what_has_not_begun():
 
 def test_launch_leaves_out_a_host_that_is_gone():
     out = folder("gone")
-    os.environ["OMPI_MCA_plm_rsh_agent"] = "false"      # no way to any other host
+    agents = dict.fromkeys(("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"), "false")     # no way to any other host
+    os.environ.update(agents)
     try:
         run = launch(6, *RUN, "--steps", 3, "--out", out, options=("--retries", 1, "--host", "localhost:3,gone.invalid:3"))
         status, said = end(run)
     finally:
-        del os.environ["OMPI_MCA_plm_rsh_agent"]
+        for name in agents:
+            del os.environ[name]
     assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
 
 

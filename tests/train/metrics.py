@@ -10,7 +10,7 @@ import struct
 import subprocess
 import urllib.request
 
-from run import Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_until
+from run import Skip, by_rank, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_until
 
 NETWORK = ("train", "--model", "lenet", "--data", "synthetic:28x28x1,10,640", "--batch", 64)
 
@@ -259,7 +259,7 @@ def test_environment():
 def test_environment_of_ranks():
     out = folder("ranks")
     words = command(*NETWORK, "--steps", 2, "--cpus", 1, "--out", out)
-    mpirun(1, ["-x", "STARPU_SCHED=prio", *words, ":", "-n", "1", "-x", "STARPU_SCHED=eager", *words])
+    mpirun(2, by_rank(*(["env", f"STARPU_SCHED={name}", *words] for name in ("prio", "eager"))))
     told = environment(out)
     assert told["STARPU_SCHED"] == "prio" and told["STARPU_MPI_NDETACHED_SEND"] == "2" and "OMPI_MCA_btl_tcp_eager_limit" in told, told
     assert not any(name.startswith(("OMPI_MCA_orte", "OMPI_MCA_ess")) for name in told)

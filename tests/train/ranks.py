@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 
-from run import FOLDER, RANKS, Skip, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_for_steps
+from run import (FOLDER, RANKS, Skip, by_rank, command, content, events, folder, losses, main, mpirun, ranks, stargrad,
+                 wait_for_steps)
 
 # Batch norm and augmentation; dropout and augmentation.
 NETWORKS = {
@@ -61,7 +62,7 @@ def test_a_micro_batch_as_group_on_unequal_ranks():
     """Rank 0 has one core, rank 1 four: they would cut their shares otherwise, and statistics are means over groups of one size."""
     run = command(*SMALL, "--bn-group", "micro", "--batch", 128, "--steps", 2)
     out, given = folder("unequal"), folder("given")
-    mpirun(1, [*run, "--cpus", "1", "--out", out, ":", "-n", "1", *run, "--cpus", "4", "--out", out])
+    mpirun(2, by_rank(*([*run, "--cpus", cpus, "--out", out] for cpus in (1, 4))))
     micro = json.loads(content(out, "config.json"))["micro_batch"]
     ranks(2, *SMALL, "--bn-group", "micro", "--micro-batch", micro, "--batch", 128, "--steps", 2, "--out", given)
     assert near(losses(out), losses(given))
@@ -72,7 +73,7 @@ def test_a_micro_batch_as_group_on_unequal_ranks():
 def test_unequal_ranks_evaluate_together():
     """Ranks of one core and of four cut their shares of a step otherwise, but the batches of an evaluation are dealt out to all."""
     run, out = command(*SMALL, "--batch", 128, "--steps", 2, "--stall-timeout", 60), folder("evaluated")
-    mpirun(1, [*run, "--cpus", "1", "--out", out, ":", "-n", "1", *run, "--cpus", "4", "--out", out])
+    mpirun(2, by_rank(*([*run, "--cpus", cpus, "--out", out] for cpus in (1, 4))))
     equal = folder("equal")
     ranks(2, *SMALL, "--batch", 128, "--steps", 2, "--out", equal)
     one, other = ([e["test_loss"] for e in events(path, "epoch")] for path in (out, equal))
@@ -89,7 +90,7 @@ def test_the_network_is_rank_0s():
             json.dump({"latency": latency, "bandwidth": 1e9}, f)
     run[0] = os.path.abspath(run[0])
     words = [*run, "--network", "network.json"]
-    said = mpirun(2, ["-wdir", places[0], *words, ":", "-n", "2", "-wdir", places[1], *words])
+    said = mpirun(4, by_rank(*(["env", "-C", places[rank // 2], *words] for rank in range(4))))
     assert "a message takes 1000000 us" in said, said
 
 
@@ -188,11 +189,11 @@ def test_signal():
 
 def test_differences_are_told():
     one, other = (command(*SMALL, "--batch", 48, "--steps", 1, "--lr", lr, "--out", folder("differ"), "--cpus", 1) for lr in (0.1, 0.2))
-    done = subprocess.run(["mpirun", "-n", "2", *one, ":", "-n", "1", *other], capture_output=True, text=True, env={**os.environ, **RANKS}, timeout=120)
-    assert done.returncode and re.search(r'rank 2 has "lr": 0.2.*rank 0 has "lr": 0.1', done.stderr), done.stderr
+    said = mpirun(3, by_rank(one, one, other), status=1)
+    assert re.search(r'rank 2 has "lr": 0.2.*rank 0 has "lr": 0.1', said), said
     for word in (("--bn-group", "micro"), ("--resume",)):       # what ranks do together depends on these
         one = command(*SMALL, "--batch", 48, "--steps", 1, "--cpus", 1, "--stall-timeout", 60, "--out", folder("differ"))
-        said = mpirun(1, [*one, ":", "-n", "1", *one, *word], status=1)
+        said = mpirun(2, by_rank(one, [*one, *word]), status=1)
         assert "start all ranks with the same program, options and data" in said and "nothing has happened" not in said, said
     said = ranks(3, *SMALL, "--batch", 64, "--steps", 1, "--out", folder("shared"), status=2)
     assert "--batch 64 cannot be shared by 3 ranks: 66 can" in said, said
