@@ -44,16 +44,16 @@ struct sgrad_graph {
     struct sgrad__parameter *parameter;
     int images, labels;     /* input values */
     int loss;               /* node, or -1 */
-    const char *const *states;      /* names of what the optimizer keeps of each trained parameter; NULL: nothing */
+    const struct sgrad_state *states;       /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
 /* ---- parameters.c ---- */
 
-/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (names,
- * which end with NULL; or NULL) that an optimizer keeps of each trained one. */
-int sgrad__parameters_allocate(struct sgrad_graph *graph, const char *const *states, uint64_t seed);
+/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (which
+ * end without a name; or NULL) that an optimizer keeps of each trained one. */
+int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
@@ -61,7 +61,8 @@ int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained
 #define SGRAD__STATES "optimizer."
 struct sgrad__item {
     char *name;
-    const struct sgrad_parameter *is;
+    struct sgrad_view view;
+    enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;
 };
 struct sgrad__items {

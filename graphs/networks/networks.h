@@ -57,6 +57,12 @@ struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value)
 /* Ends the network with its loss: LOGITS (N,classes) against the labels. */
 int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothing);
 
+/* Something that is kept of each trained parameter beside its value, from step to step and in checkpoints: F32, zeros at first. */
+struct sgrad_state {
+    const char *name;                                                       /* "momentum" */
+    struct sgrad_shape (*shape)(const struct sgrad_shape *parameter);       /* NULL: the parameter's own */
+};
+
 struct sgrad_model {
     const char *name, *summary, *source;
     int least_side;     /* pixels, of the smallest image that it takes; 0: any */
