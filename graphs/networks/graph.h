@@ -32,16 +32,23 @@ struct sgrad__node {
     struct sgrad_signature is;
     int input[SGRAD_MAX_INPUTS];
     int output;                         /* -1: none */
-    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters; -1: none */
+    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
+};
+
+/* A parameter that is another one. */
+struct sgrad__tie {
+    char *name, *as;
+    bool made;
 };
 
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;
-    int value_count, node_count, parameter_count;
+    int value_count, node_count, parameter_count, tie_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
+    struct sgrad__tie *tie;
     int images, labels;     /* input values */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;       /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */

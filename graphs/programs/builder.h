@@ -14,7 +14,8 @@ struct sgrad__builder {
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation, *gradient;                 /* by value */
     int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
-    int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
+    int *parameter;                             /* by parameter */
+    int *dparameter;                            /* leaves of gradients, by node and index and micro-batch */
     const struct sgrad_call *read, *augment;    /* of the input */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase and task: the last one made */

@@ -70,7 +70,7 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
-        return on_demand(b, &b->dparameter[node->p[i] * b->micros + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
+        return on_demand(b, &b->dparameter[at + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, is->keep[i]);
@@ -212,12 +212,39 @@ static void add_statistics(struct sgrad__builder *b) {
     b->p->votes = sgrad__add_output(b, votes);
 }
 
+/* Does a node before N, whose backward pass comes later, use the parameter as well? */
+static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
+    while (n-- > 0)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (g->node[n].p[i] == parameter) return true;
+    return false;
+}
+
+/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
+static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
+    const char *name = b->g->parameter[parameter].name;
+    int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
+    int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
+    for (int n = 0; n < b->g->node_count; n++)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (b->g->node[n].p[i] == parameter) use[uses++] = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
+    for (int m = 0; m < b->micros; m++) {
+        int of_use[uses];
+        for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
+        leaf[m] = sgrad__add_sum(b, of_use, uses, name);
+    }
+    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
+    free(leaf);
+    free(use);
+    return sum;
+}
+
 /* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
 static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
-        if (parameter < 0) continue;
-        summed[parameter] = sgrad__add_sum(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
+        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
+        summed[parameter] = add_gradient_sum(b, parameter);
         if (b->peers > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
@@ -308,7 +335,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->leaf = minus_ones(per_node);
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
-    b->dparameter = minus_ones((size_t)b->g->parameter_count * micros);
+    b->dparameter = minus_ones(per_node);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
