@@ -13,7 +13,7 @@ static const struct sgrad__option options[] = {
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
       SGRAD__FIELD(partition) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
-    { "augment", "LIST", "what training does to images: none, or crop:N or crop:1/N, and flip; as list datasets says if not given",
+    { "augment", "LIST", "changes to training images: none, or crop:N or crop:1/N, and flip; as list datasets says if not given",
       &sgrad__augmentation, SGRAD__FIELD(augment) },
     { "no-augment", NULL, "images only normalised: --augment none", &sgrad__none, SGRAD__FIELD(augment) },
 

@@ -220,9 +220,9 @@ static void augmentations(void **state) {
         const char *text, *becomes;
         int height, width;
     } good[] = {
-        { "none", "none", 32, 32 },          { "crop:4,flip", "crop:4,flip", 32, 32 }, { "flip,crop:4", "crop:4,flip", 32, 32 },
-        { "crop:31", "crop:31", 32, 40 },      { "flip", "flip", 1, 1 },               { "crop:1/8,flip", "crop:28,flip", 224, 300 },
-        { "crop:1/8,flip", "flip", 7, 224 },  { "crop:1/1", "none", 0, 0 },            { "crop:99", "crop:99", 0, 0 },
+        { "none", "none", 32, 32 },       { "crop:4,flip", "crop:4,flip", 32, 32 },     { "flip,crop:4", "crop:4,flip", 32, 32 },
+        { "crop:31", "crop:31", 32, 40 }, { "crop:1/8,flip", "crop:28,flip", 224, 300 }, { "crop:1/8,flip", "flip", 7, 224 },
+        { "flip", "flip", 1, 1 },         { "crop:1/1", "none", 0, 0 },                 { "crop:99", "crop:99", 0, 0 },
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct sgrad_augmentation a;
