@@ -56,6 +56,13 @@ struct sgrad_graph {
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
+/* What a sample's forward pass computes, and how many layers are more work than what they move. */
+struct sgrad__work {
+    double flops;
+    int layers;
+};
+struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
+
 /* ---- parameters.c ---- */
 
 /* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (which

@@ -9,16 +9,17 @@ struct sgrad__builder {
     struct sgrad_graph *g;
     const struct sgrad__program_options *o;
     int micros, group_micros;                   /* of this rank's share; of a group, on this rank */
+    int lanes;                                  /* of gradients */
     int place, peers;                           /* of this rank, among those who share the batch */
     struct sgrad_group span;                    /* of them, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation, *gradient;                 /* by value */
     int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
     int *parameter;                             /* by parameter */
-    int *dparameter;                            /* leaves of gradients, by node and index and micro-batch */
+    int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read, *augment;    /* of the input */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
-    const struct sgrad_call **call;             /* by node, phase and task: the last one made */
+    const struct sgrad_call **call;             /* by node, phase, task, and whether its lane has begun: the last one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
     long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
@@ -68,8 +69,8 @@ void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parame
 /* Operations on the same samples, one after another, become one task. */
 void sgrad__fuse(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
-/* After that: micro-batch m uses the memory of m - LANES. */
-void sgrad__share_memory(struct sgrad__program *p, int64_t lanes);
+/* After that: micro-batch m uses the memory of m - APART. */
+void sgrad__share_memory(struct sgrad__program *p, int64_t apart);
 
 /* ---- sums.c ---- */
 

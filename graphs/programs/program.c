@@ -8,9 +8,18 @@
  *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
  *
  * Backward is the forward walk reversed: each node's own backward tasks, its output's gradient having been completed by
- * the nodes after it. The first task that writes a value's gradient overwrites, later ones add. Parameter gradients and
- * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
- * on who ran when; then over the ranks (plans.c, buckets.c). */
+ * the nodes after it. The first task that writes a value's gradient overwrites, later ones add.
+ *
+ * Statistics have a leaf per task that writes one, parameters' gradients a leaf per *lane*: consecutive micro-batches, which add to
+ * it one after the other. Leaves are added in one fixed tree, so that the result does not depend on who ran when; then over the
+ * ranks (plans.c, buckets.c). Eight micro-batches in four lanes:
+ *
+ *     lane 0   0, then 1 is added ─┐
+ *     lane 1   2, then 3          ─┴┐
+ *     lane 2   4, then 5          ─┐├─ sum          many lanes: nobody waits for another; few: memory for few gradients
+ *     lane 3   6, then 7          ─┴┘
+ *
+ * A kernel that cannot add, as on GPUs, leaves a leaf for each micro-batch. */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -104,22 +113,41 @@ static bool has_rows(enum sgrad_role role) {
     return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP;
 }
 
+/* The first micro-batch of M's lane. */
+static int lane_first(const struct sgrad__builder *b, int m) {
+    const int64_t lane = (int64_t)m * b->lanes / b->micros;
+    return (int)((lane * b->micros + b->lanes - 1) / b->lanes);
+}
+
+/* Where M's part of gradient operand USE of TASK goes: to its lane's leaf, if the kernel can add to it. */
+static int leaf_of(const struct sgrad__builder *b, const struct sgrad_task *task, struct sgrad_use use, int m) {
+    const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.adds && !b->o->cudas;
+    return lanes ? lane_first(b, m) : m;
+}
+
+/* Does operand USE of a task of node N have something to be added to? */
+static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, int m) {
+    const struct sgrad__node *node = &b->g->node[n];
+    if (use.role == SGRAD_DX && use.index < node->is.inputs)
+        return b->gradient[b->g->value[node->input[use.index]].root * b->micros + m] >= 0;
+    return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
+}
+
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
-    bool wanted = false;
+    bool wanted = false, lane = false;  /* lane: others have begun it */
 
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
         struct sgrad_use use = task->use[j];
-        if (use.role == SGRAD_DX && use.index < b->g->node[n].is.inputs) {
-            int root = b->g->value[b->g->node[n].input[use.index]].root;
-            if (b->gradient[root * b->micros + m] >= 0) {
-                call.accumulate |= 1u << j;
-                use.access = SGRAD_RW;
-            }
+        const int at = leaf_of(b, task, use, m);
+        if (adds(b, n, use, at)) {
+            call.accumulate |= 1u << j;
+            use.access = SGRAD_RW;
+            lane = use.role == SGRAD_DP;
         }
-        operand[j] = resolve(b, n, use, m, &call.view[j]);
+        operand[j] = resolve(b, n, use, at, &call.view[j]);
         if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= 1u << j;
         if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
@@ -127,7 +155,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
     }
     if (!wanted) return;
-    const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
+    const struct sgrad_call **known = &b->call[((n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
@@ -336,7 +364,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
-    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
+    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = sgrad__lend_buffer(b, b->g->parameter[i].tensor);
@@ -357,7 +385,7 @@ static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__pro
 }
 
 /* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
-static int64_t lanes(const struct sgrad__builder *b) {
+static int64_t micros_at_once(const struct sgrad__builder *b) {
     const int64_t wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
     return groups * b->group_micros;
 }
@@ -383,6 +411,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     p->bucket_bytes = bucket_bytes(g, o);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
                                 .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
+    b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;
     const int span = (int)(group / here);
     b.span = sgrad__peers(&b, place - place % span, span);
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
@@ -393,7 +422,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     close_builder(&b);
     if (o->fuse) sgrad__fuse(&b);
     sgrad__mark_last_uses(p);
-    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, lanes(&b));
+    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b));
     *program = p;
     return 0;
 }

@@ -85,6 +85,7 @@ struct sgrad__source {
 
 struct sgrad__program_options {
     int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
+    int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
     int rank;                           /* this one */
     const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
     const struct sgrad_network *network;        /* this, like the next, for peers */
