@@ -91,6 +91,10 @@ const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 
+/* Seconds of a clock that only goes on; doing nothing for some of them. */
+double sgrad_now(void);
+void sgrad_sleep(double seconds);
+
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
 enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };  /* F16: in files alone */

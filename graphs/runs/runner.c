@@ -66,11 +66,10 @@ static void one_done(void *arg) {
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     sgrad_trace_step_ends(slot->step.number);
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double now = sgrad_now();
     pthread_mutex_lock(&sync->lock);
     slot->finished = true;
-    slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    slot->time = now;
     pthread_cond_broadcast(&sync->done);
     pthread_mutex_unlock(&sync->lock);
 }
