@@ -1,5 +1,5 @@
-/* rows: trains a network whose linear layers work on the channels of pixels (rows), of which two share their parameters, and which
- * adds a value to itself:
+/* rows: trains a network whose linear layers work on the channels of pixels (rows), of which two share their parameters, and
+ * which adds a value to itself:
  *
  *     x (N,H,W,C) ─ mix ─ twice ─ relu ─ twice ─ relu ─ + itself ─ mean over H,W ─ fc
  *
