@@ -66,12 +66,6 @@ __attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum le
 
 /* ---- probes ---- */
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Runs FUNCTION in a silent child that shares MACHINE. Returns whether it came to its end within LIMIT seconds. */
 static bool probe(void (*function)(struct machine *machine), struct machine *machine, double limit) {
     pid_t child = fork();
@@ -82,9 +76,9 @@ static bool probe(void (*function)(struct machine *machine), struct machine *mac
         _exit(0);
     }
     int status;
-    for (double end = seconds() + limit; child > 0; usleep(5000)) {
+    for (double end = sgrad_now() + limit; child > 0; sgrad_sleep(5e-3)) {
         if (waitpid(child, &status, WNOHANG) == child) return status == 0;
-        if (seconds() < end) continue;
+        if (sgrad_now() < end) continue;
         kill(-child, SIGKILL);
         waitpid(child, &status, 0);
         break;

@@ -35,7 +35,17 @@ static void optimizers(json_t *list) {
         free(summary);
     }
 }
-static void allreduce(json_t *list) { EACH(sgrad_allreduces); }
+static void allreduce(json_t *list) {
+    for (const struct sgrad_collective *const *c = sgrad_collectives; *c; c++)
+        if ((*c)->kind == SGRAD_ALLREDUCE) add(list, (*c)->name, (*c)->summary);
+}
+static void collectives(json_t *list) {
+    for (const struct sgrad_collective *const *c = sgrad_collectives; *c; c++) {
+        char *name = sgrad_format("%s %s", sgrad_collective_kind_name((*c)->kind), (*c)->name);
+        add(list, name, (*c)->summary);
+        free(name);
+    }
+}
 static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
@@ -58,6 +68,7 @@ static const struct {
     { "optimizers", optimizers, "no optimizer" },
     { "datasets", datasets, "no data set" },
     { "allreduce", allreduce, "no allreduce algorithm" },
+    { "collectives", collectives, "no collective" },
     { "strategies", strategies, "no strategy" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
@@ -101,7 +112,7 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
     .summary = "what this build knows, one a line",
-    .argument = "models|layers|ops|optimizers|datasets|allreduce|strategies",
+    .argument = "models|layers|ops|optimizers|datasets|allreduce|collectives|strategies",
     .options = options,
     .run = run,
 };

@@ -37,12 +37,6 @@ void sgrad__children_open(void) {
     signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static long now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (long)t.tv_sec;
-}
-
 /* Did a signal come that asks to end? */
 static bool asked(void) {
     struct signalfd_siginfo signal;
@@ -52,10 +46,10 @@ static bool asked(void) {
 }
 
 bool sgrad__children_pause(int seconds) {
-    for (long end = now() + seconds; !asked();) {
-        long left = end - now();
+    for (double end = sgrad_now() + seconds; !asked();) {
+        const double left = end - sgrad_now();
         if (left <= 0) return true;
-        poll(&(struct pollfd){ .fd = signals, .events = POLLIN }, 1, (int)left * 1000);
+        poll(&(struct pollfd){ .fd = signals, .events = POLLIN }, 1, (int)(1000 * left) + 1);
     }
     return false;
 }
@@ -115,7 +109,7 @@ static void pass_on(struct ear *ear) {
 
 int sgrad__children_run(const char *const *word, int *told) {
     int ends[2], status;
-    long end = 0;
+    double end = 0;
     bool hangs = false;
     if (pipe2(ends, O_CLOEXEC)) return sgrad_fail(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -126,8 +120,8 @@ int sgrad__children_run(const char *const *word, int *told) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
         if (ear.from >= 0) pass_on(&ear);
         if (asked()) kill(child, (*told)++ ? SIGTERM : SIGUSR1);
-        if (ear.stalled && !end) end = now() + TIME_TO_END;
-        hangs = end && now() >= end;
+        if (ear.stalled && !end) end = sgrad_now() + TIME_TO_END;
+        hangs = end && sgrad_now() >= end;
         if (hangs) kill(-child, SIGKILL);
     }
     if (ear.from >= 0) pass_on(&ear);

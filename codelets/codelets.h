@@ -97,7 +97,6 @@ struct sgrad_step {
     uint32_t epoch;             /* 0 is the first */
     bool training;
     bool stop;                  /* this rank was asked to end the run */
-    bool histograms;            /* of its weights and gradients are wanted */
     float rate;                 /* learning rate */
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
     int64_t first;              /* index, in the whole batch, of sample[0] */

@@ -218,7 +218,7 @@ template <typename Term, typename Out> static inline void sgrad__sum_rows(Term t
 }
 
 /* What gradients are multiplied by so that their norm is at most LIMIT (0: any), from the sum of their squares or NULL:
- * sgrad__clip_factor of norms.h. */
+ * sgrad_clip_factor of norms.h. */
 static __device__ inline float sgrad__clip(float limit, const double *squares) {
     if (!squares || limit <= 0) return 1;
     const double factor = limit / (sqrt(*squares) + 1e-6);

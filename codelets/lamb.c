@@ -32,7 +32,7 @@ SGRAD_VECTOR static void lamb(const struct sgrad_args *a) {
     const int64_t count = sgrad_shape_count(shape);
     float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
     const float *restrict dw = a->data[1];
-    const float c = sgrad__clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2;
+    const float c = sgrad_clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2;
     const struct scales s = { (float)(1 / (1 - pow(beta1, a->step->number))), (float)(1 / sqrt(1 - pow(beta2, a->step->number))),
                               h->eps, h->weight_decay };
     double w_lane[SGRAD_LANES] = { 0 }, u_lane[SGRAD_LANES] = { 0 }, ratio = 1;

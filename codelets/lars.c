@@ -27,7 +27,7 @@ SGRAD_VECTOR static void lars(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(shape);
     float *restrict w = a->data[0], *restrict b = a->data[3];
     const float *restrict dw = a->data[1];
-    const float c = sgrad__clip_factor(h, a->data[2]), decay = h->weight_decay, momentum = h->momentum;
+    const float c = sgrad_clip_factor(h, a->data[2]), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
     double scale = 1;
     if (shape->rank > 1) {

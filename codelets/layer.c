@@ -15,15 +15,22 @@ static void copy_dims(int32_t to[4], const struct sgrad_view *from) {
     for (int i = 0; i < from->shape.rank; i++) to[i] = (int32_t)from->shape.dim[i];
 }
 
+/* All leading dimensions count rows. */
+static void copy_rows(int32_t to[4], const struct sgrad_view *from) {
+    to[1] = (int32_t)from->shape.dim[from->shape.rank - 1];
+    to[0] = (int32_t)(sgrad_shape_count(&from->shape) / to[1]);
+}
+
 struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_args *args) {
     const int *operand = sgrad__operand_of[pass];
     const struct sgrad_view *view = args->view;
     struct sgrad__layer l = {
-        .pass = pass, .rank = view[0].shape.rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1, .groups = 1
+        .pass = pass, .rank = view[operand[SGRAD__OF_WEIGHT]].shape.rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1, .groups = 1
     };
-    copy_dims(l.x, &view[operand[SGRAD__OF_X]]);
+    void (*copy)(int32_t to[4], const struct sgrad_view *from) = l.rank == 2 ? copy_rows : copy_dims;
+    copy(l.x, &view[operand[SGRAD__OF_X]]);
     copy_dims(l.w, &view[operand[SGRAD__OF_WEIGHT]]);
-    copy_dims(l.y, &view[operand[SGRAD__OF_Y]]);
+    copy(l.y, &view[operand[SGRAD__OF_Y]]);
     l.bias = operand[SGRAD__OF_BIAS] >= 0 && view[operand[SGRAD__OF_BIAS]].shape.rank >= 0;
     l.accumulate = args->accumulate != 0;
     l.deterministic = args->deterministic;

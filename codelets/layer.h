@@ -14,7 +14,7 @@ struct sgrad__layer {
     int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
     int32_t bias, accumulate, deterministic;   /* is there a bias; are outputs added to; may no measurement decide */
     int32_t stride, dilation, padding, groups; /* convolution only */
-    int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,C), (K,C), (N,K) */
+    int32_t x[4], w[4], y[4];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (rows,C), (K,C), (rows,K) */
 };
 
 /* What an operand is: x, the weight, the bias, y, or their gradients. By pass, which operand that is, -1 for none:
@@ -24,7 +24,7 @@ struct sgrad__layer {
 enum sgrad__side { SGRAD__OF_X, SGRAD__OF_WEIGHT, SGRAD__OF_BIAS, SGRAD__OF_Y, SGRAD__PARTS };
 extern const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS];
 
-/* The layer of a task of conv2d.c, whose operands have rank 4, or of linear.c. */
+/* The layer of a task of conv2d.c, whose weight has rank 4, or of linear.c, whose weight has rank 2. */
 struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_args *args);
 
 double sgrad__layer_flops(const struct sgrad__layer *layer);

@@ -1,4 +1,5 @@
-/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,C), weight (K,C), bias (K), y (N,K). */
+/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,…,C), weight (K,C), bias (K), y (N,…,K): any number of leading
+ * dimensions, whose rows are all treated alike. */
 #include "config.h"
 #include "codelets/passes.h"
 #include "codelets/ops/linear.h"
@@ -11,22 +12,24 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     const struct sgrad_linear *attrs = attributes;
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 2)
-        return sgrad_fail(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,C); flatten it first", s->layer,
+    if (x->rank < 2)
+        return sgrad_fail(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,…,C)", s->layer,
                           sgrad_shape_text(x, text));
     if (attrs->features < 1) return sgrad_fail(SGRAD_EINVAL, "linear: %s: %d features: out of range", s->layer, attrs->features);
-    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], attrs->features } };
+    const int64_t features = x->dim[x->rank - 1];
+    s->y.shape = *x;
+    s->y.shape.dim[x->rank - 1] = attrs->features;
     s->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_UNIFORM,
-        .fan = (double)x->dim[1],
-        .shape = { 2, { attrs->features, x->dim[1] } },
+        .fan = (double)features,
+        .shape = { 2, { attrs->features, features } },
     };
     if (attrs->bias)
         s->p[1] = (struct sgrad_parameter){
             .name = "bias",
             .init = SGRAD_UNIFORM,
-            .fan = (double)x->dim[1],
+            .fan = (double)features,
             .shape = { 1, { attrs->features } },
         };
     return 0;
@@ -56,6 +59,8 @@ const struct sgrad_op sgrad_linear_op = {
         { "odd, bias", { { 2, { 3, 17 } } }, &(struct sgrad_linear){ .features = 5, .bias = true } },
         { "one sample, no bias", { { 2, { 1, 33 } } }, &(struct sgrad_linear){ .features = 7 } },
         { "one feature to one", { { 2, { 5, 1 } } }, &(struct sgrad_linear){ .features = 1, .bias = true } },
+        { "rows of rows, bias", { { 3, { 2, 5, 19 } } }, &(struct sgrad_linear){ .features = 6, .bias = true } },
+        { "on an image's pixels", { { 4, { 2, 3, 4, 8 } } }, &(struct sgrad_linear){ .features = 16, .bias = true } },
         { "96 to 80", { { 2, { 16, 96 } } }, &(struct sgrad_linear){ .features = 80 } },
     },
 };

@@ -41,25 +41,30 @@ extern "C" size_t sgrad__linear_workspace_cuda(const struct sgrad_args *a) {
     return a->view[0].dtype == SGRAD_BF16 ? sgrad_shape_count(&a->view[1].shape) * sizeof(__nv_bfloat16) : 0;
 }
 
-/* x (N,C), weight (K,C), bias (K) or absent, y (N,K) */
+/* All leading dimensions count rows. */
+static int64_t rows_of(const struct sgrad_view *view) {
+    return sgrad_shape_count(&view->shape) / view->shape.dim[view->shape.rank - 1];
+}
+
+/* x (N,…,C), weight (K,C), bias (K) or absent, y (N,…,K) */
 extern "C" void sgrad__linear_forward_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
+    const int64_t N = rows_of(&a->view[0]), K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
     multiply(K, N, C, { weight_of(a), type, CUBLAS_OP_T, C }, { a->data[0], type, CUBLAS_OP_N, C }, 0, a->data[3], type, a->tf32);
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
-/* dy (N,K), weight (K,C), dx (N,C) */
+/* dy (N,…,K), weight (K,C), dx (N,…,C) */
 extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
+    const int64_t N = rows_of(&a->view[0]), K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
     multiply(C, N, K, { weight_of(a), type, CUBLAS_OP_N, C }, { a->data[0], type, CUBLAS_OP_N, K }, sgrad_adds(a, 2), a->data[2],
              type, a->tf32);
 }
 
-/* x (N,C), dy (N,K), dweight (K,C), dbias (K) or absent */
+/* x (N,…,C), dy (N,…,K), dweight (K,C), dbias (K) or absent */
 extern "C" void sgrad__linear_backward_weight_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1], K = a->view[1].shape.dim[1];
+    const int64_t N = rows_of(&a->view[0]), K = a->view[2].shape.dim[0], C = a->view[2].shape.dim[1];
     const cudaDataType_t type = type_of(&a->view[0]);
     multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F,
              a->tf32);

@@ -3,6 +3,7 @@
 #define SGRAD_CODELETS_NORMS_H
 
 #include "codelets/kernels.h"
+#include "codelets/updates.h"
 
 /* Σ x² in double: thirty-two sums side by side, joined in order at the end, so that the count alone decides the order, whatever
  * the processor; the square of a float is exact as a double. Pieces, all but the last a multiple of 32 long, give what the whole
@@ -19,9 +20,5 @@ SGRAD_ALWAYS_INLINE double sgrad__join_lanes(const double *lane) {
     for (int j = 0; j < SGRAD_LANES; j++) sum += lane[j];
     return sum;
 }
-
-/* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares;
- * SQUARES may be NULL. */
-float sgrad__clip_factor(const struct sgrad_hyper *hyper, const double *squares);
 
 #endif

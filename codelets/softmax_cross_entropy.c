@@ -1,7 +1,7 @@
 /* softmax_cross_entropy.c: the loss of a classifier, from logits and labels, and how many it got right.
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
- * gradient is p - q; the batch costs the mean. Evaluated from x - max(x), where nothing overflows. */
+ * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x), where nothing overflows. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/softmax_cross_entropy.h"
@@ -15,8 +15,10 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_softmax_cross_entropy *loss = attrs;
     const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
     char text[2][SGRAD_SHAPE_TEXT];
-    if (x->rank != 2 || labels->rank != 1 || labels->dim[0] != x->dim[0])
-        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,C) and labels (N), not %s and %s", s->layer,
+    bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
+    for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
+    if (!fits)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s", s->layer,
                           sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
         return sgrad_fail(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer, loss->label_smoothing);
@@ -43,15 +45,19 @@ static struct normalizer normalize(enum sgrad_dtype type, const void *logits, in
     return r;
 }
 
-/* x (N,C), labels (N), stat (3): Σ loss, samples whose largest logit is the label's, samples. A label that is no class
+/* All leading dimensions count rows, each with its label. */
+static int64_t rows_of(const struct sgrad_view *labels) { return sgrad_shape_count(&labels->shape); }
+static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+
+/* x (N,…,C), labels (N,…), stat (3): Σ loss, rows whose largest logit is the label's, rows. A label that is no class
  * makes the loss NaN. */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
-    int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
+    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
     const int32_t *label = a->data[1];
     double *stat = a->data[2], loss = 0, correct = 0, smoothing = attrs->label_smoothing;
-    for (int64_t s = 0; s < samples; s++) {
+    for (int64_t s = 0; s < rows; s++) {
         int64_t from = s * classes, t = label[s];
         struct normalizer r = normalize(type, a->data[0], from, classes);
         double log_z = r.max + r.log_sum, mean = 0;
@@ -63,17 +69,17 @@ static void forward(const struct sgrad_args *a) {
     }
     stat[0] = loss;
     stat[1] = correct;
-    stat[2] = (double)samples;
+    stat[2] = (double)rows;
 }
 
-/* x (N,C), labels (N), dx (N,C) */
+/* x (N,…,C), labels (N,…), dx (N,…,C) */
 static void backward(const struct sgrad_args *a) {
     const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
-    int64_t samples = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1];
+    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]), per_sample = rows / a->view[1].shape.dim[0];
     const int32_t *label = a->data[1];
-    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)a->batch->averaged;
-    for (int64_t s = 0; s < samples; s++) {
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)(a->batch->averaged * per_sample);
+    for (int64_t s = 0; s < rows; s++) {
         int64_t from = s * classes;
         struct normalizer r = normalize(type, a->data[0], from, classes);
         for (int64_t c = 0; c < classes; c++) {
@@ -98,7 +104,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     if (input == 0)
         sgrad_fill_apart(test, 0, data);
     else
-        for (int64_t s = 0; s < test->x[1].dim[0]; s++) label[s] = (int32_t)(5 * s % test->x[0].dim[1]);
+        for (int64_t s = 0; s < sgrad_shape_count(&test->x[1]); s++)
+            label[s] = (int32_t)(5 * s % test->x[0].dim[test->x[0].rank - 1]);
 }
 
 const struct sgrad_op sgrad_softmax_cross_entropy_op = {
@@ -120,6 +127,7 @@ const struct sgrad_op sgrad_softmax_cross_entropy_op = {
     .fill = fill,
     .tests = {
         { "one sample of 3", .x = { { 2, { 1, 3 } }, { 1, { 1 } } } },
+        { "3 samples of 4 rows of 5", .x = { { 3, { 3, 4, 5 } }, { 2, { 3, 4 } } } },
         { "7 samples of 17", .x = { { 2, { 7, 17 } }, { 1, { 7 } } } },
         { "label smoothing, 5 of 1003", .x = { { 2, { 5, 1003 } }, { 1, { 5 } } },
           &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },

@@ -81,21 +81,22 @@ static float smoothing_of(const struct sgrad_args *a) {
     return ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
 }
 
-/* x (N,C), labels (N), stat (3) */
+/* x (N,…,C), labels (N,…), stat (3) */
 extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1];
+    const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, a->data[0], a->data[1], smoothing_of(a),
                            a->data[2]);
     });
 }
 
-/* x (N,C), labels (N), dx (N,C) */
+/* x (N,…,C), labels (N,…), dx (N,…,C) */
 extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1];
+    const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
+    const int64_t per_sample = N / a->view[1].shape.dim[0];
     const dim3 grid((unsigned)sgrad__ceil(N, 8)), block(32, 8);
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(backward<decltype(type)>, grid, block, N, C, a->data[0], a->data[1], smoothing_of(a),
-                           1.0f / (float)a->batch->averaged, a->data[2], sgrad_adds(a, 2));
+                           1.0f / (float)(a->batch->averaged * per_sample), a->data[2], sgrad_adds(a, 2));
     });
 }

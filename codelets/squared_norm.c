@@ -13,7 +13,7 @@ SGRAD_VECTOR static void squared_norm(const struct sgrad_args *a) {
     *out = sgrad__join_lanes(lane);
 }
 
-float sgrad__clip_factor(const struct sgrad_hyper *hyper, const double *squares) {
+float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares) {
     if (!squares || hyper->clip_norm <= 0) return 1;
     double factor = hyper->clip_norm / (sqrt(*squares) + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
     return factor < 1 ? (float)factor : 1;

@@ -1,7 +1,7 @@
 /* updates.h: the kernels of optimizers: how one parameter is updated by its gradient.
  *
  * ATTRS is the parameter's struct sgrad_hyper. Operands: 0 parameter F32 (RW), 1 gradient F32 (R), 2 Σ g² over all parameters
- * F64[1] (R, absent without clipping), 3… the optimizer's states F32 (RW), zeros at first. */
+ * F64[1] (R, absent without clipping), 3… the optimizer's states (RW), zeros at first. */
 #ifndef SGRAD_CODELETS_UPDATES_H
 #define SGRAD_CODELETS_UPDATES_H
 
@@ -14,6 +14,10 @@ extern "C" {
 #define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel;
 #include "codelets/updates.def"
 #undef SGRAD_UPDATE_KERNEL
+
+/* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares, operand 2, or
+ * NULL. */
+float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares);
 
 #ifdef __cplusplus
 }

@@ -72,9 +72,9 @@ static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRA
     for (int turn = 0; turn < MOST_TURNS && (turn < LEAST_TURNS || all < enough); turn++)
         for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
             if (!plan[way].workspace || (turn > 1 && seconds[way] > 1.5 * least)) continue;
-            const double start = omp_get_wtime();
+            const double start = sgrad_now();
             plan_run(l, &plan[way], data, workspace);
-            const double took = omp_get_wtime() - start;
+            const double took = sgrad_now() - start;
             if (turn == 0) continue;
             seconds[way] = fmin(seconds[way], took);
             least = fmin(least, took);

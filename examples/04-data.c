@@ -6,7 +6,7 @@
  * A data set of a new kind is one file, datasets/NAME.c, whose last thing is its record, struct sgrad_reader (open, read,
  * close), and a line of datasets/datasets.def.
  *
- * Next: docs/add-an-operation.md, or the essays that begin graphs/graphs.h and codelets/codelets.h. */
+ * Next: 05-own-optimizer.c. docs/add-a-dataset.md adds a reader. */
 #include "datasets/datasets.h"
 
 #include <stdlib.h>

@@ -1,34 +1,62 @@
-/* collectives.c: the list of methods of summing over ranks, and the choice of the cheapest. */
+/* collectives.c: the list of methods, and the choice of the cheapest. */
 #include "config.h"
-#include "runtime/collectives.h"
+#include "runtime/collectives/internal.h"
+#include "runtime/runtime.h"
 
-#include <stddef.h>
+#include <math.h>
+#include <stdlib.h>
 
-#define SGRAD_ALLREDUCE(name) extern const struct sgrad_allreduce sgrad_##name##_allreduce;
+#define SGRAD_COLLECTIVE(name, kind) extern const struct sgrad_collective sgrad_##name##_##kind;
 #include "runtime/collectives.def"
-#undef SGRAD_ALLREDUCE
+#undef SGRAD_COLLECTIVE
 
-const struct sgrad_allreduce *const sgrad_allreduces[] = {
-#define SGRAD_ALLREDUCE(name) &sgrad_##name##_allreduce,
+const struct sgrad_collective *const sgrad_collectives[] = {
+#define SGRAD_COLLECTIVE(name, kind) &sgrad_##name##_##kind,
 #include "runtime/collectives.def"
-#undef SGRAD_ALLREDUCE
+#undef SGRAD_COLLECTIVE
     NULL,
 };
 
-/* What MPI does is MPI's to know, its cost a guess, and no chunk of it overlaps anything: it is taken by its name only. */
-static bool chooses(const struct sgrad_allreduce *method, bool halving) {
-    return method != &sgrad_mpi_allreduce && (method->halving || !halving);
+const char *sgrad_collective_kind_name(enum sgrad_collective_kind kind) {
+    static const char *const name[] = { [SGRAD_ALLREDUCE] = "allreduce", [SGRAD_REDUCE_SCATTER] = "reduce_scatter",
+                                        [SGRAD_ALL_GATHER] = "all_gather", [SGRAD_REDUCE] = "reduce",
+                                        [SGRAD_BROADCAST] = "broadcast" };
+    return name[kind];
 }
 
-const struct sgrad_allreduce *sgrad_allreduce_cheapest(double bytes, const struct sgrad_network *net, bool halving) {
-    const struct sgrad_allreduce *best = NULL;
-    double least = 0;
-    for (const struct sgrad_allreduce *const *method = sgrad_allreduces; *method; method++) {
-        if (!chooses(*method, halving)) continue;
-        const double seconds = (*method)->cost(bytes, net);
-        if (best && seconds >= least) continue;
+const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name) {
+    const size_t all = sizeof sgrad_collectives / sizeof *sgrad_collectives;
+    const struct sgrad_collective **of_kind = sgrad_alloc(all, sizeof *of_kind);
+    for (size_t i = 0, count = 0; i < all - 1; i++)
+        if (sgrad_collectives[i]->kind == kind) of_kind[count++] = sgrad_collectives[i];
+    const struct sgrad_collective *found = sgrad_record_find(sgrad_collective_kind_name(kind), name, of_kind);
+    free(of_kind);
+    return found;
+}
+
+/* What MPI does is MPI's to know, its cost a guess, and no chunk of it overlaps anything: it is taken by its name only. */
+static bool chooses(const struct sgrad_collective *method, enum sgrad_collective_kind kind, bool halving) {
+    return method->kind == kind && method != &sgrad_mpi_allreduce && (method->halving || !halving);
+}
+
+/* With HALVING, where no method that keeps to the tree serves so many ranks, one that does not will do: there is no tree then. */
+static const struct sgrad_collective *cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what, bool halving,
+                                               const struct sgrad_network *net) {
+    const struct sgrad_collective *best = NULL;
+    double least = INFINITY;
+    for (const struct sgrad_collective *const *method = sgrad_collectives; *method; method++) {
+        if (!chooses(*method, kind, halving)) continue;
+        if (what->limit && sgrad__collective_chunks(*method, what, net) > what->limit) continue;
+        const double seconds = sgrad_collective_cost(*method, what, net);
+        if (seconds >= least) continue;
         best = *method;
         least = seconds;
     }
     return best;
+}
+
+const struct sgrad_collective *sgrad_collective_cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what,
+                                                         const struct sgrad_network *net) {
+    const struct sgrad_collective *best = cheapest(kind, what, what->halving, net);
+    return best ? best : cheapest(kind, what, false, net);
 }

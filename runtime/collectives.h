@@ -1,12 +1,20 @@
-/* collectives.h: sums over ranks, as plans.
+/* collectives.h: what ranks do together, as plans: sums, shares, copies.
  *
- * A *plan* is what one rank does, in order, so that in the end every rank holds, of every numbered chunk, the sum over all
- * ranks. It is data: it can be printed, checked for any number of ranks in one process, and executed by whoever has messages
- * and sums. Doubling, on four ranks and one chunk, as rank 1 sees it:
+ * A *group* is ranks in an order; its *places* count from 0. A *plan* is what one rank of a group does, in order, so that in the
+ * end every place holds, of every numbered chunk of a buffer, what the kind of collective promises:
  *
- *     send 0 to 0    reduce 0 from 0    send 0 to 3    reduce 0 from 3
+ *     allreduce         every place: the sum over all                                 before   A0 B0    A1 B1     (two places)
+ *     reduce_scatter    place i: the sum of chunk i                                   after    A*            B*
+ *     all_gather        every place: place i's chunk i                                after    A0 B1    A0 B1
+ *     reduce            the root: the sum over all                                    after    A* B*
+ *     broadcast         every place: the root's                                       after    A0 B0    A0 B0     (root 0)
  *
- * The n-th SEND of a to b is received by the n-th REDUCE or COPY of b from a; both name the same chunk. A SEND sends what
+ * It is data: it can be printed, checked for any number of ranks in one process, and executed by whoever has messages and sums.
+ * Doubling, an allreduce, on four ranks and one chunk, as rank 1 sees it:
+ *
+ *     send 0 to 0    add 0 from 0    send 0 to 3    add 0 from 3
+ *
+ * The n-th SEND of a to b is received by the n-th ADD or COPY of b from a; both name the same chunk. A SEND sends what
  * the rank holds at that place of its plan. Nothing here includes mpi.h or starpu.h. */
 #ifndef SGRAD_COLLECTIVES_H
 #define SGRAD_COLLECTIVES_H
@@ -19,7 +27,7 @@ extern "C" {
 
 enum sgrad_action_kind {
     SGRAD_SEND,         /* the rank's present value of the chunk, to PEER */
-    SGRAD_REDUCE,       /* PEER's value is received and added to the rank's own */
+    SGRAD_ADD,          /* PEER's value is received and added to the rank's own */
     SGRAD_COPY,         /* PEER's value is received and takes the place of the rank's own */
     SGRAD_WHOLE,        /* one call of MPI_Iallreduce does everything: the only action of its plan */
 };
@@ -29,11 +37,19 @@ struct sgrad_action {
 };
 struct sgrad_plan {
     int chunks;                     /* the buffer is cut into so many nearly equal pieces */
+    int root;                       /* place, where the kind has one */
     int count;
     struct sgrad_action *action;
 };
 
-/* What a plan's author and its cost know of the machine. */
+/* Ranks, in order. */
+struct sgrad_group {
+    int count;
+    const int *rank;
+};
+int sgrad_group_place(const struct sgrad_group *group, int rank);     /* -1: it is no member */
+
+/* What is known of the machine. The author of a plan and its cost see a group's: its ranks are the places. */
 struct sgrad_network {
     int ranks;
     const int *host;                /* of each rank: a number; NULL: each rank is a host */
@@ -42,24 +58,44 @@ struct sgrad_network {
     double host_latency, host_bandwidth;    /* the same between two ranks of one host */
 };
 
-struct sgrad_allreduce {
-    const char *name, *summary, *source;
-    bool halving;                   /* with 2^k ranks, sums follow the tree made by halving: ((0+1)+(2+3))+… */
-    /* Seconds for BYTES on NET, by the model latency + bytes / bandwidth for each message. */
-    double (*cost)(double bytes, const struct sgrad_network *net);
-    /* How many chunks serve best. */
-    int (*chunks)(double bytes, const struct sgrad_network *net);
-    /* Appends what RANK does (sgrad_plan_add). PLAN->chunks is set. */
-    void (*schedule)(struct sgrad_plan *plan, int rank, const struct sgrad_network *net);
-};
-extern const struct sgrad_allreduce *const sgrad_allreduces[];      /* all of collectives.def; ends with NULL */
+enum sgrad_collective_kind { SGRAD_ALLREDUCE, SGRAD_REDUCE_SCATTER, SGRAD_ALL_GATHER, SGRAD_REDUCE, SGRAD_BROADCAST };
+const char *sgrad_collective_kind_name(enum sgrad_collective_kind kind);      /* "allreduce", … */
 
-void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk);
-/* The plan of RANK for a buffer of BYTES: chunks chosen by the method, but never more than LIMIT. Free plan->action. */
-struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank,
+/* A way to do one of them. */
+struct sgrad_collective {
+    const char *name, *summary, *source;
+    enum sgrad_collective_kind kind;
+    bool halving;                   /* with 2^k ranks, sums follow the tree made by halving: ((0+1)+(2+3))+… */
+    /* Seconds for a buffer of BYTES on NET, by the model latency + bytes / bandwidth for each message; infinite where the method
+     * does not serve so many ranks. */
+    double (*cost)(double bytes, const struct sgrad_network *net);
+    /* How many chunks serve best; of reduce_scatter and all_gather always one a place. */
+    int (*chunks)(double bytes, const struct sgrad_network *net);
+    /* Appends what PLACE does (sgrad_plan_add), to peers that are places. PLAN->chunks and ->root are set. */
+    void (*schedule)(struct sgrad_plan *plan, int place, const struct sgrad_network *net);
+};
+extern const struct sgrad_collective *const sgrad_collectives[];      /* all of collectives.def; ends with NULL */
+
+/* The method NAME of a kind; NULL, and one line that says so, when there is none. */
+const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name);
+
+/* What is asked of a collective. GROUP NULL: all ranks of the network. */
+struct sgrad_exchange {
+    double bytes;                   /* of the whole buffer */
+    int limit;                      /* chunks at most; 0: as many as serve best */
+    const struct sgrad_group *group;
+    int root;                       /* rank, where the kind has one */
+    bool halving;                   /* sums have to keep to the tree */
+};
+/* The cheapest method on NET that wants no more chunks. One chosen by its name alone (mpi) is never it. */
+const struct sgrad_collective *sgrad_collective_cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what,
+                                                         const struct sgrad_network *net);
+double sgrad_collective_cost(const struct sgrad_collective *method, const struct sgrad_exchange *what,
+                             const struct sgrad_network *net);
+/* The plan of RANK, a member of the group; peers are ranks. Free plan.action. */
+struct sgrad_plan sgrad_plan_make(const struct sgrad_collective *method, const struct sgrad_exchange *what, int rank,
                                   const struct sgrad_network *net);
-/* The cheapest for BYTES on NET; with HALVING, of those that keep to the tree. */
-const struct sgrad_allreduce *sgrad_allreduce_cheapest(double bytes, const struct sgrad_network *net, bool halving);
+void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk);
 
 #ifdef __cplusplus
 }

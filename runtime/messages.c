@@ -15,7 +15,6 @@
 #include <pthread.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
-#include <time.h>
 
 int sgrad__message_limit = INT_MAX;
 
@@ -108,7 +107,7 @@ static void *look_after(void *arg) {
             free(ended->request);
             free(ended);
         } else if (waiting) {
-            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+            sgrad_sleep(50e-6);
         }
         pthread_mutex_lock(&lock);
     }

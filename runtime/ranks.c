@@ -21,8 +21,9 @@ enum { CORES_TO_SPARE = 5 };        /* with so many for a rank, one is the messa
 #define AWAKE_TAG ((starpu_mpi_tag_t)1 << 60)      /* no message has it */
 
 static struct sgrad__world *const world = &sgrad__world;
-static int *host;
+static int *host, *number;
 static struct sgrad_network network;
+static struct sgrad_group all;
 static starpu_data_handle_t awake;
 static bool thread_works;                   /* StarPU-MPI's thread is a worker */
 
@@ -40,6 +41,12 @@ static void name_hosts(void) {
     for (int r = 0; r < world->ranks; r++)
         while (strcmp(names + host[r] * MPI_MAX_PROCESSOR_NAME, names + r * MPI_MAX_PROCESSOR_NAME)) host[r]++;
     free(names);
+}
+
+static void number_ranks(void) {
+    number = sgrad_alloc((size_t)world->ranks, sizeof *number);
+    for (int r = 0; r < world->ranks; r++) number[r] = r;
+    all = (struct sgrad_group){ world->ranks, number };
 }
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
@@ -126,7 +133,9 @@ int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     if (world->ranks == 1) return 0;
     name_hosts();
     network = (struct sgrad_network){ .ranks = world->ranks, .host = host };
+    number_ranks();
     sgrad__messages_open();
+    context->all = &all;
     context->network = &network;
     sgrad_ranks_broadcast(&given, sizeof given, 0);
     return given ? read_network(file) : sgrad__network_measure(world->rank, &network, world->control);
@@ -150,7 +159,8 @@ void sgrad__ranks_close(void) {
     MPI_Comm_free(&world->control);
     MPI_Finalize();
     free(host);
-    host = NULL;
+    free(number);
+    host = number = NULL;
     world->ranks = 1;
     world->rank = 0;
 }

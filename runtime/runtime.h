@@ -91,6 +91,10 @@ const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 
+/* Seconds of a clock that only goes on; doing nothing for some of them. */
+double sgrad_now(void);
+void sgrad_sleep(double seconds);
+
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
 enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };  /* F16: in files alone */
@@ -256,12 +260,14 @@ struct sgrad_context_options {
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
 struct sgrad_network;
+struct sgrad_group;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
     int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
     char scheduler[32];
     double patience;            /* as in the options */
-    const struct sgrad_network *network;    /* allreduce.h: measured when there are several ranks, else NULL */
+    const struct sgrad_group *all;          /* collectives.h: the ranks; NULL, like the next, with one */
+    const struct sgrad_network *network;    /* measured */
 };
 /* Starts MPI, where there are several ranks, and StarPU. One context at a time; of several ranks one a process, since MPI starts
  * only once. Sets malloc so that freed buffers are kept (page faults cost a fifth of a step). */

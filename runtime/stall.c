@@ -18,7 +18,6 @@
 
 #include <mpi.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROLL = 1, STILL = 2, CALLS = 1000 };     /* tags: of the roll; of STILL and CALLS − 1 more, those of one call */
 static const double nap = 0.01, answers = 1;    /* seconds */
@@ -36,11 +35,6 @@ static const struct sgrad__world *const world = &sgrad__world;
 static double patience;     /* seconds; 0: for ever */
 
 void sgrad__stall_open(double seconds) { patience = seconds; }
-
-static void sleep_for(double seconds) {
-    const time_t whole = (time_t)seconds;
-    nanosleep(&(struct timespec){ .tv_sec = whole, .tv_nsec = (long)(1e9 * (seconds - (double)whole)) }, NULL);
-}
 
 /* The next after SECONDS: short at first, for what is there at once. */
 static double next_nap(double seconds) { return seconds < nap ? 2 * seconds : nap; }
@@ -63,7 +57,7 @@ static void call_roll(const struct waiting *mine, struct answer *answer) {
             MPI_Test(&request[r], &answer[r].spoke, MPI_STATUS_IGNORE);
             missing -= answer[r].spoke;
         }
-        sleep_for(nap);
+        sgrad_sleep(nap);
     }
     free(request);
 }
@@ -98,7 +92,7 @@ void sgrad_stall_tell(bool own, const char *what) {
     struct answer *answer = sgrad_alloc((size_t)world->ranks, sizeof *answer);
     call_roll(&mine, answer);
     while (!answer[lowest].spoke) lowest++;
-    if (lowest < world->rank) sleep_for(5);    /* it tells what this rank would, and ends it */
+    if (lowest < world->rank) sgrad_sleep(5);    /* it tells what this rank would, and ends it */
     tell(answer);
     sgrad_ranks_abort(1);
 }
@@ -111,7 +105,7 @@ void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
     int ended = 0;
     double waited = 0;
     for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
-        sleep_for(seconds);
+        sgrad_sleep(seconds);
         waited += seconds;
         if (sgrad_stall_due(waited)) sgrad_stall_tell(false, what);
     }
@@ -161,7 +155,7 @@ void sgrad__request_await(struct ompi_request_t **request, const char *what) {
     double all = 0, since = 0;      /* seconds: waited; waited since the last warning */
     double told = -1;               /* of these, when this rank told; −1: it has not */
     for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
-        sleep_for(seconds);
+        sgrad_sleep(seconds);
         all += seconds;
         since += seconds;
         answer_roll(what);

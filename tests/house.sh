@@ -116,7 +116,7 @@ findings=$(
 	lines
 	words
 	plans
-	records runtime/collectives runtime/collectives.def sgrad_allreduce
+	records runtime/collectives runtime/collectives.def sgrad_collective
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
 	records graphs/networks/layers graphs/networks/layers.def sgrad_composite

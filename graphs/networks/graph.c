@@ -1,5 +1,6 @@
 /* graph.c: describing a network. Shapes are inferred, and errors found, as layers are added. */
 #include "graphs/networks/graph.h"
+#include "codelets/ops/identity.h"
 #include "codelets/ops/softmax_cross_entropy.h"
 
 #include <assert.h>
@@ -22,6 +23,11 @@ void sgrad_graph_destroy(struct sgrad_graph *g) {
         free(g->node[i].attrs);
     }
     for (int i = 0; i < g->parameter_count; i++) free(g->parameter[i].name);
+    for (int i = 0; i < g->tie_count; i++) {
+        free(g->tie[i].name);
+        free(g->tie[i].as);
+    }
+    free(g->tie);
     free(g->value);
     free(g->node);
     free(g->parameter);
@@ -47,33 +53,76 @@ int sgrad_graph_input(struct sgrad_graph *g, int height, int width, int channels
     return g->images = add_value(g, "images", (struct sgrad_view){ g->dtype, shape }, false);
 }
 
+/* ---- parameters ---- */
+
+void sgrad_graph_tie(struct sgrad_graph *g, const char *name, const char *as) {
+    g->tie = sgrad_grow(g->tie, g->tie_count, sizeof *g->tie);
+    g->tie[g->tie_count++] = (struct sgrad__tie){ sgrad_format("%s", name), sgrad_format("%s", as), false };
+}
+
+/* The parameter that TIE stands for, in place of one of shape IS. */
+static int tied_parameter(struct sgrad_graph *g, struct sgrad__tie *tie, const struct sgrad_parameter *is) {
+    char here[SGRAD_SHAPE_TEXT], there[SGRAD_SHAPE_TEXT];
+    int i = 0;
+    while (i < g->parameter_count && (g->parameter[i].state || strcmp(g->parameter[i].name, tie->as))) i++;
+    if (i == g->parameter_count) {
+        g->error = sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer before it has such a parameter", tie->name, tie->as);
+        return -1;
+    }
+    const struct sgrad_parameter *other = &g->parameter[i].is;
+    if (!sgrad_shape_equal(&other->shape, &is->shape) || other->layout != is->layout) {
+        g->error = sgrad_fail(SGRAD_ESHAPE, "%s: has shape %s, and %s, to which it is tied, has %s", tie->name,
+                              sgrad_shape_text(&is->shape, here), tie->as, sgrad_shape_text(&other->shape, there));
+        return -1;
+    }
+    tie->made = true;
+    return i;
+}
+
 static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
+    char *name = sgrad_format("%s.%s", layer, is->name);
+    for (int i = 0; i < g->tie_count && !state; i++)
+        if (strcmp(g->tie[i].name, name) == 0) {
+            free(name);
+            return tied_parameter(g, &g->tie[i], is);
+        }
     g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
-    g->parameter[g->parameter_count] =
-        (struct sgrad__parameter){ .name = sgrad_format("%s.%s", layer, is->name), .is = *is, .state = state };
+    g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = name, .is = *is, .state = state };
     return g->parameter_count++;
 }
+
+/* ---- layers ---- */
 
 static int check_inputs(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
     if (count < op->inputs || count > op->inputs + op->optional_inputs)
         return sgrad_fail(SGRAD_EINVAL, "%s: %s takes %d to %d inputs, not %d", name, op->name, op->inputs,
                           op->inputs + op->optional_inputs, count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (inputs[i] < 0 || inputs[i] >= g->value_count)
             return sgrad_fail(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
-        for (int j = 0; j < i; j++)
-            if (g->value[inputs[i]].root == g->value[inputs[j]].root)
-                return sgrad_fail(SGRAD_EINVAL, "%s: inputs %d and %d of %s are the same value", name, j, i, op->name);
-    }
     for (int i = 0; i < g->node_count; i++)
         if (strcmp(g->node[i].name, name) == 0) return sgrad_fail(SGRAD_EINVAL, "%s: two layers have this name", name);
     return 0;
 }
 
-int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count,
+/* A task has each of its operands once, so where a layer takes a value again, it takes a copy. */
+static int again(struct sgrad_graph *g, const char *layer, const int *inputs, int i) {
+    bool before = false;
+    for (int j = 0; j < i; j++) before |= g->value[inputs[j]].root == g->value[inputs[i]].root;
+    if (!before) return inputs[i];
+    char *name = sgrad_format("%s.input%d", layer, i);
+    const int copy = sgrad_graph_apply(g, &sgrad_identity_op, name, &inputs[i], 1, &(struct sgrad_identity){ 0 });
+    free(name);
+    return copy;
+}
+
+int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *given, int count,
                       const void *attrs) {
+    int inputs[SGRAD_MAX_INPUTS];
     if (g->error) return -1;
-    if ((g->error = check_inputs(g, op, name, inputs, count))) return -1;
+    if ((g->error = check_inputs(g, op, name, given, count))) return -1;
+    for (int i = 0; i < count; i++) inputs[i] = again(g, name, given, i);
+    if (g->error) return -1;
 
     struct sgrad__node n = { .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_alloc(1, op->attrs_size), .output = -1 };
     if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
@@ -91,10 +140,15 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
         free(n.attrs);
         return -1;
     }
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !g->error; i++) {
         n.p[i] = n.is.p[i].name ? add_parameter(g, name, &n.is.p[i], false) : -1;
         n.s[i] = n.is.s[i].name ? add_parameter(g, name, &n.is.s[i], true) : -1;
         needs_gradient |= n.p[i] >= 0;
+    }
+    if (g->error) {
+        free(n.name);
+        free(n.attrs);
+        return -1;
     }
     if (n.is.y.shape.rank) {
         n.output = add_value(g, name, n.is.y, needs_gradient);
@@ -105,11 +159,48 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     return n.output;
 }
 
+/* ---- costs ---- */
+
+/* What operand USE of a task of N is, for one sample. */
+static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use use) {
+    const struct sgrad_signature *is = &n->is;
+    switch (use.role) {
+    case SGRAD_X: return is->x[use.index];
+    case SGRAD_Y: return is->y;
+    case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
+    case SGRAD_KEEP: return is->keep[use.index];
+    case SGRAD_PART: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
+    default: return (struct sgrad_view){ .shape.rank = 0 };
+    }
+}
+
+struct sgrad__work sgrad__graph_work(const struct sgrad_graph *g) {
+    struct sgrad__work work = { 0 };
+    for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
+        for (const struct sgrad_task *t = n->op->forward; t < n->op->forward + SGRAD_MAX_TASKS && t->kernel.name; t++) {
+            struct sgrad_view view[SGRAD_MAX_OPERANDS];
+            int operands = 0;
+            for (; operands < SGRAD_MAX_OPERANDS && t->use[operands].role; operands++) {
+                view[operands] = view_of(n, t->use[operands]);
+                if (!view[operands].shape.rank) view[operands].shape.rank = -1;
+            }
+            const struct sgrad_args args = { .view = view, .attrs = n->attrs };
+            const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
+            if (t->scope != SGRAD_MICRO || n->is.view_of_input) continue;
+            work.flops += flops;
+            work.layers += flops > bytes;
+        }
+    return work;
+}
+
 int sgrad_graph_loss(struct sgrad_graph *g, int logits, float label_smoothing) {
     if (g->error) return g->error;
     g->labels = add_value(g, "labels", (struct sgrad_view){ SGRAD_I32, sgrad_shape(1, 1) }, false);
     sgrad_graph_apply(g, &sgrad_softmax_cross_entropy_op, "loss", (int[]){ logits, g->labels }, 2,
                       &(struct sgrad_softmax_cross_entropy){ .label_smoothing = label_smoothing });
     g->loss = g->node_count - 1;
+    for (int i = 0; i < g->tie_count && !g->error; i++)
+        if (!g->tie[i].made)
+            g->error = sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name, g->tie[i].as);
     return g->error;
 }

@@ -32,28 +32,42 @@ struct sgrad__node {
     struct sgrad_signature is;
     int input[SGRAD_MAX_INPUTS];
     int output;                         /* -1: none */
-    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters; -1: none */
+    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
+};
+
+/* A parameter that is another one. */
+struct sgrad__tie {
+    char *name, *as;
+    bool made;
 };
 
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;
-    int value_count, node_count, parameter_count;
+    int value_count, node_count, parameter_count, tie_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
+    struct sgrad__tie *tie;
     int images, labels;     /* input values */
     int loss;               /* node, or -1 */
-    const char *const *states;      /* names of what the optimizer keeps of each trained parameter; NULL: nothing */
+    const struct sgrad_state *states;       /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
+/* What a sample's forward pass computes, and how many layers are more work than what they move. */
+struct sgrad__work {
+    double flops;
+    int layers;
+};
+struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
+
 /* ---- parameters.c ---- */
 
-/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (names,
- * which end with NULL; or NULL) that an optimizer keeps of each trained one. */
-int sgrad__parameters_allocate(struct sgrad_graph *graph, const char *const *states, uint64_t seed);
+/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (which
+ * end without a name; or NULL) that an optimizer keeps of each trained one. */
+int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
@@ -61,7 +75,8 @@ int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained
 #define SGRAD__STATES "optimizer."
 struct sgrad__item {
     char *name;
-    const struct sgrad_parameter *is;
+    struct sgrad_view view;
+    enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;
 };
 struct sgrad__items {

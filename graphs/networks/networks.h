@@ -36,8 +36,9 @@ void sgrad_graph_destroy(struct sgrad_graph *graph);
 /* The network's input: images (N,H,W,C), or (N,C) when height and width are 0. Returns a value. */
 int sgrad_graph_input(struct sgrad_graph *graph, int height, int width, int channels);
 
-/* Applies OP to COUNT values; returns the output value. The shape rule runs here: on an error it is logged, with the layer's
- * name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size bytes) is copied. */
+/* Applies OP to COUNT values, any of them more than once; returns the output value. The shape rule runs here: on an error it is
+ * logged, with the layer's name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size
+ * bytes) is copied. */
 int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count,
                       const void *attrs);
 int sgrad_graph_error(const struct sgrad_graph *graph);
@@ -51,11 +52,21 @@ int sgrad_graph_error(const struct sgrad_graph *graph);
                       (int)(sizeof(int[])SGRAD__LIST inputs / sizeof(int)), &(const struct sgrad_##op){ __VA_ARGS__ })
 #endif
 
+/* The parameter NAME, of a layer that is still to come, is to be AS, that of one that is there ("decoder.weight" as
+ * "embedding.weight"): one tensor, saved under its first name, whose gradients add. Their shapes must be equal. */
+void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as);
+
 /* The shape of a value for one sample (dim[0] is 1). */
 struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);
 
 /* Ends the network with its loss: LOGITS (N,classes) against the labels. */
 int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothing);
+
+/* Something that is kept of each trained parameter from step to step and in checkpoints: F32, zeros at first. */
+struct sgrad_state {
+    const char *name;                                                       /* "momentum" */
+    struct sgrad_shape (*shape)(const struct sgrad_shape *parameter);       /* NULL: the parameter's own */
+};
 
 struct sgrad_model {
     const char *name, *summary, *source;

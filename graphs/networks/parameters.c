@@ -49,12 +49,12 @@ static int initialize(const struct sgrad__parameter *p, uint64_t seed) {
 
 static int states(const struct sgrad_graph *g) {
     int count = 0;
-    while (g->states && g->states[count]) count++;
+    while (g->states && g->states[count].name) count++;
     return count;
 }
 
 static char *state_name(const struct sgrad_graph *g, const struct sgrad__parameter *p, int state) {
-    return sgrad_format(SGRAD__STATES "%s.%s", g->states[state], p->name);
+    return sgrad_format(SGRAD__STATES "%s.%s", g->states[state].name, p->name);
 }
 
 static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uint64_t seed) {
@@ -62,15 +62,16 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
     const int count = p->state ? 0 : states(g);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
     for (int i = 0; i < count; i++) {
+        const struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->is.shape;
         char *name = state_name(g, p, i);
-        int error = sgrad_tensor_create(name, p->is.dtype, p->is.shape, SGRAD_PERSISTENT, &p->kept[i]);
+        int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);
         free(name);
         if (error) return error;
     }
     return initialize(p, seed);
 }
 
-int sgrad__parameters_allocate(struct sgrad_graph *g, const char *const *states, uint64_t seed) {
+int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *states, uint64_t seed) {
     int error = 0;
     g->states = states;
     for (int i = 0; i < g->parameter_count && !error; i++) error = allocate(g, &g->parameter[i], seed);
@@ -101,9 +102,12 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     struct sgrad__items list = { .item = sgrad_alloc(most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        list.item[list.count++] = (struct sgrad__item){ sgrad_format("%s", p->name), &p->is, p->tensor };
-        for (int j = 0; with_states && p->kept && p->kept[j]; j++)
-            list.item[list.count++] = (struct sgrad__item){ state_name(g, p, j), &p->is, p->kept[j] };
+        const struct sgrad_view view = { p->is.dtype, p->is.shape };
+        list.item[list.count++] = (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor };
+        for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
+            const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
+            list.item[list.count++] = (struct sgrad__item){ state_name(g, p, j), p->kept[j]->view, layout, p->kept[j] };
+        }
     }
     return list;
 }

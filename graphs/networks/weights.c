@@ -1,7 +1,7 @@
 /* weights.c: the way of parameters and states to and from files.
  *
- * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies
- * as its parameter does. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
+ * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies as its
+ * parameter does, or, with a shape of its own, as it is. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
  *
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
@@ -15,11 +15,11 @@
 
 /* ---- layouts and types ---------------------------------------------------------------------------------------- */
 
-/* The shape that the parameter has in files. */
-static struct sgrad_shape file_shape(const struct sgrad_parameter *p) {
-    const int64_t *d = p->shape.dim;
-    if (p->layout == SGRAD_OIHW) return (struct sgrad_shape){ 4, { d[0], d[3], d[1], d[2] } };
-    return p->shape;
+/* The shape that it has in files. */
+static struct sgrad_shape file_shape(const struct sgrad__item *item) {
+    const int64_t *d = item->view.shape.dim;
+    if (item->layout == SGRAD_OIHW) return (struct sgrad_shape){ 4, { d[0], d[3], d[1], d[2] } };
+    return item->view.shape;
 }
 
 /* FROM (n,rows,columns) to TO (n,columns,rows): OIHW to OHWI has I rows of H·W columns, the way back has them exchanged. */
@@ -29,13 +29,13 @@ static void transpose(int64_t n, int64_t rows, int64_t columns, const float *fro
             for (int64_t j = 0; j < columns; j++) to[j * rows + i] = from[i * columns + j];
 }
 
-static void to_file_layout(const struct sgrad_parameter *p, const float *memory, float *file) {
-    const int64_t *d = p->shape.dim;
+static void to_file_layout(const struct sgrad__item *item, const float *memory, float *file) {
+    const int64_t *d = item->view.shape.dim;
     transpose(d[0], d[1] * d[2], d[3], memory, file);
 }
 
-static void to_memory_layout(const struct sgrad_parameter *p, const float *file, float *memory) {
-    const int64_t *d = p->shape.dim;
+static void to_memory_layout(const struct sgrad__item *item, const float *file, float *memory) {
+    const int64_t *d = item->view.shape.dim;
     transpose(d[0], d[3], d[1] * d[2], file, memory);
 }
 
@@ -67,18 +67,18 @@ static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
 /* ---- loading -------------------------------------------------------------------------------------------------- */
 
 /* Counters of steps (num_batches_tracked) came to PyTorch late: weights without them are whole. */
-static bool may_be_absent(const struct sgrad__item *item) { return item->is->dtype == SGRAD_I64; }
+static bool may_be_absent(const struct sgrad__item *item) { return item->view.dtype == SGRAD_I64; }
 
 static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path) {
     if (!entry)
         return may_be_absent(item) ? 0
                                    : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
-    const enum sgrad_dtype has = entry->view.dtype, wants = item->is->dtype;
+    const enum sgrad_dtype has = entry->view.dtype, wants = item->view.dtype;
     const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
     if (wants == SGRAD_F32 ? !real : has != wants)
         return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
                           wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
-    const struct sgrad_shape shape = file_shape(item->is);
+    const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
         return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s", path, item->name,
@@ -106,14 +106,14 @@ static int check_file(struct sgrad__items *list, const struct sgrad_safetensors 
 
 static int load_item(const struct sgrad__item *item, const struct sgrad_safetensors *from, const struct sgrad_entry *entry) {
     if (!entry) return 0;
-    const int64_t count = sgrad_shape_count(&item->is->shape);
+    const int64_t count = sgrad_shape_count(&item->view.shape);
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
     void *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
     int error = sgrad_safetensors_read(from, entry, data);
-    if (item->is->dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
+    if (item->view.dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
     else memcpy(file, data, bytes);
-    bool moves = item->is->layout == SGRAD_OIHW;
-    if (moves) to_memory_layout(item->is, file, memory);
+    bool moves = item->layout == SGRAD_OIHW;
+    if (moves) to_memory_layout(item, file, memory);
     if (!error) error = sgrad_tensor_write(item->tensor, moves ? memory : file);
     free(data);
     free(file);
@@ -137,9 +137,9 @@ static int save_item(const struct sgrad__item *item, struct sgrad_entry *entry) 
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
     void *memory = sgrad_alloc(1, bytes), *file = sgrad_alloc(1, bytes);
     int error = sgrad_tensor_read(item->tensor, memory);
-    if (item->is->layout == SGRAD_OIHW) to_file_layout(item->is, memory, file);
+    if (item->layout == SGRAD_OIHW) to_file_layout(item, memory, file);
     else memcpy(file, memory, bytes);
-    *entry = (struct sgrad_entry){ item->name, { item->is->dtype, file_shape(item->is) }, file };
+    *entry = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, file };
     free(memory);
     return error;
 }

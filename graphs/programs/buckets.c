@@ -69,6 +69,11 @@ static void add_gather(struct sgrad__builder *b, const struct piece *piece, int 
     }
 }
 
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to) {
+    const int64_t count = sgrad_shape_count(&b->p->buffer[to].view.shape);
+    add_gather(b, &(struct piece){ from, { 0, 0, count } }, 1, to, b->p->buffer[to].name);
+}
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -130,28 +135,57 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
         chunk[c] = gather_chunk(b, k, chunk_first(k, chunks, c), chunk_first(k, chunks, c + 1), name);
 }
 
-void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_allreduce *method, int priority,
+/* Of one of its CUTS: none is empty, and no plan is longer than pays. */
+static int most_chunks(const struct sgrad__bucket *k, int cuts) { return (int)least(k->size / cuts, 1 << 16); }
+
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_collective *method, int priority,
                        const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
-    const double each = (double)sgrad__bucket_bytes(k) / cuts;
-    if (!method) method = sgrad_allreduce_cheapest(each, b->o->network, b->o->deterministic);
-    struct sgrad_plan plan = sgrad_plan_make(method, each, (int)least(k->size / cuts, 1 << 16), b->o->rank, b->o->network);
+    const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts,
+                                         .limit = most_chunks(k, cuts),
+                                         .group = b->o->peers,
+                                         .halving = b->o->deterministic };
+    if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
     const int chunks = cuts * plan.chunks;
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     sgrad__bucket_gather(b, k, chunk, chunks, name);
-    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, 0, &chunk[i * plan.chunks], priority, name);
+    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, &chunk[i * plan.chunks], priority, name);
     sgrad__bucket_spread(b, k, chunk, chunks);
     free(chunk);
     free(plan.action);
 }
 
-void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k) {
     for (int i = 0; i < k->count; i++) k->entry[i].buffer = b->parameter[k->entry[i].parameter];
-    sgrad__bucket_gather(b, k, chunk, chunks, name);
 }
 
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *k, const int *chunk, int chunks) {
-    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, b->parameter[k->entry[i].parameter]);
+    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, k->entry[i].buffer);
+}
+
+/* Where a rank has nothing to give yet, a buffer without content stands for what it will receive. */
+static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, int *chunk, int chunks, const char *name) {
+    for (int c = 0; c < chunks; c++) {
+        const struct sgrad_view view = { k->dtype, { 1, { sgrad__bucket_chunk(k, chunks, c) } } };
+        chunk[c] = sgrad__add_buffer(b, sgrad_format("%s", name), view);
+    }
+}
+
+void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
+    const int cuts = sgrad__bucket_cuts(b, k);
+    const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
+                                         .group = b->o->peers, .root = root, .halving = b->o->deterministic };
+    const struct sgrad_collective *method = sgrad_collective_cheapest(SGRAD_BROADCAST, &each, b->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
+    const int chunks = cuts * plan.chunks;
+    int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
+    if (root == b->o->rank) sgrad__bucket_gather(b, k, chunk, chunks, name);
+    else add_places(b, k, chunk, chunks, name);
+    for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, &chunk[i * plan.chunks], priority, name);
+    if (root != b->o->rank) sgrad__bucket_take(b, k, chunk, chunks);
+    free(chunk);
+    free(plan.action);
 }
 
 int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
@@ -171,13 +205,17 @@ static const double LEAST_SECONDS = 3e-3; /* on the wire: so long it may take a 
 
 /* The largest number of buckets, a power of two, whose latencies make all of them together at most a quarter slower than one, and
  * of which none is so short that the wire would wait for the next. */
-int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving) {
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *o) {
+    const struct sgrad_network *net = o->network;
     const double shortest = LEAST_SECONDS * net->bandwidth;
     int64_t best = bytes;
     double once = 0;
     for (int n = 1; n == 1 || (bytes / n >= LEAST_BUCKET && (double)bytes / n >= shortest); n *= 2) {
         const double size = (double)bytes / n;
-        const double cost = n * (method ? method : sgrad_allreduce_cheapest(size, net, halving))->cost(size, net);
+        const struct sgrad_exchange each = { .bytes = size, .group = o->peers, .halving = o->deterministic };
+        const struct sgrad_collective *method =
+            o->allreduce ? o->allreduce : sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
+        const double cost = n * sgrad_collective_cost(method, &each, net);
         if (n == 1) once = cost;
         if (cost <= 1.25 * once) best = (int64_t)size;
     }

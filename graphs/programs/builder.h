@@ -9,15 +9,19 @@ struct sgrad__builder {
     struct sgrad_graph *g;
     const struct sgrad__program_options *o;
     int micros, group_micros;                   /* of this rank's share; of a group, on this rank */
-    int span;                                   /* ranks that share a group; 1: groups end within a rank */
+    int lanes;                                  /* of gradients */
+    int place, peers;                           /* of this rank, among those who share the batch */
+    struct sgrad_group span;                    /* of them, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation, *gradient;                 /* by value */
     int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
-    int *parameter, *dparameter;                /* by parameter; dparameter has leaves by micro-batch */
+    int *parameter;                             /* by parameter */
+    int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read, *augment;    /* of the input */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
-    const struct sgrad_call **call;             /* by node, phase and task: the last one made */
+    const struct sgrad_call **call;             /* by node, phase, task, and whether its lane has begun: the last one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
+    long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
@@ -35,6 +39,8 @@ enum {
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
 
+struct sgrad__program *sgrad__program_create(void);     /* empty, of one step at a time */
+
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view);
 int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view);    /* its memory is lent later */
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
@@ -43,6 +49,7 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
+int sgrad__add_output(struct sgrad__builder *b, int buffer);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
@@ -62,8 +69,8 @@ void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parame
 /* Operations on the same samples, one after another, become one task. */
 void sgrad__fuse(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
-/* After that: micro-batch m uses the memory of m - LANES. */
-void sgrad__share_memory(struct sgrad__program *p, int64_t lanes);
+/* After that: micro-batch m uses the memory of m - APART. */
+void sgrad__share_memory(struct sgrad__program *p, int64_t apart);
 
 /* ---- sums.c ---- */
 
@@ -76,11 +83,13 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
-/* The plan, in terms of ranks FIRST, FIRST + 1, …; CHUNK holds this rank's values and takes the results. */
-void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority,
-                     const char *name);
-/* The sum of BUFFER over the RANKS ranks from FIRST on, this one among them. */
-int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name);
+/* CHUNK holds this rank's values and takes the results. */
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
+/* The COUNT peers from place FIRST on. */
+struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
+/* BUFFER and the same of the others in GROUP, this rank among them, by the cheapest method, as one chunk: what it leads to. */
+int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                          int buffer, int priority, const char *name);
 
 /* ---- buckets.c ---- */
 
@@ -96,19 +105,23 @@ int64_t sgrad__bucket_chunk(const struct sgrad__bucket *bucket, int chunks, int 
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
 
 /* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
-void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_allreduce *method, int priority,
-                       const char *name);
+void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
+                       int priority, const char *name);
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to);      /* of one buffer, without a bucket */
 /* In how many messages, of one size, it had better go. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
 /* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */
 void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket, const int *chunk, int chunks);
-/* Its parameters' values as such buffers, and such buffers as their values. */
-void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket, int *chunk, int chunks, const char *name);
+/* From here on it stands for its parameters' values: to be gathered, or taken from such buffers. */
+void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
+/* What it stands for at ROOT, by the cheapest method, to all peers, who take it. */
+void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
+                             const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 /* Bytes of a bucket when there are BYTES in all. */
-int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_allreduce *method, const struct sgrad_network *net, bool halving);
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);
 
 /* ---- push.c: a worker's half ---- */
 

@@ -190,7 +190,7 @@ static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_call *call = f->p->instruction[j].call;
     const struct sgrad_kernel *k = call->kernel;
     const bool passes = k->kind == &sgrad_forward_kind || k->kind == &sgrad_backward_kind, update = update_length(f->p, j) > 0;
-    if (!k->cpu || (!passes && !update)) return false;
+    if (!k->cpu || (!passes && !update) || f->p->instruction[j].every > 1) return false;
     if (f->b->o->cudas) return k->cuda != NULL;
     return update || (call->rows && (k->adds || !leaves_sums(call)));
 }
@@ -289,7 +289,8 @@ static void find_chains(struct fuser *f) {
         }
         for (int i = 0; i < in->call->operands; i++) {
             if (in->operand[i] < 0) continue;
-            int *last = writes(in->call, i) ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
+            const bool stays = writes(in->call, i) || in->every > 1; /* whoever reads in some steps is not the last to read */
+            int *last = stays ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
             if (*last < at) *last = at;
             f->uses[in->operand[i]]++;
         }

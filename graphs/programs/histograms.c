@@ -1,6 +1,4 @@
-/* histograms.c: tasks that count what lies where in weights and gradients. They are part of every step, and submitted in those
- * that ask for them (runs/), so what they count must not end with them: of a gradient they are not the last reader, its update
- * is. */
+/* histograms.c: tasks that count what lies where in weights and gradients, in some steps. */
 #include "graphs/programs/builder.h"
 
 void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parameter, int buffer) {
@@ -10,9 +8,10 @@ void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parame
     if (!b->o->histograms) return;
     const char *name = b->g->parameter[parameter].name;
     const int counts = sgrad__add_buffer(b, sgrad_format("%s/%s", kind, name), call.view[1]);
-    p->buffer[counts].lifetime = SGRAD_PERSISTENT;
+    b->every = b->o->histograms;
     sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ buffer, counts }, 0, SGRAD__PRIORITY_INPUT,
                            sgrad_format("%s %s histogram", name, kind));
     p->histogram = sgrad_grow(p->histogram, p->histograms, sizeof *p->histogram);
-    p->histogram[p->histograms++] = counts;
+    p->histogram[p->histograms++] = sgrad__add_output(b, counts);
+    b->every = 1;
 }

@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct sgrad__program *sgrad__program_create(void) {
+    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
+    *p = (struct sgrad__program){ .window = 1, .statistics = -1, .votes = -1, .records = -1 };
+    return p;
+}
+
 /* ---- buffers --------------------------------------------------------------------------------------------------- */
 
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view) {
@@ -64,10 +70,19 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
     struct sgrad__program *p = b->p;
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
-    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .name = name };
+    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .every = b->every ? b->every : 1,
+                                      .name = name };
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
     return i;
+}
+
+int sgrad__add_output(struct sgrad__builder *b, int buffer) {
+    struct sgrad__program *p = b->p;
+    p->output = sgrad_grow(p->output, p->outputs, sizeof *p->output);
+    p->output[p->outputs] = (struct sgrad__output){ buffer, b->every ? b->every : 1 };
+    p->buffer[buffer].lifetime = SGRAD_PERSISTENT;
+    return p->outputs++;
 }
 
 /* ---- the end --------------------------------------------------------------------------------------------------- */
@@ -90,6 +105,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     sgrad_tensor_destroy(p->workspace);
     free(p->owned);
     free(p->shard);
+    free(p->output);
     free(p->histogram);
     free(p->buffer);
     free(p->call);

@@ -13,19 +13,28 @@
  * Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory ends with its last user: activations are given back as backward goes. */
+/* Memory ends with its last user: activations are given back as backward goes. What is not part of every step that made the
+ * content cannot be the last, and comes before who is. */
 void sgrad__mark_last_uses(struct sgrad__program *p) {
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    long *every = sgrad_alloc((size_t)p->buffer_count, sizeof *every);
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++)
+            if (p->instruction[i].operand[j] >= 0 && !every[p->instruction[i].operand[j]])
+                every[p->instruction[i].operand[j]] = p->instruction[i].every;
     for (int i = p->instruction_count - 1; i >= 0; i--)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             int buffer = p->instruction[i].operand[j];
             if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
+            assert(every[buffer] % p->instruction[i].every == 0);
             seen[buffer] = true;
             p->instruction[i].last |= 1u << j;
         }
+    free(every);
     free(seen);
 }
 
@@ -33,10 +42,10 @@ void sgrad__mark_last_uses(struct sgrad__program *p) {
 
 enum { SMALL = 64 << 10 };      /* bytes that are not worth giving back */
 
-/* Buffers whose contents have ended, of one size and one lane of micro-batches. */
+/* Buffers whose contents have ended, of one size and of micro-batches that use the same memory. */
 struct shelf {
     size_t bytes;
-    int64_t lane;
+    int64_t berth;
     int count, *buffer;
 };
 
@@ -45,25 +54,25 @@ struct shelves {
     struct shelf *shelf;
 };
 
-static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t lane) {
+static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t berth) {
     for (int i = 0; i < s->count; i++)
-        if (s->shelf[i].bytes == bytes && s->shelf[i].lane == lane) return &s->shelf[i];
+        if (s->shelf[i].bytes == bytes && s->shelf[i].berth == berth) return &s->shelf[i];
     s->shelf = sgrad_grow(s->shelf, s->count, sizeof *s->shelf);
-    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .lane = lane };
+    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .berth = berth };
     return &s->shelf[s->count++];
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
+void sgrad__share_memory(struct sgrad__program *p, int64_t apart) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad__instruction *in = &p->instruction[i];
-        const int64_t lane = in->first / p->micro % lanes;
+        const int64_t berth = in->first / p->micro % apart;
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
                 continue;
-            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), lane);
+            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), berth);
             seen[in->operand[j]] = true;
             if (!shelf->count) continue;
             buffer->follows = shelf->buffer[--shelf->count];
@@ -76,7 +85,7 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t lanes) {
             if (!buffer->rows && bytes > SMALL) continue;
             in->last &= ~(1u << j);
             if (!buffer->rows || buffer->copies > 1) continue;
-            struct shelf *shelf = shelf_of(&shelves, bytes, lane);
+            struct shelf *shelf = shelf_of(&shelves, bytes, berth);
             shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
             shelf->buffer[shelf->count++] = buffer->follows < 0 ? in->operand[j] : buffer->follows;
         }

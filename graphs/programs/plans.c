@@ -44,19 +44,18 @@ int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int pee
 }
 
 /* The n-th message between two ranks has the same n on both. */
-void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int first, int *chunk, int priority,
-                     const char *name) {
-    const size_t ranks = (size_t)b->o->ranks;
+void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name) {
+    const size_t ranks = (size_t)b->o->network->ranks;
     int *sent = sgrad_alloc(ranks, sizeof *sent), *received = sgrad_alloc(ranks, sizeof *received);
     const int64_t tag = sgrad__next_tag(b);
     for (const struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++) {
-        int peer = first + a->peer, *value = &chunk[a->chunk], pair[2] = { *value };
+        int peer = a->peer, *value = &chunk[a->chunk], pair[2] = { *value };
         struct sgrad_view view = b->p->buffer[*value].view;
         switch (a->kind) {
         case SGRAD_WHOLE: add_message(b, &sgrad__whole_kernel, SGRAD_RW, *value, -1, tag, priority, name); break;
         case SGRAD_SEND: sgrad__add_send(b, *value, peer, tag + sent[peer]++, priority, name); break;
         case SGRAD_COPY: *value = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name); break;
-        case SGRAD_REDUCE:
+        case SGRAD_ADD:
             pair[1] = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name);
             *value = sgrad__add_sum(b, pair, 2, name);
             break;
@@ -66,20 +65,21 @@ void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
     free(received);
 }
 
-/* The network as the RANKS ranks from FIRST on see it. */
-static struct sgrad_network seen_by(const struct sgrad_network *network, int first, int ranks) {
-    struct sgrad_network own = *network;
-    own.ranks = ranks;
-    if (own.host) own.host += first;
-    return own;
+struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count) {
+    return (struct sgrad_group){ count, b->o->peers ? b->o->peers->rank + first : &b->o->rank };
 }
 
-int sgrad__add_rank_sum(struct sgrad__builder *b, int buffer, int first, int ranks, const char *name) {
-    const double bytes = (double)sgrad_view_bytes(&b->p->buffer[buffer].view);
-    struct sgrad_network net = seen_by(b->o->network, first, ranks);
-    const struct sgrad_allreduce *method = sgrad_allreduce_cheapest(bytes, &net, b->o->deterministic);
-    struct sgrad_plan plan = sgrad_plan_make(method, bytes, 1, b->o->rank - first, &net);
-    sgrad__add_plan(b, &plan, first, &buffer, SGRAD__PRIORITY_CHAIN, name);
+int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                          int buffer, int priority, const char *name) {
+    if (group->count == 1) return buffer;
+    const struct sgrad_exchange what = { .bytes = (double)sgrad_view_bytes(&b->p->buffer[buffer].view),
+                                         .limit = 1,
+                                         .group = group,
+                                         .root = root,
+                                         .halving = b->o->deterministic };
+    const struct sgrad_collective *method = sgrad_collective_cheapest(kind, &what, b->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &what, b->o->rank, b->o->network);
+    sgrad__add_plan(b, &plan, &buffer, priority, name);
     free(plan.action);
     return buffer;
 }

@@ -8,9 +8,18 @@
  *     group 1   read 2 3   1f 2 3   2f 2 3   loss 2 3   2b 2 3   sum and update 2   1b 2 3   sum and update 1
  *
  * Backward is the forward walk reversed: each node's own backward tasks, its output's gradient having been completed by
- * the nodes after it. The first task that writes a value's gradient overwrites, later ones add. Parameter gradients and
- * statistics have a leaf per task that writes one, and are added in one fixed tree, so that the result does not depend
- * on who ran when; then over the ranks (plans.c, buckets.c). */
+ * the nodes after it. The first task that writes a value's gradient overwrites, later ones add.
+ *
+ * Statistics have a leaf per task that writes one, parameters' gradients a leaf per *lane*: consecutive micro-batches, which add to
+ * it one after the other. Leaves are added in one fixed tree, so that the result does not depend on who ran when; then over the
+ * ranks (plans.c, buckets.c). Eight micro-batches in four lanes:
+ *
+ *     lane 0   0, then 1 is added ─┐
+ *     lane 1   2, then 3          ─┴┐
+ *     lane 2   4, then 5          ─┐├─ sum          many lanes: nobody waits for another; few: memory for few gradients
+ *     lane 3   6, then 7          ─┴┘
+ *
+ * A kernel that cannot add, as on GPUs, leaves a leaf for each micro-batch. */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -37,8 +46,8 @@ static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view
 
 /* The sum of a group's PARTs, of which this rank has the first micro-batch's at PART. */
 static int add_group_sum(struct sgrad__builder *b, const int *part, const char *name) {
-    int sum = sgrad__add_sum(b, part, b->group_micros, name), rank = b->o->rank;
-    return b->span > 1 ? sgrad__add_rank_sum(b, sum, rank - rank % b->span, b->span, name) : sum;
+    const int sum = sgrad__add_sum(b, part, b->group_micros, name);
+    return sgrad__add_collective(b, SGRAD_ALLREDUCE, &b->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
 }
 
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
@@ -70,7 +79,7 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
-        return on_demand(b, &b->dparameter[node->p[i] * b->micros + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
+        return on_demand(b, &b->dparameter[at + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, is->keep[i]);
@@ -104,22 +113,41 @@ static bool has_rows(enum sgrad_role role) {
     return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP;
 }
 
+/* The first micro-batch of M's lane. */
+static int lane_first(const struct sgrad__builder *b, int m) {
+    const int64_t lane = (int64_t)m * b->lanes / b->micros;
+    return (int)((lane * b->micros + b->lanes - 1) / b->lanes);
+}
+
+/* Where M's part of gradient operand USE of TASK goes: to its lane's leaf, if the kernel can add to it. */
+static int leaf_of(const struct sgrad__builder *b, const struct sgrad_task *task, struct sgrad_use use, int m) {
+    const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.adds && !b->o->cudas;
+    return lanes ? lane_first(b, m) : m;
+}
+
+/* Does operand USE of a task of node N have something to be added to? */
+static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, int m) {
+    const struct sgrad__node *node = &b->g->node[n];
+    if (use.role == SGRAD_DX && use.index < node->is.inputs)
+        return b->gradient[b->g->value[node->input[use.index]].root * b->micros + m] >= 0;
+    return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
+}
+
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
-    bool wanted = false;
+    bool wanted = false, lane = false;  /* lane: others have begun it */
 
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
         struct sgrad_use use = task->use[j];
-        if (use.role == SGRAD_DX && use.index < b->g->node[n].is.inputs) {
-            int root = b->g->value[b->g->node[n].input[use.index]].root;
-            if (b->gradient[root * b->micros + m] >= 0) {
-                call.accumulate |= 1u << j;
-                use.access = SGRAD_RW;
-            }
+        const int at = leaf_of(b, task, use, m);
+        if (adds(b, n, use, at)) {
+            call.accumulate |= 1u << j;
+            use.access = SGRAD_RW;
+            lane = use.role == SGRAD_DP;
         }
-        operand[j] = resolve(b, n, use, m, &call.view[j]);
+        operand[j] = resolve(b, n, use, at, &call.view[j]);
         if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= 1u << j;
         if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
@@ -127,10 +155,10 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
     }
     if (!wanted) return;
-    const struct sgrad_call **known = &b->call[(n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index];
+    const struct sgrad_call **known = &b->call[((n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
-    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->o->ranks > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
+    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
                            sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
@@ -154,7 +182,7 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
         return; /* the loss does not depend on it */
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
-        if (tasks[t].scope == SGRAD_GROUP && b->o->rank % b->span) {
+        if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
             note_elsewhere(b, n, &tasks[t]);
             continue;
         }
@@ -203,22 +231,49 @@ static void add_statistics(struct sgrad__builder *b) {
             if (n == b->g->loss) loss = local;
             sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
-    b->p->votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ b->p->votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
+    int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("vote"));
-    sgrad__bucket_put(bucket, b->p->votes, ballot, &b->p->votes, -1, "votes");
+    sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
     sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
     sgrad__bucket_free(bucket);
-    b->p->buffer[b->p->votes].lifetime = SGRAD_PERSISTENT;
+    b->p->votes = sgrad__add_output(b, votes);
+}
+
+/* Does a node before N, whose backward pass comes later, use the parameter as well? */
+static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
+    while (n-- > 0)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (g->node[n].p[i] == parameter) return true;
+    return false;
+}
+
+/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
+static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
+    const char *name = b->g->parameter[parameter].name;
+    int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
+    int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
+    for (int n = 0; n < b->g->node_count; n++)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (b->g->node[n].p[i] == parameter) use[uses++] = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
+    for (int m = 0; m < b->micros; m++) {
+        int of_use[uses];
+        for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
+        leaf[m] = sgrad__add_sum(b, of_use, uses, name);
+    }
+    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
+    free(leaf);
+    free(use);
+    return sum;
 }
 
 /* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
 static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
-        if (parameter < 0) continue;
-        summed[parameter] = sgrad__add_sum(b, &b->dparameter[parameter * b->micros], b->micros, b->g->parameter[parameter].name);
-        if (b->o->ranks > 1) put_gradient(b, parameter, summed);
+        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
+        summed[parameter] = add_gradient_sum(b, parameter);
+        if (b->peers > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }
@@ -275,14 +330,13 @@ static void add_step(struct sgrad__builder *b) {
     if (b->p->training) {
         close_gradients(b);
         if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
-        if (b->o->ranks > 1) add_statistics(b);
+        if (b->peers > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
-    b->p->statistics = resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view);
-    b->p->buffer[b->p->statistics].lifetime = SGRAD_PERSISTENT;
+    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view));
     free(summed);
 }
 
@@ -309,8 +363,8 @@ static void open_builder(struct sgrad__builder *b) {
     b->leaf = minus_ones(per_node);
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
-    b->dparameter = minus_ones((size_t)b->g->parameter_count * micros);
-    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS, sizeof *b->call);
+    b->dparameter = minus_ones(per_node);
+    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = sgrad__lend_buffer(b, b->g->parameter[i].tensor);
@@ -326,38 +380,40 @@ static void close_builder(struct sgrad__builder *b) {
 /* Bytes of all gradients: what the buckets are cut from. */
 static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__program_options *o) {
     const int64_t bytes = sgrad__parameters_count(g) * (int64_t)sizeof(float);
-    if (o->ranks == 1 || !o->training) return 0;
-    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o->allreduce, o->network, o->deterministic);
+    if (!o->peers || !o->training) return 0;
+    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o);
 }
 
 /* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
-static int64_t lanes(const struct sgrad__builder *b) {
+static int64_t micros_at_once(const struct sgrad__builder *b) {
     const int64_t wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
     return groups * b->group_micros;
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
     const bool grouped = o->training && has_groups(g);
-    const int64_t share = o->batch / o->ranks, group = grouped ? o->group : o->micro;
+    const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
+    const int64_t share = o->batch / peers, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(o->batch % o->ranks == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % peers == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
-    const int64_t averaged = o->training && o->ranks > 1 ? share * o->strategy->ranks(o) : o->batch;
-    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g,
-                                  .batch = { o->batch, group, averaged },
-                                  .share = share,
-                                  .micro = o->micro,
-                                  .votes = -1,
-                                  .training = o->training,
-                                  .grouped = grouped,
-                                  .window = o->window,
-                                  .image = o->image,
-                                  .records = -1,
-                                  .bucket_bytes = bucket_bytes(g, o) };
+    const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
+    struct sgrad__program *p = sgrad__program_create();
+    p->graph = g;
+    p->batch = (struct sgrad_batch){ o->batch, group, averaged };
+    p->share = share;
+    p->micro = o->micro;
+    p->training = o->training;
+    p->grouped = grouped;
+    p->window = o->window;
+    p->image = o->image;
+    p->bucket_bytes = bucket_bytes(g, o);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
-                                .group_micros = (int)(here / o->micro), .span = (int)(group / here) };
+                                .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
+    b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;
+    const int span = (int)(group / here);
+    b.span = sgrad__peers(&b, place - place % span, span);
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
@@ -366,7 +422,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     close_builder(&b);
     if (o->fuse) sgrad__fuse(&b);
     sgrad__mark_last_uses(p);
-    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, lanes(&b));
+    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b));
     *program = p;
     return 0;
 }

@@ -28,8 +28,15 @@ struct sgrad__instruction {
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */
     int64_t tag;
+    long every;                                         /* it takes part in steps whose number this divides */
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
+};
+
+/* What a step leaves for whoever waits for it: a buffer's content, in the steps that it is part of. */
+struct sgrad__output {
+    int buffer;
+    long every;
 };
 
 /* Parameters whose updates are one server's business. */
@@ -51,10 +58,12 @@ struct sgrad__program {
     struct sgrad_call **call;
     struct sgrad__instruction *instruction;
     int *pixels, *labels;                               /* buffers of each micro-batch */
-    int statistics;                                     /* buffer: [Σ loss, correct, samples] of the step, over all ranks */
-    int votes;                                          /* buffer: how many ranks were asked to end the run, then how busy each
+    int outputs;
+    struct sgrad__output *output;
+    int statistics;                                     /* output: [Σ loss, correct, samples] of the step, over all ranks */
+    int votes;                                          /* output: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
-    int histograms, *histogram; /* buffers of counts, in the steps that ask for them; named kind/parameter */
+    int histograms, *histogram;                         /* outputs: counts, of buffers named kind/parameter */
     int buckets;                                        /* of gradients, over ranks */
     int64_t bucket_bytes;
     int shards;
@@ -76,13 +85,16 @@ struct sgrad__source {
 
 struct sgrad__program_options {
     int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
-    int rank, ranks;
-    const struct sgrad_network *network;        /* these, like the next, for more than one rank */
-    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
+    int rank;                           /* this one */
+    const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
+    const struct sgrad_network *network;        /* this, like the next, for peers */
+    const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
-    bool training, deterministic, tf32, histograms;
+    bool training, deterministic, tf32;
+    long histograms;                    /* steps from one to the next, of all weights and gradients; 0: none */
     bool fuse; /* neighbouring operations become one task; without GPUs, activations have places for good */
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
@@ -92,6 +104,7 @@ struct sgrad__program_options {
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
+static inline int sgrad__peer_count(const struct sgrad__program_options *o) { return o->peers ? o->peers->count : 1; }
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                          struct sgrad__program **program);
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
@@ -101,6 +114,8 @@ int sgrad__call_links(const struct sgrad_call *call);
 const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link);
 int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
+/* Is what happens EVERY so many steps part of STEP (1 is the first)? */
+static inline bool sgrad__takes_part(long every, long step) { return step % every == 0; }
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +
@@ -124,6 +139,16 @@ struct sgrad__service {
 struct sgrad__service sgrad__service_create(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                                             const struct sgrad__shard *shard, int worker, int members,
                                             struct sgrad_tensor *const *master);
+
+/* ---- broadcast.c ---- */
+
+/* ROOT's FROM becomes TO on every rank; other ranks' FROM is not looked at. */
+struct sgrad__broadcast {
+    struct sgrad_tensor *from, *to;
+    int root;
+};
+struct sgrad__program *sgrad__broadcast_build(const struct sgrad__program_options *options, const struct sgrad__broadcast *list,
+                                              int count);
 
 /* ---- workers.c: how busy the workers of all ranks are ---- */
 

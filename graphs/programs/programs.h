@@ -8,7 +8,7 @@
  *     const struct sgrad_optimizer sgrad_sgd_optimizer = {
  *         .name = "sgd", .summary = "stochastic gradient descent with momentum",
  *         .rate = 0.1, .options = (const char *const[]){ "momentum", "nesterov", NULL },
- *         .update = &sgrad_sgd_kernel, .states = (const char *const[]){ "momentum", NULL },
+ *         .update = &sgrad_sgd_kernel, .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
  *     };
  *
  * Turning a program, step after step, is for graphs/runs/runs.h. */
@@ -16,6 +16,7 @@
 #define SGRAD_PROGRAMS_H
 
 #include "codelets/codelets.h"
+#include "graphs/networks/networks.h"
 #include "runtime/runtime.h"
 
 #ifdef __cplusplus
@@ -27,7 +28,7 @@ struct sgrad_optimizer {
     double rate;                        /* learning rate, where none is asked for */
     const char *const *options;         /* of train, those that not every optimizer heeds: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;
-    const char *const *states;          /* names in checkpoints of what it keeps of each parameter; ends with NULL */
+    const struct sgrad_state *states;   /* what it keeps of each parameter; ends without a name */
 };
 extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
 

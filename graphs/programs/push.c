@@ -20,23 +20,25 @@ void sgrad__add_shard(struct sgrad__builder *b, const struct sgrad__bucket *buck
 
 /* A chunk's way: to the group's first rank, in a sum, to the server, whose weights come back the same way. */
 static int push_chunk(struct sgrad__builder *b, int chunk, int server, int ranks, int64_t tag, int priority, const char *name) {
-    const int first = b->o->rank - b->o->rank % ranks;
-    const struct sgrad_view view = b->p->buffer[chunk].view;
-    if (ranks > 1) chunk = sgrad__add_rank_sum(b, chunk, first, ranks, name);
-    if (first != b->o->rank) return sgrad__add_receive(b, view, first, tag + 2, priority, name);
-    sgrad__add_send(b, chunk, server, tag, priority, name);
-    const int weights = sgrad__add_receive(b, view, server, tag + 1, priority, name);
-    for (int r = first + 1; r < first + ranks; r++) sgrad__add_send(b, weights, r, tag + 2, priority, name);
-    return weights;
+    const struct sgrad_group group = sgrad__peers(b, b->place - b->place % ranks, ranks);
+    const int first = group.rank[0];
+    chunk = sgrad__add_collective(b, SGRAD_REDUCE, &group, first, chunk, priority, name);
+    if (first == b->o->rank) {
+        sgrad__add_send(b, chunk, server, tag, priority, name);
+        chunk = sgrad__add_receive(b, b->p->buffer[chunk].view, server, tag + 1, priority, name);
+    }
+    return sgrad__add_collective(b, SGRAD_BROADCAST, &group, first, chunk, priority, name);
 }
 
 void sgrad__add_push(struct sgrad__builder *b, struct sgrad__bucket *bucket, int ranks, int number, const char *name) {
-    const int server = number % b->o->servers, priority = SGRAD__PRIORITY_UPDATE + number, chunks = sgrad__bucket_cuts(b, bucket);
+    const int server = b->o->peers->rank[number % b->o->servers], priority = SGRAD__PRIORITY_UPDATE + number,
+              chunks = sgrad__bucket_cuts(b, bucket);
     const int64_t tag = sgrad__next_tag(b);
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     sgrad__bucket_gather(b, bucket, chunk, chunks, name);
     sgrad__add_shard(b, bucket, server, tag);
-    for (int c = 0; c < chunks; c++) chunk[c] = push_chunk(b, chunk[c], server, ranks, tag + 3 * c, priority, name);
+    for (int c = 0; c < chunks; c++) chunk[c] = push_chunk(b, chunk[c], server, ranks, tag + 2 * c, priority, name);
+    sgrad__bucket_weights(b, bucket);
     sgrad__bucket_take(b, bucket, chunk, chunks);
     free(chunk);
 }
@@ -57,7 +59,7 @@ static void add_pushes(struct sgrad__builder *b, struct sgrad__service *s, const
                        int64_t tag) {
     for (int c = 0; c < s->chunks; c++) {
         const struct sgrad_view view = { SGRAD_F32, { 1, { sgrad__bucket_chunk(bucket, s->chunks, c) } } };
-        s->push[c] = sgrad__add_receive(b, view, worker, tag + 3 * c, SGRAD__PRIORITY_UPDATE, "push");
+        s->push[c] = sgrad__add_receive(b, view, worker, tag + 2 * c, SGRAD__PRIORITY_UPDATE, "push");
         b->p->buffer[s->push[c]].lifetime = SGRAD_PERSISTENT;
     }
 }
@@ -65,14 +67,11 @@ static void add_pushes(struct sgrad__builder *b, struct sgrad__service *s, const
 struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct sgrad__program_options *o,
                                             const struct sgrad__shard *shard, int worker, int members,
                                             struct sgrad_tensor *const *master) {
-    struct sgrad__program *p = sgrad_alloc(1, sizeof *p);
-    *p = (struct sgrad__program){ .graph = g,
-                                  .batch = { o->batch, o->group, o->batch },
-                                  .window = 1,
-                                  .votes = -1,
-                                  .records = -1,
-                                  .training = true,
-                                  .bucket_bytes = shard->bucket_bytes };
+    struct sgrad__program *p = sgrad__program_create();
+    p->graph = g;
+    p->batch = (struct sgrad_batch){ o->batch, o->group, o->batch };
+    p->training = true;
+    p->bucket_bytes = shard->bucket_bytes;
     int *parameter = sgrad_alloc((size_t)g->parameter_count, sizeof *parameter);
     int *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .parameter = parameter, .norm = -1 };
@@ -91,9 +90,10 @@ struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct 
     for (int c = 0; c < s.chunks; c++) chunk[c] = add_members(&b, &s, c, members);
     sgrad__bucket_spread(&b, bucket, chunk, s.chunks);
     s.reply = p->instruction_count;
-    sgrad__bucket_weights(&b, bucket, chunk, s.chunks, "weights");
+    sgrad__bucket_weights(&b, bucket);
+    sgrad__bucket_gather(&b, bucket, chunk, s.chunks, "weights");
     for (int c = 0; c < s.chunks; c++)
-        sgrad__add_send(&b, chunk[c], worker, shard->tag + 3 * c + 1, SGRAD__PRIORITY_UPDATE, "weights");
+        sgrad__add_send(&b, chunk[c], worker, shard->tag + 2 * c + 1, SGRAD__PRIORITY_UPDATE, "weights");
     sgrad__mark_last_uses(p);
     sgrad__bucket_free(bucket);
     free(chunk);

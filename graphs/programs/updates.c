@@ -24,7 +24,7 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     if (b->norm < 0) call.view[2].shape.rank = -1;
     for (int i = 0; w->kept[i]; i++) {
         operand[call.operands] = sgrad__lend_buffer(b, w->kept[i]);
-        call.view[call.operands] = call.view[0];
+        call.view[call.operands] = w->kept[i]->view;
         call.access[call.operands++] = SGRAD_RW;
     }
     sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE,

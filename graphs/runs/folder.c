@@ -151,19 +151,13 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
 }
 
 /* Rank 0's values, and its optimizer's, to every rank. */
-static int broadcast_parameters(struct sgrad_graph *g) {
-    struct sgrad__items list = sgrad__parameters_list(g, true);
-    int error = 0;
-    for (int i = 0; i < list.count && !error; i++) {
-        struct sgrad_tensor *tensor = list.item[i].tensor;
-        const size_t bytes = sgrad_view_bytes(&tensor->view);
-        void *value = sgrad_alloc(1, bytes);
-        error = sgrad_tensor_read(tensor, value);
-        sgrad_ranks_broadcast(value, bytes, 0);
-        if (!error) error = sgrad_tensor_write(tensor, value);
-        free(value);
-    }
-    sgrad__items_free(&list);
+static int broadcast_parameters(const struct sgrad_context *context, const struct sgrad_graph *g) {
+    struct sgrad__items items = sgrad__parameters_list(g, true);
+    struct sgrad__broadcast *list = sgrad_alloc((size_t)items.count, sizeof *list);
+    for (int i = 0; i < items.count; i++) list[i] = (struct sgrad__broadcast){ items.item[i].tensor, items.item[i].tensor, 0 };
+    int error = sgrad__runner_broadcast(context, list, items.count);
+    free(list);
+    sgrad__items_free(&items);
     return error;
 }
 
@@ -197,5 +191,5 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     broadcast_folder(r);
-    return broadcast_parameters(r->graph);
+    return broadcast_parameters(r->context, r->graph);
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* By number: those of a step, then those of an epoch; the shares of the workers follow. */
@@ -35,12 +34,6 @@ struct sgrad__metrics {
     bool bar;                   /* the terminal is one */
     double drawn;               /* when the bar was drawn last */
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* JSON knows no NaN and no infinity. Nine digits give a float back exactly. */
 #define NUMBER(x) number((char[32]){ 0 }, x)
@@ -216,7 +209,7 @@ static void tell_workers(struct sgrad__metrics *m, long step, const double *busy
 bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *m) { return m && m->owed; }
 
 void sgrad__metrics_submitted(struct sgrad__metrics *m) {
-    if (m && m->in_flight++ == 0) m->last = now();
+    if (m && m->in_flight++ == 0) m->last = sgrad_now();
 }
 
 void sgrad__metrics_histogram(struct sgrad__metrics *m, const char *name, long step,

@@ -7,10 +7,11 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_network *net = r->context->network;
     const double bytes = (double)r->program->bucket_bytes;
     const char *buckets = sgrad_plural(r->program->buckets, "bucket", "buckets");
-    const struct sgrad_allreduce *method = r->allreduce;
+    const struct sgrad_exchange each = { .bytes = bytes, .halving = r->options.deterministic };
+    const struct sgrad_collective *method = r->allreduce;
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
-    if (!method) method = sgrad_allreduce_cheapest(bytes, net, r->options.deterministic);
+    if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
     fprintf(to, "network    %d ranks on %d %s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
             sgrad_plural(hosts, "host", "hosts"), 1e6 * net->latency, net->bandwidth / 1e9);
     if (r->strategy->sharded) {
@@ -20,7 +21,7 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
     }
     fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
             r->allreduce ? "as asked" : "the cheapest", r->program->buckets, buckets, bytes / 1e3,
-            1e3 * method->cost(bytes, net));
+            1e3 * sgrad_collective_cost(method, &each, net));
 }
 
 /* The two shares of a placement are this epoch's and the next one's. */

@@ -25,6 +25,7 @@ struct sgrad__run {
     struct sgrad__runner *runner;
     struct sgrad__evaluation evaluation[3];
     int64_t micro, group;                       /* samples */
+    int lanes;                                  /* of gradients, on this rank */
     int64_t evaluated;                          /* samples of an evaluation's micro-batch: the same on all ranks */
     long steps, steps_per_epoch;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
@@ -42,7 +43,7 @@ struct sgrad__run {
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
     int unwritten;                              /* the error by which metrics could not be written; 0: none */
-    const struct sgrad_allreduce *allreduce;    /* of gradients; NULL: the cheapest */
+    const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */

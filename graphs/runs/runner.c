@@ -18,11 +18,11 @@ struct sgrad__sync {
     pthread_cond_t done;
 };
 
-/* What a step waits for: every instruction, the fetches of statistics and, where there are, of votes and histograms. */
-static int waits(const struct sgrad__program *p) { return p->instruction_count + (p->votes >= 0 ? 2 : 1) + p->histograms; }
-
-static bool takes_part(const struct sgrad__instruction *i, const struct sgrad_step *step) {
-    return step->histograms || i->call->kernel != &sgrad_histogram_kernel;
+/* What a step waits for: instructions, then the fetches of outputs; and whether the I-th of them is part of STEP. */
+static int waits(const struct sgrad__program *p) { return p->instruction_count + p->outputs; }
+static bool takes_part(const struct sgrad__program *p, int i, long step) {
+    const int output = i - p->instruction_count;
+    return sgrad__takes_part(output < 0 ? p->instruction[i].every : p->output[output].every, step);
 }
 
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
@@ -35,10 +35,10 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
         slot->sample = sgrad_alloc((size_t)program->share, sizeof *slot->sample);
-        slot->votes = sgrad_alloc(program->votes < 0 ? 1 : (size_t)sgrad_shape_count(&program->buffer[program->votes].view.shape),
-                                  sizeof *slot->votes);
+        slot->output = sgrad_alloc((size_t)program->outputs, sizeof *slot->output);
+        for (int j = 0; j < program->outputs; j++)
+            slot->output[j] = sgrad_alloc(1, sgrad_view_bytes(&program->buffer[program->output[j].buffer].view));
         slot->mark = sgrad_alloc((size_t)waits(program), sizeof *slot->mark);
-        slot->histogram = sgrad_alloc((size_t)program->histograms, sizeof *slot->histogram);
         for (int j = 0; j < waits(program); j++) slot->mark[j].slot = slot;
     }
     return r;
@@ -48,9 +48,9 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
     if (!r) return;
     for (int i = 0; i < r->program->window; i++) {
         free(r->slot[i].sample);
-        free(r->slot[i].votes);
+        for (int j = 0; j < r->program->outputs; j++) free(r->slot[i].output[j]);
+        free(r->slot[i].output);
         free(r->slot[i].mark);
-        free(r->slot[i].histogram);
     }
     pthread_mutex_destroy(&r->sync->lock);
     pthread_cond_destroy(&r->sync->done);
@@ -66,11 +66,10 @@ static void one_done(void *arg) {
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     sgrad_trace_step_ends(slot->step.number);
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double now = sgrad_now();
     pthread_mutex_lock(&sync->lock);
     slot->finished = true;
-    slot->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    slot->time = now;
     pthread_cond_broadcast(&sync->done);
     pthread_mutex_unlock(&sync->lock);
 }
@@ -123,23 +122,25 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->step = *step;
     slot->step.sample = slot->sample;
     slot->finished = false;
-    *slot->votes = 0;
-    for (int i = 0; i < waits(p); i++)
-        atomic_store(&slot->mark[i].done, i < p->instruction_count && !takes_part(&p->instruction[i], step));
-    atomic_store(&slot->pending, waits(p) - (step->histograms ? 0 : 2 * p->histograms));
+    int pending = 0;
+    for (int i = 0; i < waits(p); i++) {
+        const bool part = takes_part(p, i, step->number);
+        atomic_store(&slot->mark[i].done, !part);
+        pending += part;
+    }
+    atomic_store(&slot->pending, pending);
     r->submitted++;
     sgrad_trace_step(step->number);
     int error = 0;
     for (int i = 0; i < p->instruction_count && !error; i++)
-        if (takes_part(&p->instruction[i], step))
+        if (takes_part(p, i, step->number))
             error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
     sgrad_trace_step(-1);
-    if (error) return error;
-    struct sgrad__mark *fetch = &slot->mark[p->instruction_count];
-    for (int i = 0; i < p->histograms && step->histograms; i++)
-        SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->histogram[i]].tensor[0], &slot->histogram[i], one_done, fetch++));
-    if (p->votes >= 0) SGRAD_TRY(sgrad_tensor_fetch(p->buffer[p->votes].tensor[0], slot->votes, one_done, fetch++));
-    return sgrad_tensor_fetch(p->buffer[p->statistics].tensor[0], slot->statistics, one_done, fetch);
+    for (int i = 0; i < p->outputs && !error; i++)
+        if (takes_part(p, p->instruction_count + i, step->number))
+            error = sgrad_tensor_fetch(p->buffer[p->output[i].buffer].tensor[0], slot->output[i], one_done,
+                                       &slot->mark[p->instruction_count + i]);
+    return error;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
@@ -189,4 +190,32 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
     pthread_mutex_unlock(&r->sync->lock);
     *done = slot;
     return sgrad_task_error();
+}
+
+/* ---- a program for once ------------------------------------------------------------------------------------------ */
+
+static int run_once(struct sgrad__program *program) {
+    static const int64_t no_sample;
+    const struct sgrad__slot *slot;
+    SGRAD_TRY(sgrad__program_allocate(program));
+    struct sgrad__runner *runner = sgrad__runner_create(program);
+    int error = sgrad__runner_submit(runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
+    if (!error) error = sgrad__runner_wait(runner, &slot);
+    sgrad__runner_destroy(runner);
+    return error;
+}
+
+int sgrad__runner_broadcast(const struct sgrad_context *c, const struct sgrad__broadcast *list, int count) {
+    const size_t most = (size_t)256 << 20;
+    const struct sgrad__program_options how = { .rank = c->rank, .peers = c->all, .network = c->network };
+    int error = 0;
+    for (int first = 0, next; first < count && c->ranks > 1 && !error; first = next) {
+        size_t bytes = 0;
+        for (next = first; next < count && (next == first || bytes < most); next++)
+            bytes += sgrad_view_bytes(&list[next].to->view);
+        struct sgrad__program *program = sgrad__broadcast_build(&how, &list[first], next - first);
+        error = run_once(program);
+        sgrad__program_destroy(program);
+    }
+    return error;
 }

@@ -25,9 +25,8 @@ struct sgrad__mark {
 struct sgrad__slot {
     struct sgrad_step step;
     int64_t *sample;
-    double statistics[3], *votes;
-    struct sgrad_histogram *histogram;      /* as many as the program has, if the step asks for them */
-    atomic_int pending;         /* tasks, messages, and the fetches of statistics, votes and histograms */
+    void **output;              /* what the program's outputs hold, in the steps that they are part of */
+    atomic_int pending;         /* tasks, messages, and the fetches of outputs */
     struct sgrad__mark *mark;   /* of each of these */
     bool finished;
     double time;                /* when it finished: seconds of the monotonic clock */
@@ -40,6 +39,10 @@ struct sgrad__runner {
     long submitted, finished;
     struct sgrad__sync *sync;
 };
+/* The content of an output that is doubles; NULL where there is no such output (-1). */
+static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, int output) {
+    return output < 0 ? NULL : slot->output[output];
+}
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy,
                               void (*done)(void *arg), void *arg);
@@ -47,6 +50,8 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
 /* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
+/* One rank's tensors to all: the program of a step that is this and nothing else, built, turned and gone; some MB at a time. */
+int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count);
 /* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);
 

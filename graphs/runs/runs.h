@@ -51,6 +51,7 @@ struct sgrad_train_options {
     long batch, micro_batch;                    /* micro_batch 0: chosen */
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     const char *optimizer;
+    const struct sgrad_optimizer *custom_optimizer;     /* instead of a name */
     double lr;                                  /* learning rate; below 0: the optimizer's own */
     double momentum, weight_decay, beta1, beta2, eps, trust;
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */

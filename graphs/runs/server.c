@@ -246,14 +246,24 @@ void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* MASTER's values become TENSOR's on every rank. */
-static int publish(int server, struct sgrad_tensor *master, struct sgrad_tensor *tensor) {
-    const size_t bytes = sgrad_view_bytes(&tensor->view);
-    void *value = sgrad_alloc(1, bytes);
-    int error = master ? sgrad_tensor_read(master, value) : 0;
-    sgrad_ranks_broadcast(value, bytes, server);
-    if (!error) error = sgrad_tensor_write(tensor, value);
-    free(value);
+/* What servers have of their parameters, to all ranks: states, and, where servers answer pushes, weights. */
+static int publish(struct sgrad__run *r) {
+    const struct sgrad__server *s = r->server;
+    struct sgrad__broadcast *list = NULL;
+    int count = 0;
+    for (int i = 0; i < r->program->shards; i++) {
+        const struct sgrad__shard *shard = &r->program->shard[i];
+        for (int j = 0; j < shard->count; j++) {
+            const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
+            for (int k = s ? -1 : 0; k < 0 || w->kept[k]; k++) {
+                list = sgrad_grow(list, count, sizeof *list);
+                if (k < 0) list[count++] = (struct sgrad__broadcast){ s->master[shard->parameter[j]], w->tensor, shard->server };
+                else list[count++] = (struct sgrad__broadcast){ w->kept[k], w->kept[k], shard->server };
+            }
+        }
+    }
+    int error = sgrad__runner_broadcast(r->context, list, count);
+    free(list);
     return error;
 }
 
@@ -268,16 +278,7 @@ int sgrad__server_settle(struct sgrad__run *r) {
         for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
         pthread_mutex_unlock(&s->lock);
     }
-    for (int i = 0; i < r->program->shards; i++) {
-        const struct sgrad__shard *shard = &r->program->shard[i];
-        bool mine = shard->server == r->context->rank;
-        for (int j = 0; j < shard->count; j++) {
-            struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
-            if (s) SGRAD_TRY(publish(shard->server, s->master[shard->parameter[j]], w->tensor));
-            for (int k = 0; w->kept[k]; k++) SGRAD_TRY(publish(shard->server, mine ? w->kept[k] : NULL, w->kept[k]));
-        }
-    }
-    return 0;
+    return publish(r);
 }
 
 void sgrad__server_staleness(struct sgrad__server *s, double histogram[SGRAD__STALENESS]) {

@@ -92,10 +92,12 @@ static int parse_trace(struct sgrad__run *r) {
 }
 
 static int find_records(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_train_options *o = &r->options;
     r->model = o->custom_model ? o->custom_model : sgrad_record_find("model", o->model, sgrad_models);
-    r->optimizer = sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
-    if (o->allreduce) r->allreduce = sgrad_record_find("allreduce", o->allreduce, sgrad_allreduces);
+    r->optimizer =
+        o->custom_optimizer ? o->custom_optimizer : sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
+    if (r->optimizer) o->optimizer = r->optimizer->name;
+    if (o->allreduce) r->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce);
     r->strategy = sgrad_record_find("strategy", o->strategy, sgrad_strategies);
     return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }

@@ -54,8 +54,20 @@ static int64_t good_micro_batch(const struct sgrad_graph *g) {
     return 32 * bytes < caches ? 64 : 32;
 }
 
-/* Every worker should find a micro-batch; --deterministic must not look at the machine, and up to eight ranks, a power of two,
- * have to choose the same. */
+/* Seconds that a step in micro-batches of MICRO samples takes at least: one thread submits the tasks, some of each layer and
+ * micro-batch, and no more workers compute than there are micro-batches (a model to compare by: rates of a usual core). */
+static double least_seconds(const struct sgrad__run *r, int64_t micro) {
+    static const double submission = 8e-6, rate = 5e10;     /* of a task, measured; flops of a core */
+    enum { TASKS = 3, PASSES = 3 };                         /* of a layer; forward, and backward twice */
+    const struct sgrad__work work = sgrad__graph_work(r->graph);
+    const double share = (double)r->options.batch / r->context->ranks, micros = share / (double)micro;
+    const double workers = micros < r->context->cpus ? micros : r->context->cpus;
+    const double submits = micros * TASKS * work.layers * submission, computes = PASSES * share * work.flops / rate / workers;
+    return submits > computes ? submits : computes;
+}
+
+/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do.
+ * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
 static int64_t good_division(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = o->batch / r->context->ranks, here = r->group < share ? r->group : share;
@@ -63,8 +75,22 @@ static int64_t good_division(const struct sgrad__run *r) {
     if (o->deterministic)
         while (o->batch % 8 == 0 && (o->batch / 8) % micro) micro = largest_divisor(here, micro - 1);
     else
-        while (share / micro < r->context->cpus && micro > 1) micro = largest_divisor(here, micro - 1);
+        while (share / micro < r->context->cpus && micro > 1) {
+            const int64_t next = largest_divisor(here, micro - 1);
+            if (least_seconds(r, next) > least_seconds(r, micro)) break;
+            micro = next;
+        }
     return micro;
+}
+
+/* A gradient for each micro-batch, so that none waits for another, where there is memory for so many; but the same eight over all
+ * ranks where bits must not depend on the machine. */
+static int good_lanes(const struct sgrad__run *r) {
+    enum { LEAST = 8 };
+    const double most = (double)((int64_t)1 << 30), bytes = (double)sgrad__parameters_count(r->graph) * sizeof(float);
+    const int ranks = r->context->ranks;
+    if (r->options.deterministic) return ranks < LEAST ? LEAST / ranks : 1;
+    return bytes * LEAST < most ? (int)(most / bytes) : LEAST;
 }
 
 /* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
@@ -73,5 +99,6 @@ void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (!r->micro) r->micro = good_division(r);
     r->evaluated = r->micro;
     sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
+    r->lanes = good_lanes(r);
     if (r->options.bn_group == SGRAD_GROUP_MICRO) r->group = r->micro = r->evaluated;
 }

@@ -17,7 +17,6 @@ int sgrad__run_submit(struct sgrad__run *r, long step) {
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
         .rate = (float)sgrad__run_rate(r, step), .first = r->context->rank * share, .stop = sgrad__run_is_asked(r),
-        .histograms = o->histograms && (step + 1) % o->histograms == 0,
     };
     int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
     for (int64_t i = 0; i < share; i++)

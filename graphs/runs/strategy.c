@@ -42,7 +42,9 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
                           (int)sgrad__nearest_divisor(ranks, r->group_ranks));
     if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d %s", o->backup, ranks, words);
     if (o->backup < 0 && r->strategy->fresh) r->options.backup = ranks > 1;
-    const struct sgrad__program_options how = { .ranks = ranks, .group_ranks = r->group_ranks };
+    const struct sgrad__program_options how = { .peers = r->context->all,
+                                                .group_ranks = r->group_ranks,
+                                                .backup = r->options.backup };
     r->push_ranks = r->strategy->fresh ? 1 : r->strategy->ranks(&how);
     if (r->strategy->served && r->group > o->batch / ranks * r->push_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);

@@ -94,10 +94,15 @@ static long next_stop(const struct sgrad__run *r, long done) {
 
 /* Writes down a step that is done. Where that cannot be, the run ends as if it were asked to, with a checkpoint. */
 static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long done, double loss) {
-    for (int i = 0; i < r->program->histograms && slot->step.histograms; i++)
-        sgrad__metrics_histogram(r->metrics, r->program->buffer[r->program->histogram[i]].name, done, &slot->histogram[i]);
+    const struct sgrad__program *p = r->program;
+    const double *votes = sgrad__slot_doubles(slot, p->votes);
+    for (int i = 0; i < p->histograms; i++) {
+        const struct sgrad__output *output = &p->output[p->histogram[i]];
+        if (sgrad__takes_part(output->every, done))
+            sgrad__metrics_histogram(r->metrics, p->buffer[output->buffer].name, done, slot->output[p->histogram[i]]);
+    }
     const struct sgrad__step_event event = { done, (int)slot->step.epoch, loss, sgrad__run_rate(r, done - 1), slot->time,
-                                             r->context->ranks > 1 ? slot->votes + 1 : NULL };
+                                             votes ? votes + 1 : NULL };
     const int error = r->unwritten ? 0 : sgrad__metrics_step(r->metrics, &event);
     if (error) r->unwritten = error;
 }
@@ -123,11 +128,13 @@ static int turn(struct sgrad__run *r, long *done) {
         if (next == *done) break;       /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
-        const double loss = slot->statistics[0] / slot->statistics[2];
+        const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
+        const double *votes = sgrad__slot_doubles(slot, r->program->votes);
+        const double loss = statistics[0] / statistics[2];
         ++*done;
         if (error) continue;
         tell_step(r, slot, *done, loss);
-        if (*slot->votes > 0) r->stopping = true;
+        if (votes && *votes > 0) r->stopping = true;
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) r->stopping = true, error = stop_for_nan(r, *done, loss);
     }

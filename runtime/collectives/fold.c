@@ -32,7 +32,7 @@ static void fold_all(struct sgrad_plan *plan, const struct sgrad__fold *fold, in
 }
 
 void sgrad__fold_in(struct sgrad_plan *plan, const struct sgrad__fold *fold, int rank) {
-    fold_all(plan, fold, rank, SGRAD_SEND, SGRAD_REDUCE);
+    fold_all(plan, fold, rank, SGRAD_SEND, SGRAD_ADD);
 }
 
 void sgrad__fold_out(struct sgrad_plan *plan, const struct sgrad__fold *fold, int rank) {

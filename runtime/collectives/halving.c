@@ -1,28 +1,30 @@
-/* halving.c: recursive halving, then the same way back (Rabenseifner 2004).
+/* halving.c: recursive halving, and the same way back (Rabenseifner 2004): reduce-scatter, all-gather, allreduce.
  *
- * In every step the ranks pair at distance 1, 2, 4, …; a pair shares one set of chunks, and each keeps and sums one half of it:
- * the lower the one, the upper the other. Then the halves are exchanged, the last first. Four ranks, four chunks A–D, of which a
- * rank's present set is shown; * is the sum over all:
+ * In every step the ranks pair at distance 1, 2, 4, …; a pair shares one set of chunks, and each keeps and sums every second of
+ * them: the lower rank the first, the upper the others. Then what was kept is exchanged, the last first. Four ranks, four chunks
+ * A–D, of which a rank's present set is shown; * is the sum over all:
  *
  *                  rank 0              rank 1              rank 2              rank 3
  *     start        A0  B0  C0  D0      A1  B1  C1  D1      A2  B2  C2  D2      A3  B3  C3  D3
- *     distance 1   A01 B01                     C01 D01     A23 B23                     C23 D23
- *     distance 2   A*                          C*              B*                          D*
- *     distance 2   A*  B*                      C*  D*      A*  B*                      C*  D*
+ *     distance 1   A01     C01             B01     D01     A23     C23             B23     D23
+ *     distance 2   A*                      B*                      C*                      D*        reduce_scatter ends
+ *     distance 2   A*      C*              B*      D*      A*      C*              B*      D*        all_gather begins
  *     distance 1   A*  B*  C*  D*      A*  B*  C*  D*      A*  B*  C*  D*      A*  B*  C*  D*
  *
  * Distance 1 comes first, so every chunk is summed by the tree made by halving; usual implementations begin far apart.
  * And where hosts hold 2^i neighbouring ranks each, the longest messages stay inside them.
- * A set of one chunk cannot be halved: its pairs exchange it as in doubling.c, and need no way back. So one chunk makes this
- * recursive doubling, and p chunks Rabenseifner's method; the cheapest number between them is taken. (It is never p: a set of
- * two chunks costs one message as one chunk, two messages as two, and the same bytes.)
+ * An allreduce may have fewer chunks. A set of one cannot be halved: its pairs exchange it as in doubling.c, and need no way back.
+ * So one chunk makes this recursive doubling, and p chunks Rabenseifner's method; the cheapest number between them is taken. (It is
+ * never p: a set of two chunks costs one message as one chunk, two messages as two, and the same bytes.)
  *
  * Cost of p = 2^k ranks and 2^j chunks: (2 (2^j − 1) + k − j) messages of bytes / 2^j, each latency + bytes / 2^j / bandwidth.
- * Other numbers of ranks fold (fold.c).
+ * Other numbers of ranks fold (fold.c) for an allreduce, and are not served for the others.
  *
  * Limits: a half travels as so many messages as it has chunks. Folding takes all bytes once up and once down more. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
+
+#include <math.h>
 
 static double price(double bytes, int chunks, const struct sgrad_network *net) {
     const struct sgrad__fold fold = sgrad__fold(net->ranks);
@@ -40,48 +42,101 @@ static int chunks(double bytes, const struct sgrad_network *net) { return sgrad_
 
 static double cost(double bytes, const struct sgrad_network *net) { return price(bytes, chunks(bytes, net), net); }
 
+/* ---- shares: a chunk for each of 2^k ranks ---- */
+
+static int shares(double bytes, const struct sgrad_network *net) {
+    (void)bytes;
+    return net->ranks;
+}
+
+static double share_cost(double bytes, const struct sgrad_network *net) {
+    const struct sgrad__fold fold = sgrad__fold(net->ranks);
+    double seconds = 0;
+    if (fold.extra) return INFINITY;
+    for (int distance = 1; distance < fold.places; distance *= 2)
+        seconds += fold.places / 2 / distance * sgrad__exchange_seconds(&fold, distance, bytes / fold.places, net);
+    return seconds;
+}
+
+/* ---- plans ---- */
+
+/* Chunks first, first + stride, first + 2 stride, … of those that there are. */
 struct set {
-    int begin, end; /* chunks begin … end − 1 */
+    int first, stride;
 };
 
 static void add_set(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, struct set set) {
-    for (int c = set.begin; c < set.end; c++) sgrad_plan_add(plan, kind, peer, c);
+    for (int c = set.first; c < plan->chunks; c += set.stride) sgrad_plan_add(plan, kind, peer, c);
 }
 
-/* What RANK keeps of the set that it shares with its peers at DISTANCE, and what they keep. */
-static void halve(struct set set, bool upper, struct set *kept, struct set *given) {
-    const int middle = set.begin + (set.end - set.begin + 1) / 2;
-    *kept = upper ? (struct set){ middle, set.end } : (struct set){ set.begin, middle };
-    *given = upper ? (struct set){ set.begin, middle } : (struct set){ middle, set.end };
+static bool is_one(const struct sgrad_plan *plan, struct set set) { return set.first + set.stride >= plan->chunks; }
+
+/* What a place, the UPPER of its pair or the lower, keeps of the set that both share. */
+static struct set half(struct set set, bool upper) {
+    return (struct set){ set.first + (upper ? set.stride : 0), 2 * set.stride };
 }
+
+enum { SUMS = 1, COPIES = 2 };
 
 /* From DISTANCE on, and back to it: PLACE shares SET with the place at that distance, by then of the same content. */
-static void add_steps(struct sgrad_plan *plan, const struct sgrad__fold *fold, int place, int distance, struct set set) {
+static void add_steps(struct sgrad_plan *plan, const struct sgrad__fold *fold, int place, int distance, struct set set, int what) {
     if (distance == fold->places) return;
     const int peer = sgrad__fold_rank(fold, place ^ distance);
-    const bool whole = set.end - set.begin == 1;
-    struct set kept = set, given = set;
-    if (!whole) halve(set, place & distance, &kept, &given);
-    add_set(plan, SGRAD_SEND, peer, given);
-    add_set(plan, SGRAD_REDUCE, peer, kept);
-    add_steps(plan, fold, place, 2 * distance, kept);
-    if (whole) return;
+    const bool one = is_one(plan, set), upper = place & distance;
+    const struct set kept = one ? set : half(set, upper), given = one ? set : half(set, !upper);
+    if (what & SUMS) {
+        add_set(plan, SGRAD_SEND, peer, given);
+        add_set(plan, SGRAD_ADD, peer, kept);
+    }
+    add_steps(plan, fold, place, 2 * distance, kept, what);
+    if (one || !(what & COPIES)) return;
     add_set(plan, SGRAD_SEND, peer, kept);
     add_set(plan, SGRAD_COPY, peer, given);
 }
 
-static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+static void add_all_steps(struct sgrad_plan *plan, int rank, const struct sgrad_network *net, int what) {
     const struct sgrad__fold fold = sgrad__fold(net->ranks);
     const int place = sgrad__fold_place(&fold, rank);
+    if (place >= 0) add_steps(plan, &fold, place, 1, (struct set){ 0, 1 }, what);
+}
+
+static void scatter(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) { add_all_steps(plan, rank, net, SUMS); }
+static void gather(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) { add_all_steps(plan, rank, net, COPIES); }
+
+static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    const struct sgrad__fold fold = sgrad__fold(net->ranks);
     sgrad__fold_in(plan, &fold, rank);
-    if (place >= 0) add_steps(plan, &fold, place, 1, (struct set){ 0, plan->chunks });
+    add_all_steps(plan, rank, net, SUMS | COPIES);
     sgrad__fold_out(plan, &fold, rank);
 }
 
-const struct sgrad_allreduce sgrad_halving_allreduce = {
+#define SOURCE "Rabenseifner 2004, doi:10.1007/978-3-540-24685-5_1"
+
+const struct sgrad_collective sgrad_halving_reduce_scatter = {
     .name = "halving",
+    .kind = SGRAD_REDUCE_SCATTER,
+    .summary = "recursive halving: pairs at distance 1, 2, 4, … share the sums out; for 2^k ranks",
+    .source = SOURCE,
+    .halving = true,
+    .cost = share_cost,
+    .chunks = shares,
+    .schedule = scatter,
+};
+const struct sgrad_collective sgrad_halving_all_gather = {
+    .name = "halving",
+    .kind = SGRAD_ALL_GATHER,
+    .summary = "the way back of recursive halving: what a rank holds doubles in every step; for 2^k ranks",
+    .source = SOURCE,
+    .halving = true,
+    .cost = share_cost,
+    .chunks = shares,
+    .schedule = gather,
+};
+const struct sgrad_collective sgrad_halving_allreduce = {
+    .name = "halving",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "recursive halving, then doubling (Rabenseifner): few bytes in few steps, for 2^k ranks",
-    .source = "Rabenseifner 2004, doi:10.1007/978-3-540-24685-5_1",
+    .source = SOURCE,
     .halving = true,
     .cost = cost,
     .chunks = chunks,

@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-extern const struct sgrad_allreduce sgrad_doubling_allreduce, sgrad_halving_allreduce, sgrad_ring_allreduce, sgrad_tree_allreduce;
+extern const struct sgrad_collective sgrad_doubling_allreduce, sgrad_halving_allreduce, sgrad_ring_allreduce, sgrad_tree_allreduce;
 
 static struct sgrad_network between_hosts(const struct sgrad_network *net) {
     int first[net->ranks];
@@ -29,7 +29,7 @@ static struct sgrad_network between_hosts(const struct sgrad_network *net) {
     return hosts;
 }
 
-static const struct sgrad_allreduce *method_between(int hosts, int chunks) {
+static const struct sgrad_collective *method_between(int hosts, int chunks) {
     return hosts & (hosts - 1) && chunks > 1 ? &sgrad_ring_allreduce : &sgrad_halving_allreduce;
 }
 
@@ -99,8 +99,9 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
     for (int c = 0; c < plan->chunks; c++) sgrad__tree_down(plan, c, place, members, member);
 }
 
-const struct sgrad_allreduce sgrad_hierarchical_allreduce = {
+const struct sgrad_collective sgrad_hierarchical_allreduce = {
     .name = "hierarchical",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "inside each host to its first rank, between hosts by halving or a ring, and back",
     .source = "Jia et al. 2018, arXiv:1807.11205",
     .cost = cost,

@@ -1,4 +1,4 @@
-/* internal.h: what several methods of summing over ranks share: their cost model, hosts, folding, the binary tree. */
+/* internal.h: what several collectives share: their cost model, hosts, folding, the binary tree. */
 #ifndef SGRAD_COLLECTIVES_INTERNAL_H
 #define SGRAD_COLLECTIVES_INTERNAL_H
 
@@ -30,6 +30,12 @@ double sgrad__slowest(double bytes, const struct sgrad_network *net);
 int sgrad__best_chunks(double (*price)(double bytes, int chunks, const struct sgrad_network *net), int from, int most,
                        double bytes, const struct sgrad_network *net);
 
+/* ---- plan.c ---------------------------------------------------------------------------------------------------- */
+
+/* How many serve METHOD best. */
+int sgrad__collective_chunks(const struct sgrad_collective *method, const struct sgrad_exchange *what,
+                             const struct sgrad_network *net);
+
 /* ---- fold.c ---------------------------------------------------------------------------------------------------- */
 
 /* 2^k ranks do the work, at places 0 … 2^k − 1. Where there are EXTRA more, each odd one of the first 2 EXTRA ranks first hands
@@ -48,7 +54,7 @@ double sgrad__exchange_seconds(const struct sgrad__fold *fold, int distance, dou
 
 /* ---- tree.c ---------------------------------------------------------------------------------------------------- */
 
-/* One chunk up the binary tree over MEMBER[0 … members), to the first of them, or down again: what member PLACE does. */
+/* One chunk up the binary tree over MEMBER[0 … members), to plan->root of them, or down again: what member PLACE does. */
 void sgrad__tree_up(struct sgrad_plan *plan, int chunk, int place, int members, const int *member);
 void sgrad__tree_down(struct sgrad_plan *plan, int chunk, int place, int members, const int *member);
 static inline int sgrad__tree_parent(int place) { return place & (place - 1); }

@@ -43,8 +43,9 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
     sgrad_plan_add(plan, SGRAD_WHOLE, rank, 0);
 }
 
-const struct sgrad_allreduce sgrad_mpi_allreduce = {
+const struct sgrad_collective sgrad_mpi_allreduce = {
     .name = "mpi",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "one call of MPI_Iallreduce, to compare with; taken by name only",
     .source = "MPI 4.0, section 6.12.8",
     .cost = cost,

@@ -83,7 +83,7 @@ static double cost(double bytes, const struct sgrad_network *net) { return price
 static void add_up(struct sgrad_plan *plan, int chunk, int rank, const struct forest *f) {
     const int colour = chunk % f->k, place = place_of(f, colour, rank);
     for (int child = place * f->k + f->k; child > place * f->k; child--)
-        if (child < f->ranks) sgrad_plan_add(plan, SGRAD_REDUCE, rank_of(f, colour, child), chunk);
+        if (child < f->ranks) sgrad_plan_add(plan, SGRAD_ADD, rank_of(f, colour, child), chunk);
     if (place) sgrad_plan_add(plan, SGRAD_SEND, rank_of(f, colour, (place - 1) / f->k), chunk);
 }
 
@@ -113,8 +113,9 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
     }
 }
 
-const struct sgrad_allreduce sgrad_multicolor_allreduce = {
+const struct sgrad_collective sgrad_multicolor_allreduce = {
     .name = "multicolor",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "k trees at once, each rank inside only one of them, in pipelines of chunks (IBM)",
     .source = "Kumar et al. 2017, arXiv:1711.00705",
     .cost = cost,

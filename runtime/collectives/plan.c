@@ -1,22 +1,74 @@
-/* plan.c: the making of one rank's plan by one method. */
+/* plan.c: the making of one rank's plan by one method, for the places of a group; and what the method costs there. */
 #include "config.h"
-#include "runtime/collectives.h"
+#include "runtime/collectives/internal.h"
 #include "runtime/runtime.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+int sgrad_group_place(const struct sgrad_group *group, int rank) {
+    for (int place = 0; place < group->count; place++)
+        if (group->rank[place] == rank) return place;
+    return -1;
+}
+
+static int place_of(const struct sgrad_exchange *what, int rank) {
+    return what->group ? sgrad_group_place(what->group, rank) : rank;
+}
+
+/* NET as the group sees it; *HOST holds its hosts, and is to be freed. */
+static struct sgrad_network seen_by(const struct sgrad_group *group, const struct sgrad_network *net, int **host) {
+    struct sgrad_network own = *net;
+    *host = NULL;
+    if (!group) return own;
+    own.ranks = group->count;
+    if (!net->host) return own;
+    own.host = *host = sgrad_alloc((size_t)group->count, sizeof **host);
+    for (int place = 0; place < group->count; place++) (*host)[place] = net->host[group->rank[place]];
+    return own;
+}
+
+int sgrad__collective_chunks(const struct sgrad_collective *method, const struct sgrad_exchange *what,
+                             const struct sgrad_network *net) {
+    int *host;
+    const struct sgrad_network own = seen_by(what->group, net, &host);
+    const int chunks = own.ranks > 1 ? method->chunks(what->bytes, &own) : 1;
+    free(host);
+    return chunks;
+}
+
+double sgrad_collective_cost(const struct sgrad_collective *method, const struct sgrad_exchange *what,
+                             const struct sgrad_network *net) {
+    int *host;
+    const struct sgrad_network own = seen_by(what->group, net, &host);
+    const double seconds = own.ranks > 1 ? method->cost(what->bytes, &own) : 0;
+    free(host);
+    return seconds;
+}
 
 void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk) {
     plan->action = sgrad_grow(plan->action, plan->count, sizeof *plan->action);
     plan->action[plan->count++] = (struct sgrad_action){ kind, peer, chunk };
 }
 
-struct sgrad_plan sgrad_plan_make(const struct sgrad_allreduce *method, double bytes, int limit, int rank,
+/* Do all methods of the kind leave chunk i at, or take it from, place i? */
+static bool shares(enum sgrad_collective_kind kind) { return kind == SGRAD_REDUCE_SCATTER || kind == SGRAD_ALL_GATHER; }
+
+static bool is_rooted(enum sgrad_collective_kind kind) { return kind == SGRAD_REDUCE || kind == SGRAD_BROADCAST; }
+
+struct sgrad_plan sgrad_plan_make(const struct sgrad_collective *method, const struct sgrad_exchange *what, int rank,
                                   const struct sgrad_network *net) {
-    assert(limit >= 1 && rank >= 0 && rank < net->ranks);
-    struct sgrad_plan plan = { .chunks = 1 };
-    if (net->ranks == 1) return plan;
-    plan.chunks = method->chunks(bytes, net);
-    if (plan.chunks > limit) plan.chunks = limit;
-    method->schedule(&plan, rank, net);
+    int *host;
+    const struct sgrad_network own = seen_by(what->group, net, &host);
+    const int place = place_of(what, rank), root = is_rooted(method->kind) ? place_of(what, what->root) : 0;
+    struct sgrad_plan plan = { .chunks = shares(method->kind) ? own.ranks : 1, .root = root };
+    assert(place >= 0 && place < own.ranks && root >= 0);
+    if (own.ranks > 1) {
+        plan.chunks = method->chunks(what->bytes, &own);
+        if (what->limit && plan.chunks > what->limit && !shares(method->kind)) plan.chunks = what->limit;
+        method->schedule(&plan, place, &own);
+    }
+    for (int i = 0; i < plan.count && what->group; i++) plan.action[i].peer = what->group->rank[plan.action[i].peer];
+    free(host);
     return plan;
 }

@@ -1,19 +1,19 @@
-/* ring.c: reduce-scatter, then allgather, around a ring (Patarasuk and Yuan 2009).
+/* ring.c: around a ring: reduce-scatter, all-gather, and one after the other as an allreduce (Patarasuk and Yuan 2009).
  *
- * The buffer is cut into a block for each rank. In every step each rank sends one block to the next rank of the ring.
- * Three ranks, blocks A, B, C; A01 is the sum of rank 0's and rank 1's A, and * is the sum over all:
+ * The buffer is cut into a chunk for each rank. In every step each rank sends one chunk to the next rank of the ring.
+ * Three ranks, chunks A, B, C; A01 is the sum of rank 0's and rank 1's A, and * is the sum over all:
  *
  *                    rank 0             rank 1             rank 2           0 sends   1 sends   2 sends
  *     start          A0   B0   C0       A1   B1   C1       A2   B2   C2
- *     reduce 1       A0   B0   C02      A01  B1   C1       A2   B12  C2        A         B         C
- *     reduce 2       A0   B*   C02      A01  B1   C*       A*   B12  C2        C         A         B
- *     copy 1         A*   B*   C02      A01  B*   C*       A*   B12  C*        B         C         A
- *     copy 2         A*   B*   C*       A*   B*   C*       A*   B*   C*        A         B         C
+ *     reduce 1       A0   B20  C0       A1   B1   C01      A12  B2   C2        C         A         B
+ *     reduce 2       A*   B20  C0       A1   B*   C01      A12  B2   C*        B         C         A
+ *     copy 1         A*   B20  C*       A*   B*   C01      A12  B*   C*        A         B         C
+ *     copy 2         A*   B*   C*       A*   B*   C*       A*   B*   C*        C         A         B
  *
  * The ring goes through the ranks of one host after the other, so that one message leaves each host in a step, and one enters.
- * Cost of p ranks: 2 (p − 1) (latency + bytes / p / bandwidth): no method moves fewer bytes, none takes more steps.
+ * Cost of p ranks: (p − 1) (latency + bytes / p / bandwidth) each way: no method moves fewer bytes, none takes more steps.
  *
- * Limits: each block is summed in an order of its own, from its rank around the ring. */
+ * Limits: each chunk is summed in an order of its own, around the ring to its rank. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -22,40 +22,73 @@ static int chunks(double bytes, const struct sgrad_network *net) {
     return net->ranks;
 }
 
-static double cost(double bytes, const struct sgrad_network *net) {
+/* One of the two ways round. */
+static double half_cost(double bytes, const struct sgrad_network *net) {
     const int p = net->ranks;
     int first[p], ring[p];
     sgrad__hosts(net, first, ring);
     struct sgrad__round round = sgrad__round_begin(net, bytes / p);
     for (int i = 0; i < p; i++) sgrad__round_send(&round, ring[i], ring[(i + 1) % p]);
-    return 2 * (p - 1) * sgrad__round_end(&round);
+    return (p - 1) * sgrad__round_end(&round);
 }
 
-/* Chunk c belongs to block c mod p. With fewer chunks than ranks some blocks are empty. */
-static void add_block(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int block, int p) {
-    for (int c = (block + p) % p; c < plan->chunks; c += p) sgrad_plan_add(plan, kind, peer, c);
+static double cost(double bytes, const struct sgrad_network *net) { return 2 * half_cost(bytes, net); }
+
+/* p - 1 steps, in each of which a chunk goes on to the next rank. The first that a rank sends is that of the rank LAG before it:
+ * so sums come home with the last step, and copies leave home with the first. With fewer chunks than ranks some are not there. */
+static void add_round(struct sgrad_plan *plan, enum sgrad_action_kind receive, int lag, int rank,
+                      const struct sgrad_network *net) {
+    const int p = net->ranks;
+    int first[p], ring[p], at = 0;
+    sgrad__hosts(net, first, ring);
+    while (ring[at] != rank) at++;
+    const int next = ring[(at + 1) % p], last = ring[(at + p - 1) % p];
+    for (int step = 0; step < p - 1; step++) {
+        const int sent = ring[(at - step - lag + 2 * p) % p], received = ring[(at - step - lag - 1 + 2 * p) % p];
+        if (sent < plan->chunks) sgrad_plan_add(plan, SGRAD_SEND, next, sent);
+        if (received < plan->chunks) sgrad_plan_add(plan, receive, last, received);
+    }
+}
+
+static void scatter(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    add_round(plan, SGRAD_ADD, 1, rank, net);
+}
+
+static void gather(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    add_round(plan, SGRAD_COPY, 0, rank, net);
 }
 
 static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
-    const int p = net->ranks;
-    int first[p], ring[p], place = 0;
-    sgrad__hosts(net, first, ring);
-    while (ring[place] != rank) place++;
-    const int next = ring[(place + 1) % p], last = ring[(place + p - 1) % p];
-    for (int step = 0; step < p - 1; step++) {
-        add_block(plan, SGRAD_SEND, next, place - step, p);
-        add_block(plan, SGRAD_REDUCE, last, place - step - 1, p);
-    }
-    for (int step = 0; step < p - 1; step++) {
-        add_block(plan, SGRAD_SEND, next, place - step + 1, p);
-        add_block(plan, SGRAD_COPY, last, place - step, p);
-    }
+    scatter(plan, rank, net);
+    gather(plan, rank, net);
 }
 
-const struct sgrad_allreduce sgrad_ring_allreduce = {
+#define SOURCE "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002"
+
+const struct sgrad_collective sgrad_ring_reduce_scatter = {
     .name = "ring",
+    .kind = SGRAD_REDUCE_SCATTER,
+    .summary = "chunks travel around a ring, each to its rank, and are added to on the way",
+    .source = SOURCE,
+    .cost = half_cost,
+    .chunks = chunks,
+    .schedule = scatter,
+};
+const struct sgrad_collective sgrad_ring_all_gather = {
+    .name = "ring",
+    .kind = SGRAD_ALL_GATHER,
+    .summary = "each rank's chunk travels around a ring",
+    .source = SOURCE,
+    .halving = true,
+    .cost = half_cost,
+    .chunks = chunks,
+    .schedule = gather,
+};
+const struct sgrad_collective sgrad_ring_allreduce = {
+    .name = "ring",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "reduce-scatter and allgather around a ring: fewest bytes, most steps",
-    .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
+    .source = SOURCE,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

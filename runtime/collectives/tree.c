@@ -1,50 +1,80 @@
-/* tree.c: up a binary reduction tree and down again (FireCaffe: Iandola et al. 2016).
+/* tree.c: up a binary tree, down a binary tree, and one after the other as an allreduce (FireCaffe: Iandola et al. 2016).
  *
- * Pairs reduce at distance 1, the firsts of pairs at distance 2, and so on; rank 0 has the sum. Five ranks:
+ * Pairs reduce at distance 1, the firsts of pairs at distance 2, and so on. Five ranks:
  *
  *                  0     1     2     3     4
  *     distance 1   01 <──┘     23 <──┘     │
  *     distance 2   0123 <──────┘           │        down: the same edges backwards, the longest first
  *     distance 4   01234 <─────────────────┘
  *
- * Chunks follow one another, and what comes down overlaps what goes up, as a rank sends and receives at once:
+ * Where another rank than the first is the root, it speaks for those that it has been paired with, in place of their first. So
+ * the sums are the same whatever the root:
+ *
+ *     root 3       0     1     2     3     4
+ *     distance 1   01 <──┘     └──> 23     │
+ *     distance 2   └──────────────> 0123   │
+ *     distance 4                    01234 <┘
+ *
+ * Chunks follow one another. In an allreduce what comes down overlaps what goes up, as a rank sends and receives at once:
  *
  *     rank 0 receives   A from 1, 2, 4   B from 1, 2, 4   C from 1, 2, 4
  *     rank 0 sends                       A to 4, 2, 1     B to 4, 2, 1     C to 4, 2, 1
  *
  * Cost of p ranks and n chunks: (n + 1) ⌈log2 p⌉ (latency + bytes / n / bandwidth): with one chunk twice FireCaffe's formula,
- * with many the formula itself.
+ * with many the formula itself. One way alone takes one chunk.
  *
- * Limits: rank 0 takes in ⌈log2 p⌉ times the bytes: methods that share the sums out are faster for long buffers. */
+ * Limits: the root takes in ⌈log2 p⌉ times the bytes: methods that share the sums out are faster for long buffers. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
 #include <stddef.h>
 
+/* The place of the first DISTANCE from BLOCK on that speaks for them. */
+static int speaker(int block, int distance, int root) { return root >= block && root < block + distance ? root : block; }
+
+/* Where PLACE hands over its chunk, after it has those of all that it speaks for; -1: it is the root. What it has up to then
+ * comes from CHILD[0 … *children). */
+static int neighbours(int place, int members, int root, int child[32], int *children) {
+    *children = 0;
+    for (int distance = 1; distance < members; distance *= 2) {
+        const int block = place & -(2 * distance), other = place & distance ? block : block + distance;
+        if (other >= members) continue;
+        const int peer = speaker(other, distance, root);
+        if (speaker(block, 2 * distance, root) != place) return peer;
+        child[(*children)++] = peer;
+    }
+    return -1;
+}
+
 static int rank_of(const int *member, int place) { return member ? member[place] : place; }
 
 void sgrad__tree_up(struct sgrad_plan *plan, int chunk, int place, int members, const int *member) {
-    for (int distance = 1; distance < members; distance *= 2) {
-        if (place & distance) {
-            sgrad_plan_add(plan, SGRAD_SEND, rank_of(member, place - distance), chunk);
-            return;
-        }
-        if (place + distance < members) sgrad_plan_add(plan, SGRAD_REDUCE, rank_of(member, place + distance), chunk);
-    }
+    int child[32], children;
+    const int parent = neighbours(place, members, plan->root, child, &children);
+    for (int i = 0; i < children; i++) sgrad_plan_add(plan, SGRAD_ADD, rank_of(member, child[i]), chunk);
+    if (parent >= 0) sgrad_plan_add(plan, SGRAD_SEND, rank_of(member, parent), chunk);
 }
 
 void sgrad__tree_down(struct sgrad_plan *plan, int chunk, int place, int members, const int *member) {
-    int distance = 1; /* to the parent; of the root, beyond every child */
-    while (distance < members && !(place & distance)) distance *= 2;
-    if (place) sgrad_plan_add(plan, SGRAD_COPY, rank_of(member, sgrad__tree_parent(place)), chunk);
-    while (distance /= 2)
-        if (place + distance < members) sgrad_plan_add(plan, SGRAD_SEND, rank_of(member, place + distance), chunk);
+    int child[32], children;
+    const int parent = neighbours(place, members, plan->root, child, &children);
+    if (parent >= 0) sgrad_plan_add(plan, SGRAD_COPY, rank_of(member, parent), chunk);
+    while (children--) sgrad_plan_add(plan, SGRAD_SEND, rank_of(member, child[children]), chunk);
+}
+
+static double way_seconds(double bytes, const struct sgrad_network *net) {
+    struct sgrad__round up = sgrad__round_begin(net, bytes);
+    for (int rank = 1; rank < net->ranks; rank++) sgrad__round_send(&up, rank, sgrad__tree_parent(rank));
+    return sgrad__round_end(&up);
 }
 
 static double price(double bytes, int chunks, const struct sgrad_network *net) {
-    struct sgrad__round up = sgrad__round_begin(net, bytes / chunks);
-    for (int rank = 1; rank < net->ranks; rank++) sgrad__round_send(&up, rank, sgrad__tree_parent(rank));
-    return (chunks + 1) * sgrad__round_end(&up);
+    return (chunks + 1) * way_seconds(bytes / chunks, net);
+}
+
+static int one(double bytes, const struct sgrad_network *net) {
+    (void)bytes, (void)net;
+    return 1;
 }
 
 static int chunks(double bytes, const struct sgrad_network *net) {
@@ -52,6 +82,14 @@ static int chunks(double bytes, const struct sgrad_network *net) {
 }
 
 static double cost(double bytes, const struct sgrad_network *net) { return price(bytes, chunks(bytes, net), net); }
+
+static void up(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    for (int c = 0; c < plan->chunks; c++) sgrad__tree_up(plan, c, rank, net->ranks, NULL);
+}
+
+static void down(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    for (int c = 0; c < plan->chunks; c++) sgrad__tree_down(plan, c, rank, net->ranks, NULL);
+}
 
 /* The next chunk goes up while one is on its way to the root: then that comes down. */
 static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
@@ -61,10 +99,33 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
     }
 }
 
-const struct sgrad_allreduce sgrad_tree_allreduce = {
+#define SOURCE "Iandola et al. 2016, arXiv:1511.00175"
+
+const struct sgrad_collective sgrad_tree_reduce = {
     .name = "tree",
+    .kind = SGRAD_REDUCE,
+    .summary = "up a binary tree to the root",
+    .source = SOURCE,
+    .halving = true,
+    .cost = way_seconds,
+    .chunks = one,
+    .schedule = up,
+};
+const struct sgrad_collective sgrad_tree_broadcast = {
+    .name = "tree",
+    .kind = SGRAD_BROADCAST,
+    .summary = "down a binary tree from the root: fewest steps, for short buffers",
+    .source = SOURCE,
+    .halving = true,
+    .cost = way_seconds,
+    .chunks = one,
+    .schedule = down,
+};
+const struct sgrad_collective sgrad_tree_allreduce = {
+    .name = "tree",
+    .kind = SGRAD_ALLREDUCE,
     .summary = "up a binary tree to rank 0 and down again, in a pipeline of chunks (FireCaffe)",
-    .source = "Iandola et al. 2016, arXiv:1511.00175",
+    .source = SOURCE,
     .halving = true,
     .cost = cost,
     .chunks = chunks,

@@ -62,7 +62,7 @@ offers_list() {
 	offers "$(sed -n "s/^\($beginning[^ ]*\) .*/\1/p" out | sort | xargs)" "$@" "$beginning"
 }
 offers 'train' trai
-offers 'allreduce datasets layers models ops optimizers strategies' list ''
+offers 'allreduce collectives datasets layers models ops optimizers strategies' list ''
 offers_list models resnet train --model
 offers_list models con train --model =
 offers_list datasets c train --data

@@ -120,7 +120,7 @@ static double objective(struct instance *t) {
     must(instance_run(t, t->op->forward, 0));
     if (!t->tensor[SGRAD_Y][0]) {
         double *stat = instance_read(t->tensor[SGRAD_STAT][0]);
-        sum = stat[0] / (double)t->is.x[0].shape.dim[0];
+        sum = stat[0] / (double)sgrad_shape_count(&t->is.x[1].shape);
         free(stat);
         return sum;
     }

@@ -238,6 +238,22 @@ def train(model, data, lr, names):
             for name in names}
 
 
+class Rows(nn.Module):
+    """tests/graphs/runs/rows.c: linear layers on the pixels' channels, one of them used twice, a value added to itself."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.mix, self.twice, self.fc = nn.Linear(shape[0], 6), nn.Linear(6, 6), nn.Linear(6, classes)
+
+    def forward(self, x):
+        x = self.mix(x.permute(0, 2, 3, 1))
+        x = torch.relu(self.twice(torch.relu(self.twice(x))))
+        return self.fc((x + x).mean((1, 2)))
+
+
+torch_models.MODELS["rows"] = Rows
+
+
 def dataset(folder, write, shape, tests):
     train_set, test_set = images(2, 160, shape), images(3, tests, shape)
     write(HERE / folder, {"train": train_set, "t10k": test_set})
@@ -298,5 +314,6 @@ resnet = ["conv1.weight", "bn1.running_mean", "bn1.running_var", "layer1.0.conv2
 large = ["conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.running_var", "fc.bias"]
 losses = {"lenet": run("lenet", idx, 0.05, lenet), "resnet20": run("resnet20", cifar10, 0.1, resnet),
           "resnet20-gentle": run("resnet20", cifar10, 0.002, resnet),
+          "rows": run("rows", cifar10, 0.05, ["mix.weight", "twice.weight", "twice.bias", "fc.weight"]),
           "resnet18": run("resnet18", cifar10, 0.0005, large), "resnet50": run("resnet50", cifar10, 0.0005, large)}
 (HERE / "losses.json").write_text(json.dumps(losses, indent=1) + "\n")

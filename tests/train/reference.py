@@ -1,24 +1,34 @@
 """Ten steps of training from given weights have PyTorch's losses, at any micro-batch. make.py in tests/reference made them."""
 import json
 import os
+import subprocess
 import sys
 
 from run import FOLDER, REFERENCE, events, folder, losses, main, stargrad
 
+ROWS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/rows")
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
 
 
-def check(case, model, data, micro_batch, within=(1e-4, 1e-3)):
+def train(model, data, init, micro_batch, lr, out):
+    stargrad("train", "--model", model, "--data", data, "--init", init, "--batch", 16, "--micro-batch", micro_batch, "--steps", 10,
+             "--no-shuffle", "--no-augment", "--lr", lr, "--checkpoint-every", 0, "--out", out)
+
+
+def train_rows(model, data, init, micro_batch, lr, out):
+    assert lr == 0.05
+    subprocess.run([ROWS, data, init, str(micro_batch), out], check=True, stdout=subprocess.DEVNULL)
+
+
+def check(case, model, data, micro_batch, within=(1e-4, 1e-3), train=train):
     with open(os.path.join(REFERENCE, "losses.json")) as f:
         wanted = json.load(f)[case]
     out, init = folder("reference"), os.path.join(REFERENCE, f"{model}.safetensors")
     if "weights" in wanted:
         init = os.path.join(FOLDER, f"{model}.safetensors")
         weights.write(init, {name: [int(size) for size in shape.split()] for name, shape in wanted["weights"].items()})
-    stargrad("train", "--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}",
-             "--init", init, "--batch", 16, "--micro-batch", micro_batch, "--steps", 10,
-             "--no-shuffle", "--no-augment", "--lr", wanted["lr"], "--checkpoint-every", 0, "--out", out)
+    train(model, f"{data}:{os.path.join(REFERENCE, data)}", init, micro_batch, wanted["lr"], out)
     got = losses(out)
     assert len(got) == 10
     for step, (a, b) in enumerate(zip(got, wanted["loss"])):
@@ -41,6 +51,12 @@ def test_resnet20():
 def test_large_resnets():
     check("resnet18", "resnet18", "cifar10", 4)
     check("resnet50", "resnet50", "cifar10", 8)
+
+
+def test_rows():
+    """Linear layers on rows, two that share their parameters, a value used twice."""
+    for micro_batch in (16, 4, 1):
+        check("rows", "rows", "cifar10", micro_batch, within=(1e-5, 1e-5), train=train_rows)
 
 
 if __name__ == "__main__":

@@ -9,5 +9,5 @@ const struct sgrad_optimizer sgrad_adamw_optimizer = {
     .rate = 0.001,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &sgrad_adamw_kernel,
-    .states = (const char *const[]){ "exp_avg", "exp_avg_sq", NULL },
+    .states = (const struct sgrad_state[]){ { .name = "exp_avg" }, { .name = "exp_avg_sq" }, { 0 } },
 };

@@ -9,5 +9,5 @@ const struct sgrad_optimizer sgrad_lars_optimizer = {
     .rate = 1,
     .options = (const char *const[]){ "momentum", "nesterov", "trust", NULL },
     .update = &sgrad_lars_kernel,
-    .states = (const char *const[]){ "momentum", NULL },
+    .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
 };

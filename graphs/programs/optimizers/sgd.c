@@ -9,5 +9,5 @@ const struct sgrad_optimizer sgrad_sgd_optimizer = {
     .rate = 0.1,
     .options = (const char *const[]){ "momentum", "nesterov", NULL },
     .update = &sgrad_sgd_kernel,
-    .states = (const char *const[]){ "momentum", NULL },
+    .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
 };

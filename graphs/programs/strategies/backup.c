@@ -16,7 +16,7 @@ static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int
     sgrad__add_push(b, bucket, 1, number, name);
 }
 
-static int first(const struct sgrad__program_options *o) { return o->ranks - o->backup; }
+static int first(const struct sgrad__program_options *o) { return sgrad__peer_count(o) - o->backup; }
 
 const struct sgrad_strategy sgrad_backup_strategy = {
     .name = "backup",

@@ -9,7 +9,7 @@ static void exchange(struct sgrad__builder *b, struct sgrad__bucket *bucket, int
     sgrad__bucket_sum(b, bucket, b->o->allreduce, SGRAD__PRIORITY_UPDATE + number, name);
 }
 
-static int all(const struct sgrad__program_options *o) { return o->ranks; }
+static int all(const struct sgrad__program_options *o) { return sgrad__peer_count(o); }
 
 const struct sgrad_strategy sgrad_sync_strategy = {
     .name = "sync",

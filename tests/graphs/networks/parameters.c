@@ -149,7 +149,7 @@ static void starts(void **state) {
 #define PATH scratch_path("weights.safetensors")
 
 /* A convolution (2,3,3,5) in memory, batch norm, linear. */
-static struct sgrad_graph *small(const char *const *states, uint64_t seed) {
+static struct sgrad_graph *small(const struct sgrad_state *states, uint64_t seed) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     int x = sgrad_graph_input(g, 4, 4, 5);
     x = sgrad_layer(g, conv2d, "conv", (x), .channels = 2, .kernel = 3);
@@ -171,7 +171,7 @@ static int load(struct sgrad_graph *g, const char *path, bool with_states) {
 
 static void round_trip(void **state) {
     (void)state;
-    static const char *const adam[] = { "exp_avg", "exp_avg_sq", NULL };
+    static const struct sgrad_state adam[] = { { .name = "exp_avg" }, { .name = "exp_avg_sq" }, { 0 } };
     struct sgrad_graph *g = small(adam, 1), *h = small(adam, 2), *plain = small(NULL, 3);
     struct sgrad__parameter *p = find(g, "conv.weight");
     float numbers[90], second_moment[90];
@@ -215,6 +215,31 @@ static void round_trip(void **state) {
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
     sgrad_graph_destroy(plain);
+}
+
+/* One number for each row of the parameter, and a 7. */
+static struct sgrad_shape rows_and_7(const struct sgrad_shape *parameter) {
+    return (struct sgrad_shape){ 2, { parameter->dim[0], 7 } };
+}
+
+static void states_of_another_shape(void **state) {
+    (void)state;
+    static const struct sgrad_state states[] = { { .name = "plain" }, { .name = "rows", .shape = rows_and_7 }, { 0 } };
+    static const struct sgrad_state one_less[] = { { .name = "plain" }, { .name = "rows" }, { 0 } };
+    struct sgrad_graph *g = small(states, 1), *h = small(states, 2), *other = small(one_less, 1);
+    float numbers[14];
+    for (int i = 0; i < 14; i++) numbers[i] = (float)i;
+    assert_int_equal(sgrad_tensor_write(find(g, "conv.weight")->kept[1], numbers), 0);
+    assert_int_equal(sgrad__weights_save(g, PATH, true, NULL, 0), 0);
+    assert_int_equal(load(h, PATH, true), 0);
+    float *again = values(find(h, "conv.weight")->kept[1]);
+    assert_memory_equal(again, numbers, sizeof numbers);
+    free(again);
+    assert_true(equal(find(g, "conv.weight"), find(h, "conv.weight")));
+    assert_fails(load(other, PATH, true), SGRAD_ESHAPE, "optimizer.rows.conv.weight has shape (2,7)");
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(h);
+    sgrad_graph_destroy(other);
 }
 
 /* Weights for small() of which the last entry, and the type of all, are the test's. */
@@ -294,7 +319,8 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts),
-        cmocka_unit_test(round_trip), cmocka_unit_test(types),         cmocka_unit_test(refusals),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(states_of_another_shape), cmocka_unit_test(types),         cmocka_unit_test(refusals),
         cmocka_unit_test(least_sides),
     };
     return cmocka_run_group_tests(tests, begin, end);

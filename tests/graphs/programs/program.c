@@ -27,13 +27,15 @@ static struct sgrad_graph *network(void) {
     return g;
 }
 
+static int lanes;       /* of gradients; 0: as many as micro-batches */
+
 static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
     struct sgrad__program *p;
     const struct sgrad__program_options o = {
         .batch = 2 * micros,
         .micro = 2,
         .group = 2 * group_micros,
-        .ranks = 1,
+        .lanes = lanes,
         .training = training,
         .optimizer = sgrad_optimizers[0],
         .clip_norm = clip_norm,
@@ -119,12 +121,33 @@ static void walk_instruction(const struct sgrad__program *p, const struct sgrad_
         if (in->call->access[j] == SGRAD_W) {
             c->state = WRITTEN;
             memcpy(c->text, text, sizeof text);
+        } else if (in->call->accumulate >> j & 1 && !p->buffer[in->operand[j]].rows) {
+            char before[256];
+            memcpy(before, c->text, sizeof before);
+            assert_true(snprintf(c->text, sizeof c->text, "(%s+%s)", before, text) < (int)sizeof c->text);
         }
         if (in->last >> j & 1) {
             c->state = FORGOTTEN;
             c->lasts++;
         }
     }
+}
+
+/* The tree over lanes, of which each has its micro-batches added in order. */
+static const char *lane_tree(int micros) {
+    static char text[256];
+    char leaf[64][256];
+    const int count = lanes && lanes < micros ? lanes : micros;
+    for (int l = 0, m = 0; l < count; l++) {
+        snprintf(leaf[l], sizeof leaf[0], "%d", m++);
+        for (; m < micros && m * count / micros == l; m++) {
+            char before[256];
+            memcpy(before, leaf[l], sizeof before);
+            snprintf(leaf[l], sizeof leaf[0], "(%.100s+%d)", before, m);
+        }
+    }
+    halved(text, sizeof text, leaf, count);
+    return text;
 }
 
 /* A sum that INSTRUCTION reads as operand J is that of the micro-batches FROM to TO, one in STEP. */
@@ -142,7 +165,9 @@ static void check_sums(const struct sgrad__program *p, const struct sgrad__instr
     if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm data")) check_sum(in, 5, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm finish")) check_sum(in, 0, content, 0, micros, group);
-    if (in->call->kernel == sgrad_optimizers[0]->update) check_sum(in, 1, content, 0, micros, strstr(in->name, "bn") ? group : 1);
+    if (in->call->kernel != sgrad_optimizers[0]->update) return;
+    if (strstr(in->name, "bn")) check_sum(in, 1, content, 0, micros, group);
+    else assert_string_equal(content[in->operand[1]].text, lane_tree(micros));
 }
 
 static void walk(const struct sgrad__program *p) {
@@ -156,7 +181,7 @@ static void walk(const struct sgrad__program *p) {
         if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
         if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
     }
-    assert_string_equal(content[p->statistics].text, tree(0, (int)(p->batch.samples / p->micro), 1));
+    assert_string_equal(content[p->output[p->statistics].buffer].text, tree(0, (int)(p->batch.samples / p->micro), 1));
     free(content);
 }
 
@@ -175,27 +200,35 @@ static const int cuts[][2] = { { 1, 1 }, { 2, 2 }, { 4, 1 }, { 4, 2 }, { 6, 3 },
 
 static struct sgrad_graph *graph;
 
+static void check_training(const int cut[2], float clip_norm) {
+    struct sgrad__program *p = build(graph, cut[0], cut[1], true, clip_norm);
+    const int micros = cut[0], groups = cut[0] / cut[1];
+    walk(p);
+    assert_int_equal(times(p, "conv1 forward"), micros);
+    assert_int_equal(times(p, "conv1 backward-weight"), micros);
+    assert_int_equal(times(p, "bn1 apply"), micros);
+    assert_int_equal(times(p, "bn1 moments"), groups);
+    assert_int_equal(times(p, "bn1 parameters"), groups);
+    assert_int_equal(times(p, "bn1 finish"), 1);
+    for (int i = 0; i < graph->parameter_count; i++) {
+        const struct sgrad__parameter *w = &graph->parameter[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s update", w->name);
+        assert_int_equal(times(p, name), !w->state && strncmp(w->name, "dead", 4));
+    }
+    sgrad__program_destroy(p);
+}
+
 static void training(void **state) {
     (void)state;
-    for_each_cut(c)
-        for (float clip_norm = 0; clip_norm < 2; clip_norm++) {
-            struct sgrad__program *p = build(graph, cuts[c][0], cuts[c][1], true, clip_norm);
-            const int micros = cuts[c][0], groups = cuts[c][0] / cuts[c][1];
-            walk(p);
-            assert_int_equal(times(p, "conv1 forward"), micros);
-            assert_int_equal(times(p, "conv1 backward-weight"), micros);
-            assert_int_equal(times(p, "bn1 apply"), micros);
-            assert_int_equal(times(p, "bn1 moments"), groups);
-            assert_int_equal(times(p, "bn1 parameters"), groups);
-            assert_int_equal(times(p, "bn1 finish"), 1);
-            for (int i = 0; i < graph->parameter_count; i++) {
-                const struct sgrad__parameter *w = &graph->parameter[i];
-                char name[64];
-                snprintf(name, sizeof name, "%s update", w->name);
-                assert_int_equal(times(p, name), !w->state && strncmp(w->name, "dead", 4));
-            }
-            sgrad__program_destroy(p);
+    static const int lane_counts[] = { 1, 2, 5, 8, 0 };
+    for (size_t l = 0; l < sizeof lane_counts / sizeof *lane_counts; l++) {
+        lanes = lane_counts[l];
+        for_each_cut(c) {
+            check_training(cuts[c], 0);
+            check_training(cuts[c], 1);
         }
+    }
 }
 
 static void evaluation(void **state) {

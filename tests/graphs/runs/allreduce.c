@@ -67,11 +67,11 @@ static bool has_part(const struct load *l, int parameter) { return !l->parts || 
 
 struct sums {
     int methods;
-    const struct sgrad_allreduce *const *method;    /* all of them at the same time */
+    const struct sgrad_collective *const *method;    /* all of them at the same time */
     int *done;                                      /* buffers, (methods, PARAMETERS) */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
-    struct sgrad_tensor *parameter[PARAMETERS], *statistics;
+    struct sgrad_tensor *parameter[PARAMETERS];
 };
 
 static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct load *l, int method) {
@@ -89,19 +89,16 @@ static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct l
 
 static int sums_open(struct sums *s, const struct sgrad_context *ctx, const struct load *l) {
     static const struct sgrad_network alone = { .ranks = 1 };
-    const struct sgrad__program_options o = { .rank = rank, .ranks = ranks, .network = ctx->network ? ctx->network : &alone };
-    struct sgrad__program *p = s->program = sgrad_alloc(1, sizeof *p);
+    const struct sgrad__program_options o = { .rank = rank, .peers = ctx->all, .network = ctx->network ? ctx->network : &alone };
+    struct sgrad__program *p = s->program = sgrad__program_create();
     struct sgrad__builder b = { .p = p, .o = &o };
-    *p =
-        (struct sgrad__program){ .share = 1, .window = 1, .votes = -1, .records = -1, .training = true, .bucket_bytes = l->most };
+    p->bucket_bytes = l->most;
     for (int i = 0; i < l->count; i++) {
         struct sgrad_shape shape = { 1, { l->size[i] } };
         SGRAD_TRY(sgrad_tensor_create("parameter", l->dtype, shape, SGRAD_PERSISTENT, &s->parameter[i]));
     }
-    SGRAD_TRY(sgrad_tensor_create("statistics", SGRAD_F64, sgrad_shape(1, 3), SGRAD_PERSISTENT, &s->statistics));
     s->done = sgrad_alloc((size_t)s->methods * PARAMETERS, sizeof *s->done);
     for (int method = 0; method < s->methods; method++) add_buckets(&b, s, l, method);
-    p->statistics = sgrad__lend_buffer(&b, s->statistics);
     sgrad__mark_last_uses(p);
     s->runner = sgrad__runner_create(p);
     return sgrad__program_allocate(p);
@@ -118,7 +115,6 @@ static void sums_close(struct sums *s) {
     sgrad__runner_destroy(s->runner);
     sgrad__program_destroy(s->program);
     for (int i = 0; i < PARAMETERS; i++) sgrad_tensor_destroy(s->parameter[i]);
-    sgrad_tensor_destroy(s->statistics);
     free(s->done);
 }
 
@@ -179,10 +175,12 @@ static int check_round(struct sums *s, const struct load *l, void *const *mine, 
 static int check(const struct sgrad_context *ctx) {
     bool wrong = false;
     int methods = 0;
-    while (sgrad_allreduces[methods]) methods++;
+    const struct sgrad_collective *method[64];
+    for (int i = 0; sgrad_collectives[i]; i++)
+        if (sgrad_collectives[i]->kind == SGRAD_ALLREDUCE) method[methods++] = sgrad_collectives[i];
     for (const struct load *l = loads; l < loads + LOADS; l++) {
         struct values v = { 0 };
-        struct sums s = { .method = sgrad_allreduces, .methods = methods };
+        struct sums s = { .method = method, .methods = methods };
         values_open(&v, l);
         SGRAD_TRY(sums_open(&s, ctx, l));
         for (int n = 0; n < ROUNDS; n++) SGRAD_TRY(check_round(&s, l, v.mine[n], v.sum[n], &wrong));
@@ -191,7 +189,7 @@ static int check(const struct sgrad_context *ctx) {
     }
     SGRAD_TRY(sgrad_ranks_agree(wrong ? SGRAD_EINVAL : 0));
     for (int i = 0; i < methods && rank == 0; i++)
-        printf("%s on %d rank%s\n", sgrad_allreduces[i]->name, ranks, ranks > 1 ? "s" : "");
+        printf("%s on %d rank%s\n", method[i]->name, ranks, ranks > 1 ? "s" : "");
     return 0;
 }
 
@@ -228,16 +226,18 @@ static int run_sums(void *s) { return run(s); }
 
 static int time_methods(const struct sgrad_context *ctx, int64_t bytes) {
     const struct load l = { SGRAD_F32, 1, 0, false, 1, { bytes / (int64_t)sizeof(float) } };
-    for (const struct sgrad_allreduce *const *method = sgrad_allreduces; *method; method++) {
+    for (const struct sgrad_collective *const *method = sgrad_collectives; *method; method++) {
+        if ((*method)->kind != SGRAD_ALLREDUCE) continue;
         struct sums s = { .method = method, .methods = 1 };
         SGRAD_TRY(sums_open(&s, ctx, &l));
         SGRAD_TRY(time_all((*method)->name, bytes, run_sums, &s));
         sums_close(&s);
     }
-    const struct sgrad_allreduce *auto_choice = sgrad_allreduce_cheapest((double)bytes, ctx->network, false);
+    const struct sgrad_exchange what = { .bytes = (double)bytes };
+    const struct sgrad_collective *auto_choice = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &what, ctx->network);
     if (rank == 0)
         printf("{\"auto\": \"%s\", \"bytes\": %lld, \"ms\": %.4f}\n", auto_choice->name, (long long)bytes,
-               1000 * auto_choice->cost((double)bytes, ctx->network));
+               1000 * sgrad_collective_cost(auto_choice, &what, ctx->network));
     return 0;
 }
 

@@ -79,8 +79,7 @@ static struct sgrad__config config(const struct sgrad_train_options *o) {
                                    .channels = 3,
                                    .mean = { .4914f, .4822f, .4465f },
                                    .deviation = { .2470f, .2435f, .2616f },
-                                   .ranks = 1,
-                                   .micro_batch = 16,
+                                                              .micro_batch = 16,
                                    .devices = "2 CPU cores" };
 }
 

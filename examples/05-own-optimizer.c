@@ -1,0 +1,65 @@
+/* 05-own-optimizer.c: an optimizer of one's own, outside the library, with a state of a shape of its own.
+ *
+ * NovoGrad (Ginsburg et al., Stochastic gradient methods with layer-wise adaptive moments, 2019, algorithm 1) keeps the mean of
+ * the gradient's norm, one number for each parameter, where Adam keeps one for each of its elements:
+ *
+ *     v = beta2·v + (1-beta2)·‖g‖²     m = beta1·m + (g / (√v + eps) + decay·w)     w = w - rate·m        (v = ‖g‖² at first)
+ *
+ * An optimizer is a kernel, which says how one parameter is updated by its gradient, and a record, which says what is kept from
+ * step to step. Checkpoints, resumption and parameter servers know states, not optimizers.
+ *
+ * Next: codelets/updates.h says what the kernel is handed; docs/ how to move it into the library. */
+#include "codelets/updates.h"
+#include "graphs/graphs.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* w, dw, Σ g² over all parameters (1) or absent, m, v (1) */
+static void novograd(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    const float *dw = a->data[1], clip = sgrad_clip_factor(h, a->data[2]);
+    float *w = a->data[0], *m = a->data[3], *v = a->data[4];
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)dw[i] * dw[i];
+    squares *= (double)clip * clip;
+    *v = (float)(a->step->number == 1 ? squares : h->beta2 * *v + (1 - h->beta2) * squares);
+    const float scale = clip / (sqrtf(*v) + h->eps);
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = h->beta1 * m[i] + scale * dw[i] + h->weight_decay * w[i];
+        w[i] -= a->step->rate * m[i];
+    }
+}
+static const struct sgrad_kernel kernel = { .name = "novograd", .kind = &sgrad_update_kind, .cpu = novograd };
+
+static struct sgrad_shape one_number(const struct sgrad_shape *parameter) {
+    (void)parameter;
+    return sgrad_shape(1, 1);
+}
+
+static const struct sgrad_optimizer optimizer = {
+    .name = "novograd",
+    .summary = "layer-wise adaptive moments",
+    .source = "Ginsburg et al., Stochastic gradient methods with layer-wise adaptive moments, 2019",
+    .rate = 0.01,
+    .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
+    .update = &kernel,
+    .states = (const struct sgrad_state[]){ { .name = "exp_avg" }, { .name = "norm_avg", .shape = one_number }, { 0 } },
+};
+
+int main(void) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    options.model = "convnet";
+    options.data = "digits";
+    options.custom_optimizer = &optimizer;
+    options.epochs = 5;
+    options.batch = 64;
+    options.schedule = "cosine";
+
+    struct sgrad_train_result result;
+    if (sgrad_train(&options, &result)) return 1;
+    if (result.rank == 0) printf("%s: test accuracy %.2f %%\n", result.folder, 100 * result.test_top1);
+    free(result.folder);
+    return 0;
+}

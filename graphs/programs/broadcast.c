@@ -1,0 +1,24 @@
+/* broadcast.c: a program that gives one rank's tensors to all: a checkpoint's, when a run begins, or a server's.
+ *
+ *     root     from ─> chunks ─> plan
+ *     others                     plan ─> chunks ─> to                                        */
+#include "graphs/programs/builder.h"
+
+static void add(struct sgrad__builder *b, const struct sgrad__broadcast *is) {
+    const bool gives = is->root == b->o->rank;
+    struct sgrad_tensor *mine = gives ? is->from : is->to;
+    struct sgrad__bucket *bucket = sgrad__bucket_open(mine->view.dtype);
+    sgrad__bucket_put(bucket, sgrad__lend_buffer(b, mine), mine->view, NULL, -1, mine->name);
+    sgrad__bucket_broadcast(b, bucket, is->root, SGRAD__PRIORITY_UPDATE, mine->name);
+    if (gives && is->from != is->to) sgrad__add_copy(b, sgrad__lend_buffer(b, is->from), sgrad__lend_buffer(b, is->to));
+    sgrad__bucket_free(bucket);
+}
+
+struct sgrad__program *sgrad__broadcast_build(const struct sgrad__program_options *o, const struct sgrad__broadcast *list,
+                                              int count) {
+    struct sgrad__program *p = sgrad__program_create();
+    struct sgrad__builder b = { .p = p, .o = o, .norm = -1 };
+    for (int i = 0; i < count; i++) add(&b, &list[i]);
+    sgrad__mark_last_uses(p);
+    return p;
+}

@@ -1,0 +1,47 @@
+/* chain.c: from rank to rank along a chain, chunk after chunk (the pipeline of Pjesivac-Grbovic et al. 2007).
+ *
+ *     root ──> 1 ──> 2 ──> 3        root sends   A B C D
+ *                                   1 sends        A B C D
+ *                                   2 sends          A B C D
+ *
+ * The chain goes through the ranks of one host after the other, the root's first. Cost of p ranks and n chunks:
+ * (p − 2 + n) (latency + bytes / n / bandwidth): with many chunks no method is faster.
+ *
+ * Limits: one slow link slows all that is behind it. */
+#include "config.h"
+#include "runtime/collectives/internal.h"
+
+/* The cost does not look at the root: each message takes as long as the slowest. */
+static double price(double bytes, int chunks, const struct sgrad_network *net) {
+    return (net->ranks - 2 + chunks) * sgrad__slowest(bytes / chunks, net);
+}
+
+static int chunks(double bytes, const struct sgrad_network *net) {
+    return sgrad__best_chunks(price, 1, SGRAD__CHUNKS, bytes, net);
+}
+
+static double cost(double bytes, const struct sgrad_network *net) { return price(bytes, chunks(bytes, net), net); }
+
+static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    const int p = net->ranks;
+    int first[p], ring[p], at = 0, root = 0;
+    sgrad__hosts(net, first, ring);
+    while (ring[at] != rank) at++;
+    while (ring[root] != plan->root) root++;
+    const bool begins = at == root, ends = (at + 1) % p == root;
+    for (int c = 0; c < plan->chunks; c++) {
+        if (!begins) sgrad_plan_add(plan, SGRAD_COPY, ring[(at + p - 1) % p], c);
+        if (!ends) sgrad_plan_add(plan, SGRAD_SEND, ring[(at + 1) % p], c);
+    }
+}
+
+const struct sgrad_collective sgrad_chain_broadcast = {
+    .name = "chain",
+    .kind = SGRAD_BROADCAST,
+    .summary = "along a chain in a pipeline of chunks, for long buffers",
+    .source = "Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0",
+    .halving = true,
+    .cost = cost,
+    .chunks = chunks,
+    .schedule = schedule,
+};

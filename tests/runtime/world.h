@@ -1,0 +1,204 @@
+/* world.h: all ranks' plans of a collective in one process, carried out in several orders. */
+#ifndef SGRAD_TESTS_WORLD_H
+#define SGRAD_TESTS_WORLD_H
+
+#include "config.h"
+#include "runtime/collectives.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 33, LAYOUTS = 5 };
+
+/* Hosts: every rank one; two ranks each; 1, 2, 3, … ranks; ranks dealt out to three in turn; a single one. */
+static const int *layout(int which, int ranks, int *host) {
+    for (int r = 0, number = 0, room = 1; r < ranks; r++, room--) {
+        if (room == 0) room = ++number + 1;
+        host[r] = which == 1 ? r / 2 : which == 2 ? number : which == 3 ? 7 - 5 * (r % 3) : 4;
+    }
+    return which ? host : NULL;
+}
+
+static struct sgrad_network network(int ranks, const int *host) {
+    return (struct sgrad_network){ ranks, host, 50e-6, 1e9, 5e-6, 8e9 };
+}
+
+static bool power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+/* ---- a world of ranks, each with its plan ------------------------------------------------------------------------ */
+
+struct event {
+    struct sgrad_action action;
+    int rank;
+    struct event *partner;                  /* the other end of its message */
+    struct event *before, *before_of_chunk; /* of the same rank; of the same rank and chunk */
+    bool done;
+    double time;  /* when it was done */
+    uint64_t set; /* what a SEND sends: whose contributions, and their sum */
+    float value;
+};
+struct world {
+    int ranks, chunks, events;
+    struct event *event; /* rank after rank */
+    int *begin;          /* of each rank, and the end */
+    uint64_t *set;       /* (ranks, chunks) */
+    float *value;
+};
+
+static struct event *next_send(const struct world *w, int from, int to, int *cursor) {
+    for (; w->begin[from] + *cursor < w->begin[from + 1]; ++*cursor) {
+        struct event *e = &w->event[w->begin[from] + *cursor];
+        if (e->action.kind == SGRAD_SEND && e->action.peer == to) return ++*cursor, e;
+    }
+    return NULL;
+}
+
+/* The n-th SEND of a to b meets the n-th REDUCE or COPY of b from a, with the same chunk; none is left over. */
+static void connect(struct world *w) {
+    int *cursor = calloc((size_t)(w->ranks * w->ranks), sizeof *cursor);
+    int sends = 0, receives = 0;
+    for (struct event *e = w->event; e < w->event + w->events; e++) {
+        const struct sgrad_action *a = &e->action;
+        assert_in_range(a->chunk, 0, w->chunks - 1);
+        assert_in_range(a->peer, 0, w->ranks - 1);
+        assert_int_not_equal(a->peer, e->rank);
+        assert_in_range(a->kind, SGRAD_SEND, SGRAD_COPY);
+        sends += a->kind == SGRAD_SEND;
+        receives += a->kind != SGRAD_SEND;
+        if (a->kind == SGRAD_SEND) continue;
+        e->partner = next_send(w, a->peer, e->rank, &cursor[a->peer * w->ranks + e->rank]);
+        assert_non_null(e->partner);
+        assert_int_equal(e->partner->action.chunk, a->chunk);
+        e->partner->partner = e;
+    }
+    assert_int_equal(sends, receives);
+    free(cursor);
+}
+
+static void order(struct world *w, int rank) {
+    struct event **last = calloc((size_t)w->chunks, sizeof *last);
+    for (int i = w->begin[rank]; i < w->begin[rank + 1]; i++) {
+        struct event *e = &w->event[i];
+        if (i > w->begin[rank]) e->before = e - 1;
+        e->before_of_chunk = last[e->action.chunk];
+        last[e->action.chunk] = e;
+    }
+    free(last);
+}
+
+static struct world world_open(const struct sgrad_collective *method, const struct sgrad_exchange *what,
+                               const struct sgrad_network *net) {
+    const int limit = what->limit ? what->limit : INT_MAX;
+    const bool shares = method->kind == SGRAD_REDUCE_SCATTER || method->kind == SGRAD_ALL_GATHER;
+    struct world w = { .ranks = net->ranks };
+    struct sgrad_plan *plan = calloc((size_t)w.ranks, sizeof *plan);
+    w.begin = calloc((size_t)w.ranks + 1, sizeof *w.begin);
+    for (int r = 0; r < w.ranks; r++) {
+        plan[r] = sgrad_plan_make(method, what, r, net);
+        assert_int_equal(plan[r].chunks, plan[0].chunks);
+        if (shares) assert_int_equal(plan[r].chunks, net->ranks);
+        else assert_in_range(plan[r].chunks, 1, limit);
+        w.begin[r + 1] = w.begin[r] + plan[r].count;
+    }
+    w.chunks = plan[0].chunks;
+    w.events = w.begin[w.ranks];
+    w.event = calloc((size_t)w.events + 1, sizeof *w.event);
+    for (int r = 0; r < w.ranks; r++) {
+        for (int i = 0; i < plan[r].count; i++)
+            w.event[w.begin[r] + i] = (struct event){ .action = plan[r].action[i], .rank = r };
+        free(plan[r].action);
+        order(&w, r);
+    }
+    free(plan);
+    connect(&w);
+    w.set = calloc((size_t)(w.ranks * w.chunks), sizeof *w.set);
+    w.value = calloc((size_t)(w.ranks * w.chunks), sizeof *w.value);
+    return w;
+}
+
+static void world_close(struct world *w) {
+    free(w->event);
+    free(w->begin);
+    free(w->set);
+    free(w->value);
+}
+
+/* ---- runs --------------------------------------------------------------------------------------------------------- */
+
+/* Of several magnitudes, so that another order of sums gives other bits. */
+static float contribution(int rank, int chunk) {
+    const uint32_t x = ((uint32_t)rank * 33u + (uint32_t)chunk + 1u) * 2654435761u;
+    return (float)(x >> 8) * ldexpf(1, -(int)(x % 7));
+}
+
+/* The sum of ranks FIRST … FIRST + COUNT − 1 by the tree made by halving. */
+static float halving_sum(int first, int count, int chunk) {
+    if (count == 1) return contribution(first, chunk);
+    return halving_sum(first, count / 2, chunk) + halving_sum(first + count / 2, count / 2, chunk);
+}
+
+enum mode {
+    IN_ORDER,  /* each rank does one action after the other; a SEND leaves its message behind and goes on */
+    DETACHED,  /* each chunk goes its own way; nothing is buffered: a message moves when a place waits for it */
+    BACKWARDS, /* the same, from the last action of the last rank on */
+    MODES
+};
+
+static bool is_done(const struct event *e) { return !e || e->done; }
+
+/* A REDUCE has a place of its own for what it receives; a COPY's place is the chunk. */
+static bool can_run(const struct event *e, enum mode mode) {
+    const bool send = e->action.kind == SGRAD_SEND;
+    if (mode == IN_ORDER) return is_done(e->before) && (send || e->partner->done);
+    if (!is_done(e->before_of_chunk)) return false;
+    if (!send) return e->partner->done;
+    return e->partner->action.kind == SGRAD_ADD || is_done(e->partner->before_of_chunk);
+}
+
+static void perform(struct world *w, struct event *e) {
+    const int at = e->rank * w->chunks + e->action.chunk;
+    switch (e->action.kind) {
+    case SGRAD_SEND:
+        e->set = w->set[at];
+        e->value = w->value[at];
+        break;
+    case SGRAD_ADD:
+        assert_int_equal(w->set[at] & e->partner->set, 0);
+        w->set[at] |= e->partner->set;
+        w->value[at] += e->partner->value;
+        break;
+    default: w->set[at] = e->partner->set; w->value[at] = e->partner->value;
+    }
+    e->done = true;
+}
+
+static void run_all(struct world *w, enum mode mode) {
+    for (int r = 0; r < w->ranks; r++)
+        for (int c = 0; c < w->chunks; c++) {
+            w->set[r * w->chunks + c] = (uint64_t)1 << r;
+            w->value[r * w->chunks + c] = contribution(r, c);
+        }
+    for (int i = 0; i < w->events; i++) w->event[i].done = false;
+    for (int left = w->events, before = -1; left && left != before;) {
+        before = left;
+        for (int i = 0; i < w->events; i++) {
+            struct event *e = &w->event[mode == BACKWARDS ? w->events - 1 - i : i];
+            if (e->done || !can_run(e, mode)) continue;
+            perform(w, e);
+            left--;
+        }
+        assert_int_not_equal(left, before);
+    }
+}
+
+#endif
