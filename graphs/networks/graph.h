@@ -51,7 +51,7 @@ struct sgrad_graph {
     struct sgrad__tie *tie;
     int images, labels;     /* input values */
     int loss;               /* node, or -1 */
-    const struct sgrad_state *states;       /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
+    const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);

@@ -3,6 +3,7 @@
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
@@ -50,7 +51,8 @@ static void check_weights(const struct sgrad_safetensors *file) {
     const char *wanted = sgrad_safetensors_metadata(file, "checksum");
     char is[SGRAD_CHECKSUM];
     if (!wanted || sgrad_safetensors_file_checksum(file, is) || !strcmp(wanted, is)) return;
-    sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path, is, wanted);
+    sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path, is,
+               wanted);
 }
 
 static void set_hyper(struct sgrad__run *r) {
