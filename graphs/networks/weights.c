@@ -1,7 +1,7 @@
 /* weights.c: the way of parameters and states to and from files.
  *
- * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies as its
- * parameter does, or, with a shape of its own, as it is. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
+ * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies as
+ * its parameter does, or, with a shape of its own, as it is. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
  *
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2

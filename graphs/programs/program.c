@@ -11,8 +11,8 @@
  * the nodes after it. The first task that writes a value's gradient overwrites, later ones add.
  *
  * Statistics have a leaf per task that writes one, parameters' gradients a leaf per *lane*: consecutive micro-batches, which add
- * to it one after the other. Leaves are added in one fixed tree, so that the result does not depend on who ran when; then over the
- * ranks (plans.c, buckets.c). Eight micro-batches in four lanes:
+ * to it one after the other. Leaves are added in one fixed tree, so that the result does not depend on who ran when; then over
+ * the ranks (plans.c, buckets.c). Eight micro-batches in four lanes:
  *
  *     lane 0   0, then 1 is added ─┐
  *     lane 1   2, then 3          ─┴┐
