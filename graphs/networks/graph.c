@@ -201,6 +201,7 @@ int sgrad_graph_loss(struct sgrad_graph *g, int logits, float label_smoothing) {
     g->loss = g->node_count - 1;
     for (int i = 0; i < g->tie_count && !g->error; i++)
         if (!g->tie[i].made)
-            g->error = sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name, g->tie[i].as);
+            g->error =
+                sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name, g->tie[i].as);
     return g->error;
 }
