@@ -25,7 +25,8 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
     const int *operand = sgrad__operand_of[pass];
     const struct sgrad_view *view = args->view;
     struct sgrad__layer l = {
-        .pass = pass, .rank = view[operand[SGRAD__OF_WEIGHT]].shape.rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1, .groups = 1
+        .pass = pass, .rank = view[operand[SGRAD__OF_WEIGHT]].shape.rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1,
+        .groups = 1
     };
     void (*copy)(int32_t to[4], const struct sgrad_view *from) = l.rank == 2 ? copy_rows : copy_dims;
     copy(l.x, &view[operand[SGRAD__OF_X]]);

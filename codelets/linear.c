@@ -1,5 +1,5 @@
-/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,…,C), weight (K,C), bias (K), y (N,…,K): any number of leading
- * dimensions, whose rows are all treated alike. */
+/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,…,C), weight (K,C), bias (K), y (N,…,K): any number of
+ * leading dimensions, whose rows are all treated alike. */
 #include "config.h"
 #include "codelets/passes.h"
 #include "codelets/ops/linear.h"

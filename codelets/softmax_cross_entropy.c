@@ -1,7 +1,8 @@
 /* softmax_cross_entropy.c: the loss of a classifier, from logits and labels, and how many it got right.
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
- * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x), where nothing overflows. */
+ * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x),
+ * where nothing overflows. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/softmax_cross_entropy.h"
@@ -18,8 +19,8 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
     if (!fits)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s", s->layer,
-                          sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s",
+                          s->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
         return sgrad_fail(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer, loss->label_smoothing);
     s->stat[0] = (struct sgrad_shape){ 1, { 3 } };

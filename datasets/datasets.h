@@ -112,8 +112,8 @@ struct sgrad_reader {
     const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes none */
     const char *summary;
     const char *augment;                /* that of its data sets, but where open finds that one wants another; NULL: none */
-    /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not empty
-     * where the reader takes one. On an error the caller closes what is there. `label` and `pixels` are freed with free. */
+    /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not
+     * empty where the reader takes one. On an error the caller closes what is there. `label` and `pixels` are freed with free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
     /* One sample's pixels (H,W,C), from any thread. NULL: they are always in memory. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels);

@@ -13,9 +13,9 @@
  *
  * Distance 1 comes first, so every chunk is summed by the tree made by halving; usual implementations begin far apart.
  * And where hosts hold 2^i neighbouring ranks each, the longest messages stay inside them.
- * An allreduce may have fewer chunks. A set of one cannot be halved: its pairs exchange it as in doubling.c, and need no way back.
- * So one chunk makes this recursive doubling, and p chunks Rabenseifner's method; the cheapest number between them is taken. (It is
- * never p: a set of two chunks costs one message as one chunk, two messages as two, and the same bytes.)
+ * An allreduce may have fewer chunks. A set of one cannot be halved: its pairs exchange it as in doubling.c, and need no way
+ * back. So one chunk makes this recursive doubling, p chunks Rabenseifner's method; the cheapest number between them is taken.
+ * (It is never p: a set of two chunks costs one message as one chunk, two messages as two, and the same bytes.)
  *
  * Cost of p = 2^k ranks and 2^j chunks: (2 (2^j − 1) + k − j) messages of bytes / 2^j, each latency + bytes / 2^j / bandwidth.
  * Other numbers of ranks fold (fold.c) for an allreduce, and are not served for the others.
@@ -79,7 +79,8 @@ static struct set half(struct set set, bool upper) {
 enum { SUMS = 1, COPIES = 2 };
 
 /* From DISTANCE on, and back to it: PLACE shares SET with the place at that distance, by then of the same content. */
-static void add_steps(struct sgrad_plan *plan, const struct sgrad__fold *fold, int place, int distance, struct set set, int what) {
+static void add_steps(struct sgrad_plan *plan, const struct sgrad__fold *fold, int place, int distance, struct set set,
+                      int what) {
     if (distance == fold->places) return;
     const int peer = sgrad__fold_rank(fold, place ^ distance);
     const bool one = is_one(plan, set), upper = place & distance;

@@ -19,7 +19,8 @@
 
 #include <stdlib.h>
 
-extern const struct sgrad_collective sgrad_doubling_allreduce, sgrad_halving_allreduce, sgrad_ring_allreduce, sgrad_tree_allreduce;
+extern const struct sgrad_collective sgrad_doubling_allreduce, sgrad_halving_allreduce, sgrad_ring_allreduce,
+    sgrad_tree_allreduce;
 
 static struct sgrad_network between_hosts(const struct sgrad_network *net) {
     int first[net->ranks];

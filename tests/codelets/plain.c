@@ -41,10 +41,11 @@ static void conv2d(const struct instance *t, const struct values *in, struct val
     }
 }
 
-/* x (N,C), w (K,C), y (N,K) */
+/* x (N,…,C), w (K,C), y (N,…,K) */
 static void linear(const struct instance *t, const struct values *in, struct values *out) {
     const struct sgrad_linear *a = t->attrs;
-    const int64_t N = t->is.x[0].shape.dim[0], C = t->is.x[0].shape.dim[1], K = a->features;
+    const struct sgrad_shape *shape = &t->is.x[0].shape;
+    const int64_t C = shape->dim[shape->rank - 1], N = sgrad_shape_count(shape) / C, K = a->features;
     for (int64_t n = 0; n < N; n++)
         for (int64_t k = 0; k < K; k++) {
             const double dy = in->of[SGRAD_DY][0][n * K + k];
@@ -144,10 +145,10 @@ static void average_pool(const struct instance *t, const struct values *in, stru
     }
 }
 
-/* x (N,C), labels (N), statistic (3): Σ loss, correct, samples; dx is of the mean loss */
+/* x (N,…,C), labels (N,…), statistic (3): Σ loss, correct, rows; dx is of the mean loss */
 static void softmax_cross_entropy(const struct instance *t, const struct values *in, struct values *out) {
     const struct sgrad_softmax_cross_entropy *a = t->attrs;
-    const int64_t N = t->is.x[0].shape.dim[0], C = t->is.x[0].shape.dim[1];
+    const int64_t N = sgrad_shape_count(&t->is.x[1].shape), C = sgrad_shape_count(&t->is.x[0].shape) / N;
     double *statistic = out->of[SGRAD_STAT][0], smoothing = (double)a->label_smoothing;
     for (int64_t n = 0; n < N; n++) {
         const double *x = in->of[SGRAD_X][0] + n * C;
