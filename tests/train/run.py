@@ -105,7 +105,8 @@ def content(path, name="model.safetensors"):
 
 
 def main(tests):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)    # what the tests are started by may have it ignored (nohup), and hand that on
+    for number in (signal.SIGHUP, signal.SIGINT):   # whoever starts the tests may ignore them (nohup, &), and hand that on
+        signal.signal(number, signal.SIG_DFL)
     failed = 0
     ran = 0
     for name, test in sorted(tests.items()):
