@@ -130,8 +130,9 @@ static std::mutex &pieces_mutex = *new std::mutex();
 static std::map<const char *, struct piece> &pieces = *new std::map<const char *, struct piece>(); /* by address */
 static size_t used[MOST_DEVICES];
 
-/* Addresses are given once: one that has been freed is nobody's again. */
-static const size_t ADDRESSES = (size_t)1 << 40, APART = 256;
+/* Addresses are given once: one that has been freed is nobody's again. All have a lower half that is negative as an int, so that
+ * no count in a kernel's parameter becomes an address by what lies in the padding beside it. */
+static const size_t ADDRESSES = (size_t)1 << 40, APART = 256, HALF = (size_t)1 << 31;
 static char *addresses;
 static size_t given;
 static struct sigaction others;
@@ -150,6 +151,18 @@ static void reserve_addresses() {
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGSEGV, &action, &others);
+}
+
+/* The address of BYTES that nobody had, or NULL. */
+static char *new_address(size_t bytes) {
+    const uintptr_t at = (uintptr_t)addresses + given;
+    if (!(at & HALF))
+        given += HALF - at % HALF;
+    else if (bytes > HALF - at % HALF)
+        given += 2 * HALF - at % HALF;
+    if (bytes > HALF || bytes > ADDRESSES - given) return NULL;
+    given += bytes;
+    return addresses + given - bytes;
 }
 
 /* The piece that BYTES from POINTER on lie in, and its address; one of device -1 where they are no device's. */
@@ -257,12 +270,12 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     const size_t whole = (bytes + 255) / 256 * 256;
     void *memory;
     if (!addresses) reserve_addresses();
-    if (used[current] + whole > MEMORY || given + whole + APART > ADDRESSES) return cudaErrorMemoryAllocation;
-    if (posix_memalign(&memory, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
+    if (used[current] + whole > MEMORY) return cudaErrorMemoryAllocation;
+    char *address = new_address(whole + APART);
+    if (!address || posix_memalign(&memory, 256, bytes + !bytes)) return cudaErrorMemoryAllocation;
     memset(memory, 0xff, bytes < FILLED ? bytes : FILLED); /* not a number, whatever the type */
-    *pointer = addresses + given;
-    pieces[addresses + given] = { bytes, current, (char *)memory };
-    given += whole + APART;
+    pieces[address] = { bytes, current, (char *)memory };
+    *pointer = address;
     used[current] += whole;
     return cudaSuccess;
 }
