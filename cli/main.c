@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,7 +53,18 @@ static void keep_standard_streams(void) {
     if (fd >= 0) close(fd);
 }
 
+/* UCX, which Open MPI may bring along, catches SIGHUP as it is loaded. Where nohup had it ignored it stays so: asked before any
+ * library begins. */
+static bool hangup_is_ignored;
+static void ask_for_hangup(int argc, char **argv, char **environment) {
+    (void)argc, (void)argv, (void)environment;
+    struct sigaction is;
+    hangup_is_ignored = sigaction(SIGHUP, NULL, &is) == 0 && is.sa_handler == SIG_IGN;
+}
+__attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = ask_for_hangup;
+
 int main(int argc, char **argv) {
+    if (hangup_is_ignored) signal(SIGHUP, SIG_IGN);
     keep_standard_streams();
     int status = dispatch(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
