@@ -16,6 +16,23 @@
  *     int x = sgrad_graph_input(g, 32, 32, 3);
  *     int error = sgrad_graph_loss(g, model.build(g, x, 10), 0);
  *
+ * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), those of one place on its
+ * axis "data" have the same samples, and may share the work on them: a parameter that is split (sgrad_graph_split), and operations
+ * by which values move along the axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). A product of matrices
+ * whose columns, then rows, are split over two ranks (Shoeybi et al., Megatron-LM, 2019), and which is the whole one on one rank:
+ *
+ *     sgrad_graph_split(g, "up.weight", "tensor", 0);
+ *     x = sgrad_layer(g, linear, "up", (x), .features = 64 / sgrad_graph_ranks(g, "tensor"));
+ *     x = sgrad_layer(g, relu, "relu", (x));
+ *     sgrad_graph_split(g, "down.weight", "tensor", 1);
+ *     x = sgrad_layer(g, linear, "down", (x), .features = 32);         // a sum over a part of the columns
+ *     x = sgrad_layer(g, all_reduce, "sum", (x), .axis = "tensor");
+ *
+ * What a step differentiates is the sum over all ranks of their losses, each divided by the samples of all ranks, one that two
+ * ranks have counting twice. So a loss that all ranks of a group compute alike counts once, and a network that is right forwards is
+ * right backwards: a move's backward is its transpose, the gradient of a parameter that is whole is the sum over all ranks, that of
+ * one that is split the sum over the ranks which have the same part.
+ *
  * What is made of it, a training step, is for graphs/programs/programs.h. */
 #ifndef SGRAD_NETWORKS_H
 #define SGRAD_NETWORKS_H
@@ -55,6 +72,13 @@ int sgrad_graph_error(const struct sgrad_graph *graph);
 /* The parameter NAME, of a layer that is still to come, is to be AS, that of one that is there ("decoder.weight" as
  * "embedding.weight"): one tensor, saved under its first name, whose gradients add. Their shapes must be equal. */
 void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as);
+
+/* How many ranks stand along AXIS of the run's mesh (runs.h, options.mesh): 1, where it has no such axis. */
+int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
+/* The parameter NAME, of a layer that is still to come, is a rank's part of one that is split along DIMENSION, as it lies in
+ * memory, over the ranks of AXIS, in their order. It begins as that part of the whole, whatever the number of ranks, and is saved
+ * whole. Its gradient stays with the ranks that have the same part. Along an axis of one rank it is the whole. */
+void sgrad_graph_split(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 
 /* The shape of a value for one sample (dim[0] is 1). */
 struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);

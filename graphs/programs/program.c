@@ -80,6 +80,10 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
         return on_demand(b, &b->dparameter[at + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
+    case SGRAD_PIECE:
+        if (!is->axis || i >= is->axis->ranks) return -1;
+        *view = per_micro(b, is->piece);
+        return on_demand(b, &b->piece[i * b->micros + m], *view, node->name, "piece", i, m);
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, is->keep[i]);
@@ -110,7 +114,7 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
 
 /* Has it a row for each sample? */
 static bool has_rows(enum sgrad_role role) {
-    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP;
+    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP || role == SGRAD_PIECE;
 }
 
 /* The first micro-batch of M's lane. */
@@ -133,8 +137,33 @@ static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, in
     return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
 }
 
+/* Where the buffers of a move's operand USE are for micro-batch M: one, or a piece of each rank, MICROS apart. */
+static int *moved(struct sgrad__builder *b, const struct sgrad__node *node, struct sgrad_use use, int m) {
+    const int value = use.role == SGRAD_X || use.role == SGRAD_DX ? node->input[0] : node->output;
+    if (use.role == SGRAD_PIECE) return &b->piece[m];
+    return &(use.role == SGRAD_X || use.role == SGRAD_Y ? b->activation : b->gradient)[b->g->value[value].root * b->micros + m];
+}
+
+/* A task of a node that is a move. A gradient that is there already is added to. */
+static void add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m) {
+    const struct sgrad__node *node = &b->g->node[n];
+    const bool cut = task->use[0].role == SGRAD_PIECE, joined = task->use[1].role == SGRAD_PIECE;
+    int *from = moved(b, node, task->use[0], m), *to = moved(b, node, task->use[1], m);
+    int before[SGRAD_MAX_INPUTS], after[SGRAD_MAX_INPUTS];
+    for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * b->micros];
+    sgrad__add_move(b, n, task->move, before, after);
+    for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
+        int *slot = &to[i * b->micros];
+        *slot = *slot < 0 ? after[i] : sgrad__add_sum(b, (int[]){ *slot, after[i] }, 2, node->name);
+    }
+}
+
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    if (task->move) {
+        add_move(b, n, task, m);
+        return;
+    }
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: others have begun it */
@@ -180,6 +209,10 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     if (phase == BACKWARD && b->g->node[n].output >= 0 &&
         b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0)
         return; /* the loss does not depend on it */
+    if (b->g->node[n].is.axis) {
+        memset(b->piece, 0xff, (size_t)(SGRAD_MAX_INPUTS * b->micros) * sizeof *b->piece);
+        if (phase == BACKWARD && !b->g->value[b->g->node[n].input[0]].needs_gradient) return;
+    }
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
         if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
@@ -192,12 +225,24 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
 
 /* ---- gradients over ranks ---- */
 
-static void close_gradients(struct sgrad__builder *b) {
-    if (!b->bucket) return;
+/* Whole parameters are all ranks' to share, parts theirs who have the same: 0, or 1 + the axis over which it is split. */
+static int bucket_of(const struct sgrad__builder *b, int parameter) {
+    const struct sgrad_axis *axis = b->g->parameter[parameter].axis;
+    return axis ? 1 + (int)(axis - b->g->mesh.axis) : 0;
+}
+
+static void open_sharing(struct sgrad__builder *b) {
+    b->sharing[0] = sgrad__peers(b, 0, b->peers);
+    for (int i = 0; i < b->g->mesh.axes; i++) b->sharing[1 + i] = sgrad__across(b, &b->g->mesh.axis[i]);
+}
+
+static void close_gradients(struct sgrad__builder *b, int which) {
+    struct sgrad__bucket **bucket = &b->bucket[which];
+    if (!*bucket) return;
     char *name = sgrad_format("bucket %d", b->p->buckets);
-    b->o->strategy->exchange(b, b->bucket, b->p->buckets++, name);
-    sgrad__bucket_free(b->bucket);
-    b->bucket = NULL;
+    b->o->strategy->exchange(b, *bucket, b->p->buckets++, name);
+    sgrad__bucket_free(*bucket);
+    *bucket = NULL;
     free(name);
 }
 
@@ -205,19 +250,20 @@ static void close_gradients(struct sgrad__builder *b) {
  * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
 static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const int which = bucket_of(b, parameter);
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
-    if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
-    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter,
-                      w->name);
+    if (!b->bucket[which]) b->bucket[which] = sgrad__bucket_open(SGRAD_F32, &b->sharing[which]);
+    sgrad__bucket_put(b->bucket[which], summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter],
+                      parameter, w->name);
     b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
-    const int64_t bytes = sgrad__bucket_bytes(b->bucket);
-    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
+    const int64_t bytes = sgrad__bucket_bytes(b->bucket[which]);
+    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b, which);
 }
 
 /* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
  * next's, are summed over the ranks together. */
 static void add_statistics(struct sgrad__builder *b) {
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
+    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64, b->o->peers);
     const struct sgrad__workers *workers = b->o->workers;
     struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
     struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
@@ -273,7 +319,7 @@ static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
         int parameter = b->g->node[n].p[i];
         if (parameter < 0 || used_before(b->g, n, parameter)) continue;
         summed[parameter] = add_gradient_sum(b, parameter);
-        if (b->peers > 1) put_gradient(b, parameter, summed);
+        if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }
@@ -328,7 +374,7 @@ static void add_step(struct sgrad__builder *b) {
         }
     }
     if (b->p->training) {
-        close_gradients(b);
+        for (int i = 0; i <= SGRAD_MAX_AXES; i++) close_gradients(b, i);
         if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         if (b->peers > 1) add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
@@ -364,6 +410,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
+    b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
@@ -371,7 +418,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter };
+    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter,
+                      b->piece };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(b->elsewhere);
     free(b->call);
@@ -390,18 +438,27 @@ static int64_t micros_at_once(const struct sgrad__builder *b) {
     return groups * b->group_micros;
 }
 
+/* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axis for that. */
+static struct sgrad_group others(struct sgrad__builder *b) {
+    const struct sgrad_axis *data = sgrad_mesh_axis(&b->g->mesh, SGRAD__DATA);
+    return data && b->o->peers ? sgrad__along(b, data) : sgrad__peers(b, 0, sgrad__peer_count(b->o));
+}
+
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
     const bool grouped = o->training && has_groups(g);
     const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
-    const int64_t share = o->batch / peers, group = grouped ? o->group : o->micro;
+    struct sgrad__program *p = sgrad__program_create();
+    struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };
+    open_sharing(&b);
+    b.others = others(&b);
+    const int64_t share = o->batch / b.others.count, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(o->batch % peers == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % b.others.count == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
     const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
-    struct sgrad__program *p = sgrad__program_create();
     p->graph = g;
-    p->batch = (struct sgrad_batch){ o->batch, group, averaged };
+    p->batch = (struct sgrad_batch){ share * peers, group, averaged };
     p->share = share;
     p->micro = o->micro;
     p->training = o->training;
@@ -409,11 +466,11 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     p->window = o->window;
     p->image = o->image;
     p->bucket_bytes = bucket_bytes(g, o);
-    struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
-                                .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
+    b.micros = (int)(share / o->micro);
+    b.group_micros = (int)(here / o->micro);
     b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;
-    const int span = (int)(group / here);
-    b.span = sgrad__peers(&b, place - place % span, span);
+    const int span = (int)(group / here), at = sgrad_group_place(&b.others, o->rank);
+    b.span = (struct sgrad_group){ span, b.others.rank + at - at % span };
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
     p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
     p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);

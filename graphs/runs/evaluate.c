@@ -5,22 +5,23 @@
 #include <stdlib.h>
 
 /* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the three
- * statistics of each. When this rank is asked to end, what is in flight ends, and nothing more begins. */
+ * statistics of each, of ranks with the same samples the first's. When this rank is asked to end, what is in flight ends, and
+ * nothing more begins; but ranks with the same samples wait for each other, so there the range ends first. */
 static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double (*value)[3]) {
-    const int64_t size = runner->program->share, ranks = r->context->ranks, window = runner->program->window;
-    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank, end = count / size;
+    const int64_t size = runner->program->share, parts = r->parts, window = runner->program->window;
+    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->part, end = count / size;
     struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
     const struct sgrad__slot *slot;
     int error = 0;
-    for (int64_t done = next; done < end && !error; done += ranks) {
-        if (sgrad__run_is_asked(r) && next < end) end = next;
-        for (; next < end && next - done < window * ranks && !error; next += ranks) {
+    for (int64_t done = next; done < end && !error; done += parts) {
+        if (r->copies == 1 && sgrad__run_is_asked(r) && next < end) end = next;
+        for (; next < end && next - done < window * parts && !error; next += parts) {
             for (int64_t i = 0; i < size; i++) sample[i] = from + next * size + i;
             error = sgrad__runner_submit(runner, &step, sample);
         }
         if (done >= end) break;
         if (!error) error = sgrad__runner_wait(runner, &slot);
-        for (int i = 0; i < 3 && !error; i++) value[done][i] = sgrad__slot_doubles(slot, runner->program->statistics)[i];
+        for (int i = 0; i < 3 && !error && !r->copy; i++) value[done][i] = sgrad__slot_doubles(slot, runner->program->statistics)[i];
     }
     free(sample);
     return error;

@@ -38,6 +38,12 @@ static void print_placement(const struct sgrad__run *r, FILE *to) {
             r->options.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
+static void print_mesh(const struct sgrad__run *r, FILE *to) {
+    fprintf(to, "mesh      ");
+    for (int i = 0; i < r->mesh.axes; i++) fprintf(to, " %s=%d", r->mesh.axis[i].name, r->mesh.axis[i].ranks);
+    fprintf(to, ": %d ranks at a time have the same samples, and share the work on them\n", r->copies);
+}
+
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
@@ -48,16 +54,16 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
             (long long)r->train->count, (long long)r->test->count, sgrad_plural(r->test->count, "sample", "samples"),
             o->augment);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
-    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->context->ranks,
-            sgrad_plural(r->context->ranks, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
+    if (r->copies > 1) print_mesh(r, to);
+    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->parts, sgrad_plural(r->parts, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
             (long long)r->micro,
-            r->program->batch.averaged == o->batch ? "synchronous"
+            r->program->batch.averaged == r->program->batch.samples ? "synchronous"
             : r->strategy->fresh                   ? "synchronous but for the slowest"
                                                    : "asynchronous");
     if (r->program->grouped)
         fprintf(to, "; batch norm over %lld %s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"));
     fputc('\n', to);
-    if (r->program->batch.averaged != o->batch)
+    if (r->program->batch.averaged != r->program->batch.samples)
         fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n", r->strategy->fresh ? "first " : "",
                 (long long)r->program->batch.averaged, sgrad_plural(r->program->batch.averaged, "sample", "samples"),
                 r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window,
