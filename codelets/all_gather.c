@@ -23,7 +23,7 @@ const struct sgrad_op sgrad_all_gather_op = {
     .attrs_size = sizeof(struct sgrad_all_gather),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__MOVE(GATHER_PIECES, X, PIECE, forward), SGRAD__JOIN(Y, forward) },
-    .backward = { SGRAD__CUT(DY, backward), SGRAD__MOVE(ADD_PIECES, PIECE, DX, backward) },
+    .forward = { SGRAD__MOVE(all_gather, GATHER_PIECES, X, PIECE, forward), SGRAD__JOIN(all_gather, Y, forward) },
+    .backward = { SGRAD__CUT(all_gather, DY, backward), SGRAD__MOVE(all_gather, ADD_PIECES, PIECE, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_all_gather){ .axis = "tensor" } } },
 };

@@ -19,7 +19,7 @@ const struct sgrad_op sgrad_all_reduce_op = {
     .attrs_size = sizeof(struct sgrad_all_reduce),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__MOVE(ADD_ALL, X, Y, forward) },
-    .backward = { SGRAD__MOVE(ADD_ALL, DY, DX, backward) },
+    .forward = { SGRAD__MOVE(all_reduce, ADD_ALL, X, Y, forward) },
+    .backward = { SGRAD__MOVE(all_reduce, ADD_ALL, DY, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_all_reduce){ .axis = "tensor" } } },
 };

@@ -23,7 +23,7 @@ const struct sgrad_op sgrad_broadcast_op = {
     .attrs_size = sizeof(struct sgrad_broadcast),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__MOVE(COPY_ROOT, X, Y, forward) },
-    .backward = { SGRAD__MOVE(ADD_AT_ROOT, DY, DX, backward) },
+    .forward = { SGRAD__MOVE(broadcast, COPY_ROOT, X, Y, forward) },
+    .backward = { SGRAD__MOVE(broadcast, ADD_AT_ROOT, DY, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_broadcast){ .axis = "tensor" } } },
 };

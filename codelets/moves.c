@@ -9,7 +9,7 @@ int sgrad__infer_move(struct sgrad_signature *s, const char *axis) {
     s->y.shape = s->x[0].shape;
     if (!*axis) return sgrad_fail(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", s->layer);
     if (over && !over->ranks)
-        return sgrad_fail(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: --mesh %s=N", s->layer, axis, axis);
+        return sgrad_fail(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N", s->layer, axis, axis);
     if (!over || over->ranks == 1) {
         s->view_of_input = true;
         return 0;

@@ -18,17 +18,17 @@ int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
  *        a a b b c c     <── join      a a       b b       c c                                                     */
 void sgrad__cut(const struct sgrad_args *args);     /* y, p0 … p7, those after the last absent */
 void sgrad__join(const struct sgrad_args *args);    /* p0 … p7, those after the last absent, y */
-#define SGRAD__CUT(role, what)                                                                                                    \
-    { .kernel = { .name = #what " cut", .kind = &sgrad_##what##_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops },                \
-      .use = { SGRAD_IN(role, 0), SGRAD_OUT(PIECE, 0), SGRAD_OUT(PIECE, 1), SGRAD_OUT(PIECE, 2), SGRAD_OUT(PIECE, 3),             \
+#define SGRAD__CUT(op, role, what)                                                                                               \
+    { .kernel = { .name = #op " cut", .kind = &sgrad_##what##_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops },                \
+      .use = { SGRAD_IN(role, 0), SGRAD_OUT(PIECE, 0), SGRAD_OUT(PIECE, 1), SGRAD_OUT(PIECE, 2), SGRAD_OUT(PIECE, 3),            \
                SGRAD_OUT(PIECE, 4), SGRAD_OUT(PIECE, 5), SGRAD_OUT(PIECE, 6), SGRAD_OUT(PIECE, 7) } }
-#define SGRAD__JOIN(role, what)                                                                                                   \
-    { .kernel = { .name = #what " join", .kind = &sgrad_##what##_kind, .cpu = sgrad__join, .flops = sgrad_no_flops },              \
-      .use = { SGRAD_IN(PIECE, 0), SGRAD_IN(PIECE, 1), SGRAD_IN(PIECE, 2), SGRAD_IN(PIECE, 3), SGRAD_IN(PIECE, 4),                \
+#define SGRAD__JOIN(op, role, what)                                                                                              \
+    { .kernel = { .name = #op " join", .kind = &sgrad_##what##_kind, .cpu = sgrad__join, .flops = sgrad_no_flops },              \
+      .use = { SGRAD_IN(PIECE, 0), SGRAD_IN(PIECE, 1), SGRAD_IN(PIECE, 2), SGRAD_IN(PIECE, 3), SGRAD_IN(PIECE, 4),               \
                SGRAD_IN(PIECE, 5), SGRAD_IN(PIECE, 6), SGRAD_IN(PIECE, 7), SGRAD_OUT(role, 0) } }
 /* A move of FROM to TO. */
-#define SGRAD__MOVE(is, from, to, what)                                                                                           \
-    { .kernel = { .name = #what " move", .kind = &sgrad_##what##_kind, .flops = sgrad_no_flops },                                  \
+#define SGRAD__MOVE(op, is, from, to, what)                                                                                      \
+    { .kernel = { .name = #op " move", .kind = &sgrad_##what##_kind, .flops = sgrad_no_flops },                                  \
       .move = SGRAD_##is, .use = { SGRAD_IN(from, 0), SGRAD_OUT(to, 0) } }
 
 #endif

@@ -23,7 +23,7 @@ const struct sgrad_op sgrad_reduce_op = {
     .attrs_size = sizeof(struct sgrad_reduce),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__MOVE(ADD_AT_ROOT, X, Y, forward) },
-    .backward = { SGRAD__MOVE(COPY_ROOT, DY, DX, backward) },
+    .forward = { SGRAD__MOVE(reduce, ADD_AT_ROOT, X, Y, forward) },
+    .backward = { SGRAD__MOVE(reduce, COPY_ROOT, DY, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_reduce){ .axis = "tensor" } } },
 };

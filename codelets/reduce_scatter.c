@@ -23,7 +23,7 @@ const struct sgrad_op sgrad_reduce_scatter_op = {
     .attrs_size = sizeof(struct sgrad_reduce_scatter),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__CUT(X, forward), SGRAD__MOVE(ADD_PIECES, PIECE, Y, forward) },
-    .backward = { SGRAD__MOVE(GATHER_PIECES, DY, PIECE, backward), SGRAD__JOIN(DX, backward) },
+    .forward = { SGRAD__CUT(reduce_scatter, X, forward), SGRAD__MOVE(reduce_scatter, ADD_PIECES, PIECE, Y, forward) },
+    .backward = { SGRAD__MOVE(reduce_scatter, GATHER_PIECES, DY, PIECE, backward), SGRAD__JOIN(reduce_scatter, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_reduce_scatter){ .axis = "tensor" } } },
 };

@@ -19,7 +19,7 @@ const struct sgrad_op sgrad_shift_op = {
     .attrs_size = sizeof(struct sgrad_shift),
     .infer = infer,
     .describe = describe,
-    .forward = { SGRAD__MOVE(TO_NEXT, X, Y, forward) },
-    .backward = { SGRAD__MOVE(TO_BEFORE, DY, DX, backward) },
+    .forward = { SGRAD__MOVE(shift, TO_NEXT, X, Y, forward) },
+    .backward = { SGRAD__MOVE(shift, TO_BEFORE, DY, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_shift){ .axis = "tensor" } } },
 };

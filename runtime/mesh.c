@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST = 1 << 15 };        /* ranks along an axis: those of four fit a long */
+
 static int find(const struct sgrad_mesh *mesh, const char *name) {
     for (int i = 0; i < mesh->axes; i++)
         if (!strcmp(mesh->axis[i].name, name)) return i;
@@ -21,10 +23,10 @@ static bool add_axis(struct sgrad_mesh *mesh, const char *text, size_t length) {
     if (!name || name >= sizeof axis.name || mesh->axes == SGRAD_MAX_AXES) return false;
     memcpy(axis.name, text, name);
     for (const char *digit = equals + 1; digit < text + length; digit++) {
-        if (!isdigit((unsigned char)*digit) || axis.ranks > 1 << 20) return false;
+        if (!isdigit((unsigned char)*digit) || axis.ranks > MOST) return false;
         axis.ranks = 10 * axis.ranks + *digit - '0';
     }
-    if (!axis.ranks || find(mesh, axis.name) >= 0) return false;
+    if (!axis.ranks || axis.ranks > MOST || find(mesh, axis.name) >= 0) return false;
     mesh->axis[mesh->axes++] = axis;
     return true;
 }
@@ -46,21 +48,22 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
         whole = named;
     }
     if (!good)
-        return sgrad_fail(SGRAD_EINVAL, "--mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=2", text, rest);
+        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=2", text, rest);
     *mesh = whole;
     return 0;
 }
 
 int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks) {
-    int named = 1, rest = -1;
+    long named = 1;
+    int rest = -1;
     for (int i = 0; i < mesh->axes; i++) {
-        if (mesh->axis[i].ranks && named <= ranks) named *= mesh->axis[i].ranks;
-        if (!mesh->axis[i].ranks) rest = i;
+        if (mesh->axis[i].ranks) named *= mesh->axis[i].ranks;
+        else rest = i;
     }
     if (rest < 0 ? named != ranks : ranks % named != 0)
-        return sgrad_fail(SGRAD_EINVAL, "--mesh asks for %s%d ranks, and %d %s here: mpirun -n %d",
+        return sgrad_fail(SGRAD_EINVAL, "the mesh asks for %s%ld ranks, and %d %s here: mpirun -n %ld",
                           rest < 0 ? "" : "a multiple of ", named, ranks, sgrad_plural(ranks, "is", "are"), named);
-    if (rest >= 0) mesh->axis[rest].ranks = ranks / named;
+    if (rest >= 0) mesh->axis[rest].ranks = (int)(ranks / named);
     return 0;
 }
 

@@ -15,7 +15,7 @@ int sgrad__run_open_mesh(struct sgrad__run *r) {
 static int check_axes(const struct sgrad__run *r) {
     for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
         if (strcmp(axis->name, SGRAD__DATA) && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
-            return sgrad_fail(SGRAD_EINVAL, "--mesh %s: model %s shares no work over axis %s, of which all %d ranks would do the same",
+            return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s, of which all %d ranks would do the same",
                               r->options.mesh, r->model->name, axis->name, axis->ranks);
     return 0;
 }
@@ -23,9 +23,9 @@ static int check_axes(const struct sgrad__run *r) {
 static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
     if (r->strategy->sharded || r->strategy->served)
-        return sgrad_fail(SGRAD_EINVAL, "--mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
     if (r->options.partition)
-        return sgrad_fail(SGRAD_EINVAL, "--mesh %s goes with --data-placement replicate, not with partition", r->options.mesh);
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --data-placement replicate, not with partition", r->options.mesh);
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int gather_item(const struct sgrad__run *r, const struct sgrad__item *ite
     const struct sgrad_axis *axis = item->split->axis;
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
     int *member = sgrad_alloc((size_t)axis->ranks, sizeof *member), error = 0;
-    const struct sgrad_group from = sgrad_mesh_group(&r->mesh, axis, 0, member);
+    const struct sgrad_group from = sgrad_mesh_group(&r->graph->mesh, axis, 0, member);
     float *part = sgrad_alloc(1, bytes);
     if (r->context->rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
     for (int place = 0; place < from.count; place++) {

@@ -63,6 +63,9 @@ static int scattered(struct sgrad_graph *g, int x) {
 
 /* Along a dimension that is not the last: rows of a plane, which all go through the same layer. */
 static int inner(struct sgrad_graph *g, int x) {
+    x = columns(g, "up", x, 12);
+    x = sgrad_layer(g, relu, "relu1", (x));
+    x = rows(g, "down", x, 7);
     x = sgrad_layer(g, reduce_scatter, "part", (x), .axis = AXIS, .dimension = 1);
     x = sgrad_layer(g, linear, "each", (x), .features = 5, .bias = true);
     x = sgrad_layer(g, relu, "relu", (x));
