@@ -6,7 +6,9 @@
 #include "codelets/moves.h"
 #include "codelets/ops/all_reduce.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) { return sgrad__infer_move(s, ((struct sgrad_all_reduce *)attrs)->axis); }
+static int infer(struct sgrad_signature *s, void *attrs) {
+    return sgrad__infer_move(s, ((const struct sgrad_all_reduce *)attrs)->axis);
+}
 
 static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "over %s", ((const struct sgrad_all_reduce *)attrs)->axis);

@@ -25,10 +25,9 @@
  * run once per group (SGRAD_GROUP; it may write DP and STAT alone) or once per step (SGRAD_STEP). DP i and STAT i are added
  * over the whole step, and over the ranks, in the same way: a task only ever writes its own leaf.
  *
- * Ranks. A task may be a move of a value between the ranks along an axis of the mesh (collectives.h), over which the operation
- * then is one: forward from every rank's X to every rank's Y, and backward its transpose, from every DY to every DX, for a loss
- * that is the sum of what all ranks compute. So all_gather and reduce_scatter are each other's backward, broadcast and reduce too.
- * All ranks of the axis have to come there alike: what decides whether they do is the network alone.
+ * Ranks. A task may be a move of a value between the ranks along an axis of the mesh (collectives.h): forward from every rank's X
+ * to every rank's Y, and backward, from every DY to every DX, its transpose, for a loss that is the sum of what all ranks
+ * compute. So all_gather and reduce_scatter are each other's backward, broadcast and reduce too, and all_reduce is its own.
  *
  * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j is to be
  * added to, not overwritten. (Of y = add(x, relu(x)), add's backward comes first and overwrites x's gradient; relu's adds, to

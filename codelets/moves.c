@@ -9,7 +9,8 @@ int sgrad__infer_move(struct sgrad_signature *s, const char *axis) {
     s->y.shape = s->x[0].shape;
     if (!*axis) return sgrad_fail(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", s->layer);
     if (over && !over->ranks)
-        return sgrad_fail(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N", s->layer, axis, axis);
+        return sgrad_fail(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N", s->layer, axis,
+                          axis);
     if (!over || over->ranks == 1) {
         s->view_of_input = true;
         return 0;
@@ -37,8 +38,8 @@ int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
     SGRAD_TRY(sgrad__infer_move(s, axis));
     if (!*dimension) *dimension = x->rank - 1;
     if (*dimension < 1 || *dimension >= x->rank)
-        return sgrad_fail(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples", s->layer, *dimension,
-                          sgrad_shape_text(x, text));
+        return sgrad_fail(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples", s->layer,
+                          *dimension, sgrad_shape_text(x, text));
     if (!s->axis) return 0;
     const int ranks = s->axis->ranks;
     int64_t *split = &s->y.shape.dim[*dimension];
@@ -46,8 +47,8 @@ int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
         return sgrad_fail(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s", s->layer,
                           SGRAD_MAX_INPUTS, ranks, axis);
     if (!gather && *split % ranks)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s", s->layer, *dimension,
-                          sgrad_shape_text(x, text), ranks, axis);
+        return sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s", s->layer,
+                          *dimension, sgrad_shape_text(x, text), ranks, axis);
     *split = gather ? *split * ranks : *split / ranks;
     s->piece = gather ? s->x[0] : s->y;
     return 0;

@@ -5,16 +5,16 @@
  *     mpirun -n 4 06-split-layer 2            two such pairs, each with its half of the batch
  *     mpirun -n 2 06-split-layer 2 --print    the network of a rank, its tasks and messages; runs nothing
  *
- * Of y = W2·relu(W1·x), two ranks have half the rows of W1 and half the columns of W2 each, so that nobody needs what the other has
- * between them (Shoeybi et al., Megatron-LM, 2019):
+ * Of y = W2·relu(W1·x), two ranks have half the rows of W1 and half the columns of W2 each, so that between them nobody needs
+ * what the other has (Shoeybi et al., Megatron-LM, 2019):
  *
  *     rank 0   x ── W1 upper ── relu ── W2 left  ──┐
  *                                                  + ── y, on both
  *     rank 1   x ── W1 lower ── relu ── W2 right ──┘
  *
- * The sum is an operation like others, all_reduce; all_gather, reduce_scatter, broadcast, reduce and shift are too. Backward, rank 0
- * finds the part of x's gradient that comes by its half, and the first layer, which both have, is updated by the sum over both.
- * Initial weights are the same as on one rank, files have whole ones, and losses agree to rounding, whatever the number of ranks.
+ * The sum is an operation like others, all_reduce; so are all_gather, reduce_scatter, broadcast, reduce and shift. Backward,
+ * either rank finds the part of x's gradient that comes by its half, and the first layer, which both have, is updated by the sum
+ * over both. Weights begin as on one rank, files have whole ones, and losses agree to rounding, whatever the number of ranks.
  *
  * Next: graphs/networks/networks.h says what is summed over whom; docs/add-a-collective.md how ranks sum. */
 #include "graphs/graphs.h"

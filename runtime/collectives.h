@@ -68,7 +68,8 @@ struct sgrad_mesh {
 int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh);
 int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks);     /* to so many; an error where that cannot be */
 const struct sgrad_axis *sgrad_mesh_axis(const struct sgrad_mesh *mesh, const char *name);    /* NULL: there is none */
-/* Of AXIS, one of the mesh's own: RANK's place on it; and the ranks along it, RANK among them: MEMBER, of axis->ranks, holds them. */
+/* Of AXIS, one of the mesh's own: RANK's place on it; and the ranks along it, RANK among them, which MEMBER, of axis->ranks, is
+ * to hold. */
 int sgrad_mesh_place(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank);
 struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank, int *member);
 

@@ -48,7 +48,8 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
         whole = named;
     }
     if (!good)
-        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=2", text, rest);
+        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=2", text,
+                          rest);
     *mesh = whole;
     return 0;
 }

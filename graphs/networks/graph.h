@@ -21,8 +21,8 @@ struct sgrad__parameter {
     struct sgrad_parameter is;          /* this rank's part, where it is split */
     const struct sgrad_axis *axis;      /* over whose ranks it is split; NULL: it is whole */
     int dimension;                      /* along which */
-    void **whole;                       /* of one that is split, what it and what is kept of it are, whole, as far as this rank has
-                                           read or gathered them: see parts.c; NULL: nothing yet */
+    void **whole;                       /* of one that is split: the wholes of itself and of what is kept of it, each F32, or NULL
+                                           where this rank has neither read nor gathered it */
     bool state;                         /* not trained */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
     struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */

@@ -16,10 +16,10 @@
  *     int x = sgrad_graph_input(g, 32, 32, 3);
  *     int error = sgrad_graph_loss(g, model.build(g, x, 10), 0);
  *
- * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), those of one place on its
- * axis "data" have the same samples, and may share the work on them: a parameter that is split (sgrad_graph_split), and operations
- * by which values move along the axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). A product of matrices
- * whose columns, then rows, are split over two ranks (Shoeybi et al., Megatron-LM, 2019), and which is the whole one on one rank:
+ * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), the ranks of one place
+ * on its axis "data" have the same samples, and may share the work on them: by parameters that are split (sgrad_graph_split),
+ * and by operations that move values along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two
+ * layers, of which every rank has a part (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
  *
  *     sgrad_graph_split(g, "up.weight", "tensor", 0);
  *     x = sgrad_layer(g, linear, "up", (x), .features = 64 / sgrad_graph_ranks(g, "tensor"));
@@ -28,10 +28,14 @@
  *     x = sgrad_layer(g, linear, "down", (x), .features = 32);         // a sum over a part of the columns
  *     x = sgrad_layer(g, all_reduce, "sum", (x), .axis = "tensor");
  *
- * What a step differentiates is the sum over all ranks of their losses, each divided by the samples of all ranks, one that two
- * ranks have counting twice. So a loss that all ranks of a group compute alike counts once, and a network that is right forwards is
- * right backwards: a move's backward is its transpose, the gradient of a parameter that is whole is the sum over all ranks, that of
- * one that is split the sum over the ranks which have the same part.
+ * What a step differentiates is the sum of all ranks' losses, divided by the samples of all ranks, where one that two ranks have
+ * counts twice: a loss that ranks compute alike counts once. Then a network that is right forwards is right backwards. A move's
+ * backward is its transpose; the gradient of a parameter that is whole is summed over all ranks, that of one that is split over
+ * those that have the same part; nobody divides by anything else. A parameter that is whole has to stand for the same on all
+ * ranks: a bias after a split product goes behind the sum, where it is added once.
+ *
+ * Limits: values move in F32. They are cut for 8 ranks at most along an axis. Ranks of one place on "data" drop the same
+ * elements of their parts (dropout). Batch norm, LARS and LAMB take whole channels and parameters, and refuse parts.
  *
  * What is made of it, a training step, is for graphs/programs/programs.h. */
 #ifndef SGRAD_NETWORKS_H

@@ -71,9 +71,8 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
     if (p->axis) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
     for (int i = 0; i < count; i++) {
         if (p->axis && g->states[i].shape)
-            return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer keeps %s of it, with a shape of its own, "
-                                            "which has no whole: another optimizer does without", p->name, p->axis->name,
-                              g->states[i].name);
+            return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
+                                            "another optimizer does without", p->name, p->axis->name, g->states[i].name);
         const struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->is.shape;
         char *name = state_name(g, p, i);
         int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);

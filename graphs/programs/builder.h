@@ -102,14 +102,14 @@ int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind k
 
 /* ---- moves.c ---- */
 
-/* A move of node N's, of what is at FROM, for a micro-batch: TO gets buffers with what comes of it. Of pieces there are as many as
- * ranks. */
+/* A move of node N's, of what is at FROM, for a micro-batch: TO gets buffers with what comes of it. Pieces are as many as ranks.
+ * */
 void sgrad__add_move(struct sgrad__builder *b, int n, enum sgrad_move move, const int *from, int *to);
 
 /* ---- buckets.c ---- */
 
-/* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
- * same order: a BUFFER of -1 is one that this rank has no share in. It travels within GROUP. Buffers with what came of it go where DONE points to.
+/* A bucket gathers what travels together within a group, so that few messages are sent. Every rank puts the same things in, in
+ * the same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to.
  * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or
  * -1. */
 struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, const struct sgrad_group *group);

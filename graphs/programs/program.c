@@ -114,7 +114,8 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
 
 /* Has it a row for each sample? */
 static bool has_rows(enum sgrad_role role) {
-    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP || role == SGRAD_PIECE;
+    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP ||
+           role == SGRAD_PIECE;
 }
 
 /* The first micro-batch of M's lane. */

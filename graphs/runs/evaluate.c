@@ -21,7 +21,8 @@ static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64
         }
         if (done >= end) break;
         if (!error) error = sgrad__runner_wait(runner, &slot);
-        for (int i = 0; i < 3 && !error && !r->copy; i++) value[done][i] = sgrad__slot_doubles(slot, runner->program->statistics)[i];
+        for (int i = 0; i < 3 && !error && !r->copy; i++)
+            value[done][i] = sgrad__slot_doubles(slot, runner->program->statistics)[i];
     }
     free(sample);
     return error;

@@ -15,13 +15,17 @@ int sgrad__run_open_mesh(struct sgrad__run *r) {
 static int check_axes(const struct sgrad__run *r) {
     for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
         if (strcmp(axis->name, SGRAD__DATA) && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
-            return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s, of which all %d ranks would do the same",
+            return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s: all %d ranks would do the same",
                               r->options.mesh, r->model->name, axis->name, axis->ranks);
     return 0;
 }
 
 static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
+        if (p->axis && r->optimizer->whole)
+            return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
+                                            "does without", r->optimizer->name, p->name, p->axis->name);
     if (r->strategy->sharded || r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
     if (r->options.partition)

@@ -55,7 +55,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
             o->augment);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     if (r->copies > 1) print_mesh(r, to);
-    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->parts, sgrad_plural(r->parts, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
+    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->parts,
+            sgrad_plural(r->parts, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
             (long long)r->micro,
             r->program->batch.averaged == r->program->batch.samples ? "synchronous"
             : r->strategy->fresh                   ? "synchronous but for the slowest"

@@ -94,8 +94,8 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 
 int sgrad__run_open_mesh(struct sgrad__run *run);           /* before the graph */
 int sgrad__run_place_on_mesh(struct sgrad__run *run);       /* once the ranks are known: the graph, too */
-/* What is split is gathered, whole, on rank 0, until its wholes are freed; and what rank 0 has read of it, if it has, becomes every
- * rank's part. Every rank calls them. */
+/* What is split is gathered on rank 0, whole, until sgrad__wholes_free; and, where rank 0 has read a whole, every rank gets its
+ * part of that. Every rank calls them. */
 int sgrad__run_gather(struct sgrad__run *run, bool with_states);
 int sgrad__run_scatter(struct sgrad__run *run);
 

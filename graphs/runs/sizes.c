@@ -93,8 +93,8 @@ static int good_lanes(const struct sgrad__run *r) {
 }
 
 /* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
- * groups, all of one size; they share an evaluation, batch by batch; and what ranks do together, they do for each micro-batch: all
- * of these take rank 0's. */
+ * groups, all of one size; they share an evaluation, batch by batch; and ranks of the same samples move values between each other
+ * for each micro-batch: all these take rank 0's. */
 void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (!r->micro) r->micro = good_division(r);
     r->evaluated = r->micro;

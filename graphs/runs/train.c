@@ -30,7 +30,8 @@ static int save_checkpoint(struct sgrad__run *r, long done) {
     const struct sgrad__position position = position_of(r, done);
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
     int error = sgrad__run_gather(r, true);
-    if (!error && r->context->rank == 0) error = sgrad__checkpoint_save(r->graph, r->folder, &position, r->identity, r->options.keep);
+    if (!error && r->context->rank == 0)
+        error = sgrad__checkpoint_save(r->graph, r->folder, &position, r->identity, r->options.keep);
     sgrad__wholes_free(r->graph);
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which writes a checkpoint"));
     r->last_checkpoint = done;

@@ -322,7 +322,8 @@ static void ranks_on_a_mesh(void **state) {
     int member[4];
     assert_int_equal(sgrad_mesh_parse("a=3,b=2", "rest", &mesh), 0);
     assert_int_equal(sgrad_mesh_fit(&mesh, 24), 0);
-    const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"), *b = sgrad_mesh_axis(&mesh, "b");
+    const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"),
+                            *b = sgrad_mesh_axis(&mesh, "b");
     assert_true(rest == mesh.axis && rest->ranks == 4 && a->ranks == 3 && b->ranks == 2 && !sgrad_mesh_axis(&mesh, "c"));
     for (int rank = 0; rank < 24; rank++) {
         assert_int_equal(rank, (sgrad_mesh_place(&mesh, rest, rank) * 3 + sgrad_mesh_place(&mesh, a, rank)) * 2 +
@@ -342,8 +343,9 @@ static void ranks_on_a_mesh(void **state) {
 
 static void meshes_that_are_none(void **state) {
     (void)state;
-    static const char *const wrong[] = { "", "a", "a=", "=2", "a=0", "a=-1", "a=2x", "a=2,", ",a=2", "a=2,a=3", "a=99999999999999999999", "a=40000",
-                                         "anaxisofalongname=2", "a=1,b=1,c=1,d=1", "a=1,b=1,c=1,d=1,e=1" };
+    static const char *const wrong[] = { "", "a", "a=", "=2", "a=0", "a=-1", "a=2x", "a=2,", ",a=2", "a=2,a=3",
+                                         "a=99999999999999999999", "a=40000", "anaxisofalongname=2", "a=1,b=1,c=1,d=1",
+                                         "a=1,b=1,c=1,d=1,e=1" };
     struct sgrad_mesh mesh;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (sgrad_mesh_parse(wrong[i], "rest", &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);

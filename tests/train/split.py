@@ -1,6 +1,7 @@
 """A network whose layers are split over ranks (tests/graphs/runs/split.c) trains as the whole one does on one rank."""
 import json
 import os
+import re
 import struct
 
 from array import array
@@ -16,7 +17,7 @@ def split(network, mesh, count, *words, status=0, out=None):
         raise Skip(f"{SPLIT} is not built: cmocka is not installed")
     path = out or folder(f"{network}-{mesh}-{count}-{'-'.join(map(str, words))}")
     said = mpirun(count, [SPLIT, network, mesh, path, *map(str, words)], status)
-    return said if status or "print" in words else path
+    return said if status or "print" in words or "eval" in words else path
 
 
 def tensors(path, name="model.safetensors"):
@@ -71,6 +72,15 @@ def test_resume_on_other_ranks():
         compare(whole, parted, f"two steps on two ranks, then two on {count}", "checkpoint-4.safetensors")
 
 
+def test_weights():
+    """Rank 0's file is that of the whole network, and every rank takes its part of it."""
+    path = split("reduced", "tensor=2", 2)
+    loss = events(path, "epoch")[-1]["test_loss"]
+    for mesh, count in (("tensor=2", 2), ("", 1), ("tensor=3", 3), ("tensor=2", 4)):
+        said = re.search(r"^test loss (.*)$", split("reduced", mesh, count, "eval", out=path), re.M)
+        assert abs(float(said[1]) - loss) <= 1e-5 * loss, (mesh, count, said[1], loss)
+
+
 def test_print():
     """The messages and the tasks around them stand in the printed program, and the parts in the network."""
     said = split("scattered", "tensor=2", 2, "print")
@@ -93,7 +103,8 @@ def test_what_is_refused():
                                ("reduced", "tensor", "mesh 'tensor': takes AXIS=RANKS")):
         said = split(network, mesh, 2, status=1)
         assert why in said, (network, mesh, said)
-    for word, why in (("ps", "mesh tensor=2 goes with --strategy sync, not with ps"), ("bf16", "sum: values move between ranks in F32")):
+    for word, why in (("ps", "mesh tensor=2 goes with --strategy sync, not with ps"), ("bf16", "sum: values move between ranks in F32"),
+                      ("lamb", "optimizer lamb takes norms of whole parameters, and up.weight is split over axis tensor")):
         said = split("reduced", "tensor=2", 2, word, status=1)
         assert why in said, (word, said)
 

@@ -1,8 +1,8 @@
-/* split: trains networks whose linear layers are split over the ranks of axis tensor, and which are the same networks on any number
- * of them; tests/train/split.py compares what they leave.
+/* split: trains networks whose linear layers are split over the ranks of axis tensor, and which are the same on any number of
+ * them; tests/train/split.py compares what they leave.
  *
  *     split                                   a run alone that has to succeed
- *     split NETWORK MESH FOLDER WORD…         MESH "" for none; words: print, resume, clip, adam, normed, a number of steps */
+ *     split NETWORK MESH FOLDER WORD…         MESH "" for none; words: see heed, and eval, the first */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"
@@ -128,10 +128,11 @@ static const struct {
     int (*build)(struct sgrad_graph *g, int x);
     bool plane;     /* it takes images as they are */
 } networks[] = {
-    { "reduced", reduced, false },   { "gathered", gathered, false }, { "shared", shared, false },   { "inner", inner, true },
-    { "scattered", scattered, false }, { "rooted", rooted, false },   { "shifted", shifted, false }, { "odd", odd, false },
-    { "nowhere", nowhere, false },   { "samples", samples, false },   { "unnamed", unnamed, false }, { "unknown", unknown, false },
-    { "third", third, false },       { "normed", normed, false },     { "whole", whole, false },
+    { "reduced", reduced, false }, { "gathered", gathered, false }, { "shared", shared, false },
+    { "scattered", scattered, false }, { "inner", inner, true }, { "rooted", rooted, false },
+    { "shifted", shifted, false }, { "odd", odd, false }, { "nowhere", nowhere, false },
+    { "samples", samples, false }, { "unnamed", unnamed, false }, { "unknown", unknown, false },
+    { "third", third, false }, { "normed", normed, false }, { "whole", whole, false },
 };
 static size_t network;
 static bool with_norm;
@@ -154,6 +155,7 @@ static void heed(struct sgrad_train_options *options, const char *word) {
     else if (!strcmp(word, "resume")) options->resume = true;
     else if (!strcmp(word, "clip")) options->clip_norm = 0.05;
     else if (!strcmp(word, "adam")) options->optimizer = "adam", options->lr = 0.001;
+    else if (!strcmp(word, "lamb")) options->optimizer = "lamb";
     else if (!strcmp(word, "ps")) options->strategy = "ps";
     else if (!strcmp(word, "bf16")) options->precision = SGRAD_PRECISION_BF16;
     else if (!strcmp(word, "normed")) with_norm = true;
@@ -178,7 +180,11 @@ int main(int argc, char **argv) {
     options.checkpoint_every = 2;
     options.checkpoint_in_steps = true;
     for (int i = 4; i < argc; i++) heed(&options, argv[i]);
-    int error = sgrad_train(&options, &result);
+    char *weights = argc > 4 && !strcmp(argv[4], "eval") ? sgrad_format("%s/model.safetensors", options.out) : NULL;
+    options.init = weights;
+    int error = weights ? sgrad_evaluate(&options, &result) : sgrad_train(&options, &result);
+    if (weights && result.rank == 0) printf("test loss %.9g\n", result.test_loss);
+    free(weights);
     free(result.folder);
     if (argc == 1 && scratch_close(NULL)) return 1;
     return error ? 1 : 0;
