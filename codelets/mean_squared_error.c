@@ -1,6 +1,6 @@
 /* mean_squared_error.c: the loss of a regression, from what a network says and what is right, and how far off it is.
  *
- * A batch costs the mean of (y - t)² over all elements, as torch.nn.MSELoss has it; the gradient of an element is 2 (y - t) / count. */
+ * A batch costs the mean of (y - t)² over all elements, as torch.nn.MSELoss has it, with a gradient of 2 (y - t) / count. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/mean_squared_error.h"

@@ -43,7 +43,7 @@ template <typename T> static __device__ inline bool in_five(int C, const T *x, i
     return own == own && larger < 5;
 }
 
-/* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples; with MANY classes (4), those among the five best coming third.
+/* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples; with MANY classes (4), those among the best five are third.
  * Warp w takes samples w, w + 32, …; warp 0 adds up. */
 template <typename T>
 static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, bool many, double *stat) {

@@ -144,7 +144,7 @@ struct sgrad_reader {
     const char *summary;
     const char *augment;                /* that of its data sets, but where open finds that one wants another; NULL: none */
     /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not
-     * empty where the reader takes one. On an error the caller closes what is there; what fields have in memory goes with free. */
+     * empty where the reader takes one. On an error the caller closes what is there; fields' memory goes by free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
     /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);

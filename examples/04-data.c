@@ -3,8 +3,8 @@
  *     04-data                      the digits that come with Stargrad
  *     04-data cifar10:DIR 3        the first 3 images of another data set; stargrad list datasets names the kinds
  *
- * A sample is a list of fields: here an image's pixels and its label. A data set of a new kind is one file, datasets/NAME.c, whose
- * last thing is its record, struct sgrad_reader (open, read, close), and a line of datasets/datasets.def.
+ * A sample is a list of fields: here an image's pixels and its label. A data set of a new kind is one file, datasets/NAME.c,
+ * whose last thing is its record, struct sgrad_reader (open, read, close), and a line of datasets/datasets.def.
  *
  * Next: 05-own-optimizer.c. docs/add-a-dataset.md adds a reader. */
 #include "datasets/datasets.h"

@@ -23,8 +23,8 @@ static float friedman(const float *u) {
     return 10 * sinf((float)M_PI * u[0] * u[1]) + 20 * (u[2] - 0.5f) * (u[2] - 0.5f) + 10 * u[3] + 5 * u[4];
 }
 
-/* A network is told 2u - 1, for what is about 0 is learned faster. Both splits are small, so they are in memory; what is not would
- * be left NULL, and asked for sample by sample (.read). */
+/* A network is told 2u - 1, since what is about 0 is learned faster. Both splits are small, so they are in memory; what is not
+ * would be left NULL, and asked for sample by sample (.read). */
 static int open_friedman(struct sgrad_dataset *data, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument;
     data->count = data->split == SGRAD_TRAIN ? TRAINING : TEST;

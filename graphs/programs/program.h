@@ -73,8 +73,8 @@ struct sgrad__program {
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
-/* Where a step's samples come from: KERNEL, with ATTRS, writes the graph's inputs, in their order, from RECORDS, its last operand,
- * a tensor that is lent for each step, where these have a rank. */
+/* Where a step's samples come from: KERNEL, with ATTRS, writes the graph's inputs, in order, from RECORDS, its last operand, a
+ * tensor that is lent for each step, where these have a rank. */
 struct sgrad__source {
     const struct sgrad_kernel *kernel;
     const void *attrs;
