@@ -209,8 +209,13 @@ static void print_number(const struct run *r, double x, int digits) {
     else printf(" %*.*f", r->width, digits, x);
 }
 
-static void print(const struct runs *runs) {
+static void print(struct runs *runs) {
     bool traced = false;
+    for (int f = 0; f < FIGURES; f++) {
+        char *label = figure_name(runs, &figures[f]);
+        runs->left = wider(runs->left, label);
+        free(label);
+    }
     printf("%-*s", runs->left, "");
     for (int i = 0; i < runs->count; i++) {
         printf(" %*s", runs->run[i].width, runs->run[i].name);

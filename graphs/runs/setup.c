@@ -36,7 +36,7 @@ static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *
                       r->model->name, least, least, r->options.data, (int)image->shape.dim[0], (int)image->shape.dim[1], least);
 }
 
-/* Labels are told of as many classes; a loss says by itself which numbers it cannot compare. */
+/* Of labels there are so many classes; which numbers it cannot compare a loss says by itself. */
 static int check_logits(const struct sgrad__run *r, const struct sgrad_dataset *d, int logits) {
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, logits);
     char text[SGRAD_SHAPE_TEXT];
@@ -62,14 +62,15 @@ static int open_graph(struct sgrad__run *r) {
                         .flip = r->augmentation.flip);
     else if (d->field[0].dtype == SGRAD_F32 && type != SGRAD_F32)
         x = sgrad_layer(g, convert, "convert", (x), 0);
-    const struct sgrad_field *target = sgrad_dataset_target(d);
-    const int y = r->model->build(g, x, d->classes ? d->classes : (int)sgrad_shape_count(&target->shape));
-    SGRAD_TRY(check_logits(r, d, y));
+    const int target = field[sgrad_dataset_fields(d) - 1];
+    const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
+    const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
     if (r->model->loss) {
-        r->model->loss(g, y, field[sgrad_dataset_fields(d) - 1]);
+        r->model->loss(g, y, target);
         SGRAD_TRY(sgrad_graph_end(g));
     } else {
-        SGRAD_TRY(sgrad_graph_loss(g, y, field[sgrad_dataset_fields(d) - 1], (float)o->label_smoothing));
+        SGRAD_TRY(check_logits(r, d, y));
+        SGRAD_TRY(sgrad_graph_loss(g, y, target, (float)o->label_smoothing));
     }
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
     return 0;
