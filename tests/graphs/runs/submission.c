@@ -2,7 +2,7 @@
  * with kernels that do nothing.
  *
  *     submission                   one step, which has to end
- *     submission STEPS             tasks a step, gradients' memory, and ms of the submitting thread's CPU time a step (the median)
+ *     submission STEPS             tasks a step, and ms of the submitting thread's CPU time a step (the median)
  *
  *     micro-batches   of 2 samples, one for each of 64 workers, and of as many as training takes (README: --micro-batch)
  *     lanes           a gradient for each micro-batch, and eight in all */
