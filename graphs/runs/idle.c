@@ -65,6 +65,18 @@ static char *no_groups(const struct sgrad__run *r) {
     return r->program->grouped ? NULL : sgrad_format("%s has no batch norm", r->model->name);
 }
 
+static double epochs(const struct sgrad__run *r) { return (double)r->steps / (double)r->steps_per_epoch; }
+
+static char *no_milestone_is_reached(const struct sgrad__run *r) {
+    const struct sgrad_schedule *s = &r->schedule;
+    if (s->kind != SGRAD_STEPS || s->milestone[0] < epochs(r)) return NULL;
+    return sgrad_format("the run ends after %.3g epochs, and the rate would change after %g", epochs(r), s->milestone[0]);
+}
+
+static char *no_decay(const struct sgrad__run *r) {
+    return r->options.weight_decay > 0 ? NULL : sgrad_format("there is no weight decay");
+}
+
 static char *no_momentum(const struct sgrad__run *r) {
     return r->options.momentum > 0 ? NULL : sgrad_format("there is no momentum");
 }
@@ -117,7 +129,9 @@ static const struct row rows[] = {
     { "label-smoothing", no_labels },
     { "nesterov", no_momentum },
     { "network", one_rank },
+    { "no-decay-1d", no_decay },
     { "precision", no_tensor_cores },
+    { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
     { "staleness", one_rank },
     { "strategy", not_served },
@@ -141,9 +155,15 @@ static char *fewer_cpus(const struct sgrad__run *r) {
                         r->options.cpus, cpus, sgrad_plural(cpus, "CPU", "CPUs"), cpus);
 }
 
+static char *warms_up_to_the_end(const struct sgrad__run *r) {
+    if (r->schedule.warmup < epochs(r)) return NULL;
+    return sgrad_format("%g: the run ends after %.3g epochs, before the learning rate is reached", r->schedule.warmup, epochs(r));
+}
+
 static const struct row others[] = {
     { "augment", nothing_to_cut },
     { "cpus", fewer_cpus },
+    { "warmup", warms_up_to_the_end },
     { NULL, NULL },
 };
 

@@ -105,6 +105,7 @@ mv train images/train
 truncate -s 50 images/val/b/1.png
 refuses 1 'png: images/val/b/1.png: byte ' "${images[@]}" --out damaged
 [ ! -e damaged ] || wrong 'damaged data begin a run'
+passes "${images[@]}" --print     # which reads none
 
 # Two ranks share the reading: one of them finds it.
 if command -v mpirun >/dev/null; then
@@ -132,6 +133,10 @@ refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), the netwo
 refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), .* (16,3,3,3)' \
 	eval --weights first/model.safetensors --model resnet20 --data synthetic:8x8x3,10,10
 refuses 1 'first/model.safetensors: has no tensor fc1.weight' eval --weights first/model.safetensors --model mlp --data digits
+cp first/model.safetensors flipped
+printf '\1' | dd of=flipped bs=1 seek=$(($(stat -c %s flipped) - 4)) conv=notrunc status=none
+warns 1 'flipped: its data have checksum .*: changed since, or damaged$' eval --weights flipped --model convnet --data digits
+warns 1 'flipped: its data have checksum .*: changed since, or damaged$' "${train[@]}" --init flipped --print
 refuses 1 '/nonexistent' eval --weights /nonexistent --model convnet --data digits
 
 # A rate that follows the batch: what is printed, what is kept, what is used.

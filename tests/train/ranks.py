@@ -43,6 +43,14 @@ def test_same_bits():
             assert train(count, *run) == one, f"{name} on {count} ranks"
 
 
+def test_several_micro_batches_a_lane():
+    """Gradients are added in eight lanes over all ranks, here four micro-batches in each."""
+    run = (*SMALL, "--batch", 64, "--micro-batch", 2, "--steps", 3, "--deterministic")
+    one = train(1, *run)
+    for count in (2, 4, 8):
+        assert train(count, *run) == one, f"{count} ranks"
+
+
 def test_a_program_on_ranks():
     """Every rank has the run's folder, and one tells of it."""
     path = os.path.join(os.path.abspath(os.environ.get("builddir", "build")), "examples/02-train")
