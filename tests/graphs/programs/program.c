@@ -4,17 +4,20 @@
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/image.h"
 #include "codelets/ops/linear.h"
 #include "tests/graphs/asserts.h"
 
 enum { WINDOW = 3 };
 
-/* images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
- *                          └─────────────┘ (added)
- *                 bn1 ── dead ── dead_bn                          */
+/* pixels ── images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
+ *                                    └─────────────┘ (added)
+ *                           bn1 ── dead ── dead_bn                          */
 static struct sgrad_graph *network(void) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int x = sgrad_graph_input(g, 4, 4, 3);
+    const int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 4, 4, 3));
+    const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+    int x = sgrad_layer(g, image, "images", (pixels), 0);
     x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 5, .kernel = 3, .padding = 1);
     x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
     int dead = sgrad_layer(g, conv2d, "dead", (x), .channels = 5, .kernel = 1);
@@ -22,7 +25,8 @@ static struct sgrad_graph *network(void) {
     int y = sgrad_layer(g, conv2d, "conv2", (x), .channels = 5, .kernel = 3, .padding = 1, .bias = true);
     y = sgrad_layer(g, batchnorm, "bn2", (y, x), .relu = true);
     y = sgrad_layer(g, global_average_pool, "pool", (y));
-    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true), 0), 0);
+    y = sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true);
+    assert_int_equal(sgrad_graph_loss(g, y, label, 0), 0);
     assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
     return g;
 }
@@ -40,7 +44,6 @@ static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group
         .optimizer = sgrad_optimizers[0],
         .clip_norm = clip_norm,
         .window = WINDOW,
-        .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
         .source = sgrad__source_of(NULL),
     };
     assert_int_equal(sgrad__program_build(g, &o, &p), 0);
