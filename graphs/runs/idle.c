@@ -94,6 +94,10 @@ static char *no_histogram_is_due(const struct sgrad__run *r) {
     return sgrad_format("the run ends with step %ld, before the first", r->steps);
 }
 
+static char *nothing_to_recompute(const struct sgrad__run *r) {
+    return r->recomputed ? NULL : sgrad_format("in memory %s is smallest as it is", r->model->name);
+}
+
 static char *no_checkpoints(const struct sgrad__run *r) {
     return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
 }
@@ -118,54 +122,4 @@ static const struct row rows[] = {
     { "network", one_rank },
     { "no-decay-1d", no_decay },
     { "precision", no_tensor_cores },
-    { "schedule", no_milestone_is_reached },
-    { "servers", one_rank },
-    { "staleness", one_rank },
-    { "strategy", not_served },
-    { "trace", traced_steps_are_over },
-    { "window", staleness_says },
-    { NULL, NULL },
-};
-
-/* ---- what has an effect, but another than hoped for: each returns how the line goes on, to free, or NULL ---- */
-
-static char *nothing_to_cut(const struct sgrad__run *r) {
-    if (!r->uncropped) return NULL;
-    return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", r->train->height,
-                        r->train->width);
-}
-
-static char *fewer_cpus(const struct sgrad__run *r) {
-    const int cpus = sgrad_cpus();
-    if (r->options.cpus <= cpus) return NULL;
-    return sgrad_format("%d: %d workers take turns on the %d %s here, and are no faster than %d", r->options.cpus,
-                        r->options.cpus, cpus, sgrad_plural(cpus, "CPU", "CPUs"), cpus);
-}
-
-static char *warms_up_to_the_end(const struct sgrad__run *r) {
-    if (r->schedule.warmup < epochs(r)) return NULL;
-    return sgrad_format("%g: the run ends after %.3g epochs, before the learning rate is reached", r->schedule.warmup, epochs(r));
-}
-
-static const struct row others[] = {
-    { "augment", nothing_to_cut },
-    { "cpus", fewer_cpus },
-    { "warmup", warms_up_to_the_end },
-    { NULL, NULL },
-};
-
-static char *find(const struct row *row, const struct sgrad__run *r, const char *option) {
-    while (row->option && strcmp(option, row->option)) row++;
-    return row->option ? row->why(r) : NULL;
-}
-
-void sgrad__run_tell_idle(const struct sgrad__run *r) {
-    for (const char *const *option = r->options.asked; option && *option && r->context->rank == 0; option++) {
-        char *why = why_of_others(r, *option), *other = find(others, r, *option);
-        if (!why) why = find(rows, r, *option);
-        if (why) sgrad_warn("--%s has no effect: %s", *option, why);
-        if (other) sgrad_warn("--%s %s", *option, other);
-        free(why);
-        free(other);
-    }
-}
+    { "recompute", nothing_to_recompute },
