@@ -105,6 +105,10 @@ static char *no_histogram_is_due(const struct sgrad__run *r) {
     return sgrad_format("the run ends with step %ld, before the first", r->steps);
 }
 
+static char *nothing_to_recompute(const struct sgrad__run *r) {
+    return r->recomputed ? NULL : sgrad_format("in memory %s is smallest as it is", r->model->name);
+}
+
 static char *no_checkpoints(const struct sgrad__run *r) {
     return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
 }
@@ -131,6 +135,7 @@ static const struct row rows[] = {
     { "network", one_rank },
     { "no-decay-1d", no_decay },
     { "precision", no_tensor_cores },
+    { "recompute", nothing_to_recompute },
     { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
     { "staleness", one_rank },

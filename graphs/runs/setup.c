@@ -72,6 +72,7 @@ static int open_graph(struct sgrad__run *r) {
         SGRAD_TRY(check_logits(r, d, y));
         SGRAD_TRY(sgrad_graph_loss(g, y, target, (float)o->label_smoothing));
     }
+    if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
     return 0;
 }
