@@ -57,6 +57,8 @@ static const struct sgrad__option options[] = {
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
     { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
+    { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
+      SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "strategy", "NAME", "how ranks train together: one of stargrad list strategies", &sgrad__text, SGRAD__FIELD(strategy) },
     { "servers", "N", "ranks that serve parameters, of all but sync; all if not given", &sgrad__whole,
@@ -95,10 +97,13 @@ static const struct sgrad__option options[] = {
 };
 
 static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "folder", r->folder, "steps", (json_int_t)r->steps,
-                     "epochs", sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss), "test_loss",
-                     sgrad__json_real(r->test_loss), "test_top1", sgrad__json_real(r->test_top1), "seconds",
-                     sgrad__json_real(r->seconds), "samples_per_second", sgrad__json_real(r->samples_per_second), "curve", curve);
+    json_t *json = json_pack("{s:s, s:I, s:o, s:o}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
+                             sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss));
+    sgrad__json_tests(json, r);
+    json_object_set_new(json, "seconds", sgrad__json_real(r->seconds));
+    json_object_set_new(json, "samples_per_second", sgrad__json_real(r->samples_per_second));
+    json_object_set_new(json, "curve", json_pack("s?", curve));
+    return json;
 }
 
 /* The path of the picture of the learning curve, or NULL; free it. */
@@ -107,11 +112,13 @@ static char *draw(const char *folder) {
 }
 
 static void tell(const struct sgrad_train_result *result, bool json) {
-    char *curve = draw(result->folder);
+    const int main = result->metrics > 1;      /* of the test set */
+    char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
         sgrad__print_json(as_json(result, curve));
     else
-        printf("%s: test accuracy %.2f %%%s%s\n", result->folder, 100 * result->test_top1, curve ? "\nlearning curve: " : "",
+        printf("%s: test %s %s%s%s\n", result->folder, result->metric[main].title,
+               sgrad_metric_text(&result->metric[main], result->test[main], text), curve ? "\nlearning curve: " : "",
                curve ? curve : "");
     free(curve);
 }

@@ -1,7 +1,11 @@
-/* clock.c: the one clock that everything asks, and the one way to do nothing for a while. */
+/* clock.c: the one clock that everything asks, and the one way to wait: for some time, for each other, for a thread to end.
+ *
+ * All goes through StarPU, whose threads and time are simulated ones in its build for SimGrid. */
 #include "config.h"
 #include "runtime/runtime.h"
 
+#include <starpu.h>
+#include <stdlib.h>
 #include <time.h>
 
 double sgrad_now(void) {
@@ -13,4 +17,63 @@ double sgrad_now(void) {
 void sgrad_sleep(double seconds) {
     const time_t whole = (time_t)seconds;
     nanosleep(&(struct timespec){ .tv_sec = whole, .tv_nsec = (long)(1e9 * (seconds - (double)whole)) }, NULL);
+}
+
+/* ---- monitors ---------------------------------------------------------------------------------------------------- */
+
+struct sgrad_monitor {
+    starpu_pthread_mutex_t lock;
+    starpu_pthread_cond_t told;
+};
+
+struct sgrad_monitor *sgrad_monitor_create(void) {
+    struct sgrad_monitor *m = sgrad_alloc(1, sizeof *m);
+    starpu_pthread_mutex_init(&m->lock, NULL);
+    starpu_pthread_cond_init(&m->told, NULL);
+    return m;
+}
+
+void sgrad_monitor_destroy(struct sgrad_monitor *m) {
+    if (!m) return;
+    starpu_pthread_mutex_destroy(&m->lock);
+    starpu_pthread_cond_destroy(&m->told);
+    free(m);
+}
+
+void sgrad_monitor_enter(struct sgrad_monitor *m) { starpu_pthread_mutex_lock(&m->lock); }
+void sgrad_monitor_leave(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock(&m->lock); }
+void sgrad_monitor_tell(struct sgrad_monitor *m) { starpu_pthread_cond_broadcast(&m->told); }
+
+void sgrad_monitor_wait(struct sgrad_monitor *m, double seconds) {
+    struct timespec until;
+    if (seconds <= 0) {
+        starpu_pthread_cond_wait(&m->told, &m->lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);      /* the clock of conditions */
+    const double end = (double)until.tv_nsec * 1e-9 + seconds;
+    until.tv_sec += (time_t)end;
+    until.tv_nsec = (long)(1e9 * (end - (double)(time_t)end));
+    starpu_pthread_cond_timedwait(&m->told, &m->lock, &until);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+struct sgrad_thread {
+    starpu_pthread_t thread;
+};
+
+struct sgrad_thread *sgrad_thread_start(void *(*what)(void *arg), void *arg) {
+    struct sgrad_thread *t = sgrad_alloc(1, sizeof *t);
+    if (starpu_pthread_create(&t->thread, NULL, what, arg)) {
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void sgrad_thread_end(struct sgrad_thread *t) {
+    if (!t) return;
+    starpu_pthread_join(t->thread, NULL);
+    free(t);
 }

@@ -12,7 +12,6 @@
 
 #include <limits.h>
 #include <mpi.h>
-#include <pthread.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
 
@@ -50,17 +49,16 @@ struct ticket {
     struct ticket *next;
 };
 static struct ticket *first, **last = &first;       /* those that have not ended, in order */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
+static struct sgrad_monitor *tickets;               /* of these, and of closing */
+static struct sgrad_thread *thread;
 static MPI_Comm collective;
-static bool started, closing;
+static bool closing;
 
 static void is_ready(void *arg) {
-    pthread_mutex_lock(&lock);
+    sgrad_monitor_enter(tickets);
     ((struct ticket *)arg)->ready = true;
-    pthread_cond_signal(&changed);
-    pthread_mutex_unlock(&lock);
+    sgrad_monitor_tell(tickets);
+    sgrad_monitor_leave(tickets);
 }
 
 /* MPI counts elements in an int: a longer tensor goes in pieces, the same ones on every rank. */
@@ -93,14 +91,14 @@ static struct ticket *take_ended(void) {
 
 static void *look_after(void *arg) {
     (void)arg;
-    pthread_mutex_lock(&lock);
+    sgrad_monitor_enter(tickets);
     while (!closing || first) {
         for (struct ticket *t = first; t && t->ready; t = t->next)
             if (!t->begun) begin(t);
         struct ticket *ended = take_ended();
         bool waiting = first && first->begun;
-        if (!ended && !waiting && !(closing && !first)) pthread_cond_wait(&changed, &lock);
-        pthread_mutex_unlock(&lock);
+        if (!ended && !waiting && !(closing && !first)) sgrad_monitor_wait(tickets, 0);
+        sgrad_monitor_leave(tickets);
         if (ended) {
             sgrad__tensor_release(ended->is.tensor);
             ended->is.done(ended->is.arg);
@@ -109,31 +107,36 @@ static void *look_after(void *arg) {
         } else if (waiting) {
             sgrad_sleep(50e-6);
         }
-        pthread_mutex_lock(&lock);
+        sgrad_monitor_enter(tickets);
     }
-    pthread_mutex_unlock(&lock);
+    sgrad_monitor_leave(tickets);
     return NULL;
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {
     struct ticket *t = sgrad_alloc(1, sizeof *t);
     t->is = *m;
-    pthread_mutex_lock(&lock);
-    if (!started && pthread_create(&thread, NULL, look_after, NULL) == 0) started = true;
+    sgrad_monitor_enter(tickets);
+    if (!thread) thread = sgrad_thread_start(look_after, NULL);
     *last = t;
     last = &t->next;
-    pthread_mutex_unlock(&lock);
-    if (started && sgrad__tensor_acquire(m->tensor, SGRAD_RW, is_ready, t) == 0) return 0;
+    sgrad_monitor_leave(tickets);
+    if (thread && sgrad__tensor_acquire(m->tensor, SGRAD_RW, is_ready, t) == 0) return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
 }
 
-void sgrad__messages_open(void) { MPI_Comm_dup(MPI_COMM_WORLD, &collective); }
+void sgrad__messages_open(void) {
+    tickets = sgrad_monitor_create();
+    MPI_Comm_dup(MPI_COMM_WORLD, &collective);
+}
 
 void sgrad__messages_close(void) {
-    pthread_mutex_lock(&lock);
+    sgrad_monitor_enter(tickets);
     closing = true;
-    pthread_cond_signal(&changed);
-    pthread_mutex_unlock(&lock);
-    if (started) pthread_join(thread, NULL);
+    sgrad_monitor_tell(tickets);
+    sgrad_monitor_leave(tickets);
+    sgrad_thread_end(thread);
+    thread = NULL;
+    sgrad_monitor_destroy(tickets);
     MPI_Comm_free(&collective);
 }

@@ -95,6 +95,20 @@ uint64_t sgrad_hash(const void *data, size_t size);
 double sgrad_now(void);
 void sgrad_sleep(double seconds);
 
+/* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells them;
+ * who waits has entered, and is outside meanwhile. A wait ends when it is told, after SECONDS (0: not by itself), or for no reason:
+ * look again. */
+struct sgrad_monitor *sgrad_monitor_create(void);
+void sgrad_monitor_destroy(struct sgrad_monitor *monitor);      /* NULL: nothing */
+void sgrad_monitor_enter(struct sgrad_monitor *monitor);
+void sgrad_monitor_leave(struct sgrad_monitor *monitor);
+void sgrad_monitor_tell(struct sgrad_monitor *monitor);         /* within */
+void sgrad_monitor_wait(struct sgrad_monitor *monitor, double seconds);
+
+/* A thread that runs WHAT(ARG); NULL: the system has none left. END waits until it has returned. */
+struct sgrad_thread *sgrad_thread_start(void *(*what)(void *arg), void *arg);
+void sgrad_thread_end(struct sgrad_thread *thread);             /* NULL: nothing */
+
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
 enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };  /* F16: in files alone */

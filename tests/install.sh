@@ -50,6 +50,14 @@ for file in there/bin/stargrad there/lib/libstargrad.so; do
 	! grep -E 'R(UN)?PATH' log | grep -F "$builddir/.libs" || wrong "$file looks for libraries where it was built"
 done
 
+# What the pages name is there, too: each other, and the lists.
+for page in there/share/doc/stargrad/docs/*.md; do
+	for file in $(grep -oE '\]\([a-z0-9-]+\.(md|png|svg)' "$page" | cut -c3-); do
+		[ -s "${page%/*}/$file" ] || wrong "$page names $file, which is not installed"
+	done
+done
+[ -s there/share/doc/stargrad/docs/add-an-operation.md ] || wrong 'the pages are not installed'
+
 export PKG_CONFIG_PATH=$work/there/lib/pkgconfig
 read -ra compile < <(pkg-config --cflags stargrad)
 read -ra link < <(pkg-config --libs stargrad)

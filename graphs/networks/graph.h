@@ -12,6 +12,7 @@ struct sgrad__value {
     char *name;                 /* of the layer that makes it */
     struct sgrad_view view;     /* dim[0] is 1 */
     int root;                   /* the value whose memory this one shows; itself unless its node is a view */
+    int maker;                  /* node; -1: an input */
     bool needs_gradient;
 };
 
@@ -37,6 +38,8 @@ struct sgrad__node {
     int input[SGRAD_MAX_INPUTS];
     int output;                         /* -1: none */
     int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
+    bool again;                         /* keeps nothing for backward: what it makes is computed again */
+    bool ends_block;
 };
 
 /* A parameter that is another one. */
@@ -63,7 +66,7 @@ struct sgrad_graph {
     struct sgrad__parameter *parameter;
     struct sgrad__tie *tie;
     struct sgrad__split *split;
-    int images, labels;     /* input values */
+    int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
@@ -77,12 +80,24 @@ bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis 
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
+/* What the network's loss tells: COUNT metrics, of whose sums STAT 0 has one each, and one number more. */
+const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *graph, int *count);
+/* How pixels become activations: the attributes of the operation that does it, which may still change; NULL: there is none. */
+struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph);
+/* Does it prepare input, as that of pixels does, before the step before has ended? */
+bool sgrad__graph_prepares(const struct sgrad__node *node);
+
 /* What a sample's forward pass computes, and how many layers are more work than what they move. */
 struct sgrad__work {
     double flops;
     int layers;
 };
 struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
+
+/* ---- blocks.c ---- */
+
+/* Marks all layers inside the network's blocks to be computed again; returns how many. */
+int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 
 /* ---- parameters.c ---- */
 

@@ -18,6 +18,7 @@ struct sgrad__buffer {
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
+    size_t room;                                        /* bytes of its memory, where others, which may be larger, use it too */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
@@ -30,6 +31,8 @@ struct sgrad__instruction {
     int64_t tag;
     long every;                                         /* it takes part in steps whose number this divides */
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
+    int again;                                          /* the instruction that this one repeats, as they are numbered before
+                                                           fusing; -1: none */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
 };
 
@@ -57,10 +60,9 @@ struct sgrad__program {
     struct sgrad__buffer *buffer;
     struct sgrad_call **call;
     struct sgrad__instruction *instruction;
-    int *pixels, *labels;                               /* buffers of each micro-batch */
     int outputs;
     struct sgrad__output *output;
-    int statistics;                                     /* output: [Σ loss, correct, samples] of the step, over all ranks */
+    int statistics;                                     /* output: the sums of the loss's metrics in the step, over all ranks */
     int votes;                                          /* output: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
     int histograms, *histogram;                         /* outputs: counts, of buffers named kind/parameter */
@@ -71,11 +73,10 @@ struct sgrad__program {
     int owned_count;
     void **owned;
     struct sgrad_tensor *workspace;
-    struct sgrad_image image;                           /* attributes of the augmentation task */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
-/* Where a step's samples come from: KERNEL, with ATTRS, writes 0 pixels U8 (N,H,W,C) and 1 labels I32 (N), from 2 RECORDS, a
+/* Where a step's samples come from: KERNEL, with ATTRS, writes the graph's inputs, in order, from RECORDS, its last operand, a
  * tensor that is lent for each step, where these have a rank. */
 struct sgrad__source {
     const struct sgrad_kernel *kernel;
@@ -100,13 +101,17 @@ struct sgrad__program_options {
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
-    struct sgrad_image image;
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
 static inline int sgrad__peer_count(const struct sgrad__program_options *o) { return o->peers ? o->peers->count : 1; }
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                          struct sgrad__program **program);
+/* Bytes of one of a buffer's copies. */
+static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
+    const size_t bytes = sgrad_view_bytes(&buffer->view);
+    return buffer->room > bytes ? buffer->room : bytes;
+}
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
 /* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */

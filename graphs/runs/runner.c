@@ -8,15 +8,8 @@
 #include "graphs/runs/runner.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-struct sgrad__sync {
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-};
 
 /* What a step waits for: instructions, then the fetches of outputs; and whether the I-th of them is part of STEP. */
 static int waits(const struct sgrad__program *p) { return p->instruction_count + p->outputs; }
@@ -28,9 +21,7 @@ static bool takes_part(const struct sgrad__program *p, int i, long step) {
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
     r->program = program;
-    r->sync = sgrad_alloc(1, sizeof *r->sync);
-    pthread_mutex_init(&r->sync->lock, NULL);
-    pthread_cond_init(&r->sync->done, NULL);
+    r->monitor = sgrad_monitor_create();
     for (int i = 0; i < program->window; i++) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
@@ -52,9 +43,7 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
         free(r->slot[i].output);
         free(r->slot[i].mark);
     }
-    pthread_mutex_destroy(&r->sync->lock);
-    pthread_cond_destroy(&r->sync->done);
-    free(r->sync);
+    sgrad_monitor_destroy(r->monitor);
     free(r);
 }
 
@@ -62,16 +51,16 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
 static void one_done(void *arg) {
     struct sgrad__mark *mark = arg;
     struct sgrad__slot *slot = mark->slot;
-    struct sgrad__sync *sync = slot->runner->sync;
+    struct sgrad_monitor *monitor = slot->runner->monitor;
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
     sgrad_trace_step_ends(slot->step.number);
     const double now = sgrad_now();
-    pthread_mutex_lock(&sync->lock);
+    sgrad_monitor_enter(monitor);
     slot->finished = true;
     slot->time = now;
-    pthread_cond_broadcast(&sync->done);
-    pthread_mutex_unlock(&sync->lock);
+    sgrad_monitor_tell(monitor);
+    sgrad_monitor_leave(monitor);
 }
 
 /* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last
@@ -164,16 +153,11 @@ static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *
     free(where);
 }
 
-bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle) {
-    static const long nap = 250000000;      /* ns */
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);      /* the clock of conditions */
-    t.tv_nsec += nap;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(changed, lock, &t);
+bool sgrad__nap(struct sgrad_monitor *monitor, long left, struct sgrad__idle *idle) {
+    static const double nap = 0.25;
+    sgrad_monitor_wait(monitor, nap);
     if (left != idle->before) *idle = (struct sgrad__idle){ .before = left };
-    else idle->seconds += 1e-9 * (double)nap;
+    else idle->seconds += nap;
     if (!sgrad_stall_due(idle->seconds)) return false;
     idle->seconds = 0;
     return true;
@@ -183,11 +167,11 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
     struct sgrad__idle idle = { .before = -1 };
-    pthread_mutex_lock(&r->sync->lock);
+    sgrad_monitor_enter(r->monitor);
     while (!slot->finished)
-        if (sgrad__nap(&r->sync->done, &r->sync->lock, atomic_load(&slot->pending), &idle) && !slot->finished)
+        if (sgrad__nap(r->monitor, atomic_load(&slot->pending), &idle) && !slot->finished)
             tell_stall(r, slot);
-    pthread_mutex_unlock(&r->sync->lock);
+    sgrad_monitor_leave(r->monitor);
     *done = slot;
     return sgrad_task_error();
 }

@@ -4,7 +4,6 @@
 
 #include "graphs/programs/program.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* A wait that may be in vain. Begins as { .before = -1 }. */
@@ -12,9 +11,9 @@ struct sgrad__idle {
     long before;                /* what was left to happen */
     double seconds;             /* for which nothing has happened */
 };
-/* Waits for CHANGED, some time at most. True: of what has to happen, of which so much is LEFT, nothing has for too long. Naps are
+/* Waits for MONITOR, some time at most. True: of what has to happen, of which so much is LEFT, nothing has for too long. Naps are
  * counted, not time: a process that was stopped for an hour has not waited for one. */
-bool sgrad__nap(pthread_cond_t *changed, pthread_mutex_t *lock, long left, struct sgrad__idle *idle);
+bool sgrad__nap(struct sgrad_monitor *monitor, long left, struct sgrad__idle *idle);
 
 /* What an instruction leaves when it has ended. */
 struct sgrad__mark {
@@ -37,7 +36,7 @@ struct sgrad__runner {
     struct sgrad__program *program;
     struct sgrad__slot slot[SGRAD__MAX_WINDOW];
     long submitted, finished;
-    struct sgrad__sync *sync;
+    struct sgrad_monitor *monitor;
 };
 /* The content of an output that is doubles; NULL where there is no such output (-1). */
 static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, int output) {

@@ -27,7 +27,6 @@
  * to itself. */
 #include "graphs/runs/run.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 struct session {
@@ -49,14 +48,13 @@ struct shard {
 };
 struct sgrad__server {
     struct sgrad__run *run;
-    pthread_t thread;
-    pthread_mutex_t lock;               /* of what is below it, and held for no call */
-    pthread_cond_t changed;
+    struct sgrad_thread *thread;
+    struct sgrad_monitor *monitor;      /* of what is below it; within it nothing is called */
     struct session *came, **end;        /* in the order of arrival */
     long expected, seen;                /* steps whose pushes will come; known to the thread */
     long outstanding;                   /* instructions submitted that have not run */
     long stop;                          /* the stretch's last step */
-    bool running, closing;
+    bool closing;
 
     struct sgrad_tensor **master;       /* by parameter; NULL: another rank's */
     int members, workers, sessions;     /* pushes that make an update; sessions of a shard; of all */
@@ -67,10 +65,10 @@ struct sgrad__server {
 };
 
 static void count(struct sgrad__server *s, long more) {
-    pthread_mutex_lock(&s->lock);
+    sgrad_monitor_enter(s->monitor);
     s->outstanding += more;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    sgrad_monitor_tell(s->monitor);
+    sgrad_monitor_leave(s->monitor);
 }
 
 static void has_run(void *arg) { count(arg, -1); }
@@ -79,14 +77,14 @@ static void has_run(void *arg) { count(arg, -1); }
 static void push_came(void *arg) {
     struct session *e = arg;
     struct sgrad__server *s = e->server;
-    pthread_mutex_lock(&s->lock);
+    sgrad_monitor_enter(s->monitor);
     if (--e->missing == 0) {
         e->next = NULL;
         *s->end = e;
         s->end = &e->next;
-        pthread_cond_broadcast(&s->changed);
+        sgrad_monitor_tell(s->monitor);
     }
-    pthread_mutex_unlock(&s->lock);
+    sgrad_monitor_leave(s->monitor);
 }
 
 /* The instructions FROM to TO, counted before they can have run. */
@@ -154,29 +152,29 @@ static void answer(struct session *e) {
 
 static void *serve(void *arg) {
     struct sgrad__server *s = arg;
-    pthread_mutex_lock(&s->lock);
+    sgrad_monitor_enter(s->monitor);
     while (!s->closing) {
         struct session *came = s->came, *next;
         const bool steps = s->seen < s->expected;
         s->last = s->stop;
         if (!came && !steps) {
-            pthread_cond_wait(&s->changed, &s->lock);
+            sgrad_monitor_wait(s->monitor, 0);
             continue;
         }
         s->came = NULL;
         s->end = &s->came;
         s->seen = s->expected;
         s->outstanding++;       /* not at rest before the sessions expect the steps */
-        pthread_mutex_unlock(&s->lock);
+        sgrad_monitor_leave(s->monitor);
         for (; came; came = next) {
             next = came->next;
             answer(came);
         }
         for (int i = 0; i < s->sessions && steps; i++) expect(&s->session[i]);
         count(s, -1);
-        pthread_mutex_lock(&s->lock);
+        sgrad_monitor_enter(s->monitor);
     }
-    pthread_mutex_unlock(&s->lock);
+    sgrad_monitor_leave(s->monitor);
     return NULL;
 }
 
@@ -222,8 +220,7 @@ int sgrad__server_open(struct sgrad__run *r, long first) {
     s->expected = s->seen = first;
     s->workers = ranks / r->push_ranks;
     s->members = (int)(r->program->batch.averaged / r->program->share) / r->push_ranks;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    s->monitor = sgrad_monitor_create();
     s->end = &s->came;
     s->master = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
     s->shard = sgrad_alloc((size_t)r->program->shards, sizeof *s->shard);
@@ -231,19 +228,17 @@ int sgrad__server_open(struct sgrad__run *r, long first) {
     s->dropped = sgrad_alloc((size_t)ranks, sizeof *s->dropped);
     SGRAD_TRY(open_masters(s));
     for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
-    if (pthread_create(&s->thread, NULL, serve, s))
-        return sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
-    s->running = true;
-    return 0;
+    s->thread = sgrad_thread_start(serve, s);
+    return s->thread ? 0 : sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
 }
 
 void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
     if (!s) return;
-    pthread_mutex_lock(&s->lock);
+    sgrad_monitor_enter(s->monitor);
     s->expected = steps;
     s->stop = stop;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    sgrad_monitor_tell(s->monitor);
+    sgrad_monitor_leave(s->monitor);
 }
 
 /* What servers have of their parameters, to all ranks: states, and, where servers answer pushes, weights. */
@@ -271,12 +266,12 @@ int sgrad__server_settle(struct sgrad__run *r) {
     struct sgrad__server *s = r->server;
     if (s) {
         struct sgrad__idle idle = { .before = -1 };
-        pthread_mutex_lock(&s->lock);
+        sgrad_monitor_enter(s->monitor);
         while (s->seen < s->expected || s->outstanding > 0)
-            if (sgrad__nap(&s->changed, &s->lock, s->outstanding, &idle))
+            if (sgrad__nap(s->monitor, s->outstanding, &idle))
                 sgrad_stall_tell(false, "for the last pushes of other ranks");
         for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
-        pthread_mutex_unlock(&s->lock);
+        sgrad_monitor_leave(s->monitor);
     }
     return publish(r);
 }
@@ -294,11 +289,12 @@ void sgrad__server_dropped(struct sgrad__server *s, double *by_rank, int ranks) 
 void sgrad__server_close(struct sgrad__run *r) {
     struct sgrad__server *s = r->server;
     if (!s) return;
-    pthread_mutex_lock(&s->lock);
+    sgrad_monitor_enter(s->monitor);
     s->closing = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    if (s->running) pthread_join(s->thread, NULL);
+    sgrad_monitor_tell(s->monitor);
+    sgrad_monitor_leave(s->monitor);
+    sgrad_thread_end(s->thread);
+    sgrad_monitor_destroy(s->monitor);
     for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].is.program);
     for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
     free(s->master);

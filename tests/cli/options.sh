@@ -113,6 +113,10 @@ idle image-size 'the images of digits are 8x8' --image-size 32
 idle epochs '--steps says how long' --epochs 3 --steps 2
 idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
+idle no-decay-1d 'there is no weight decay' --weight-decay 0 --no-decay-1d
+idle schedule 'the run ends after 2 epochs, and the rate would change after 30' --schedule step:30,60:0.1 --epochs 2
+warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
+passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
 warns 1 "--cpus 4096: 4096 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 4096
 says '^devices    [0-9]* CPU workers; '

@@ -1,18 +1,30 @@
-"""Every method of summing over ranks, for real: 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/runs/allreduce.c)."""
+"""Every collective for real: sums over 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/runs/allreduce.c); every
+kind over groups of ranks, from every root (tests/graphs/runs/collectives.c)."""
 import os
 import re
 
 from run import Skip, main, mpirun, stargrad
 
-PROGRAM = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/allreduce")
+
+def program(name):
+    path = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs", name)
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not built: cmocka is not installed")
+    return path
+
+
+def test_groups():
+    methods = re.findall(r"^(\w+ \w+)", stargrad("list", "collectives"), re.M)
+    methods.remove("allreduce mpi")     # all ranks or none
+    for count in (2, 3, 5, 8):
+        said = mpirun(count, [program("collectives")])
+        assert re.findall(rf"^(\w+ \w+) on {count} ranks", said, re.M) == methods, said
 
 
 def test_sums():
-    if not os.path.exists(PROGRAM):
-        raise Skip(f"{PROGRAM} is not built: cmocka is not installed")
     methods = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
     for count in range(2, 9):
-        said = mpirun(count, [PROGRAM])
+        said = mpirun(count, [program("allreduce")])
         assert re.findall(rf"^(\w+) on {count} ranks", said, re.M) == methods, said
 
 

@@ -14,6 +14,7 @@ NETWORKS = {
     "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.01),
 }
 REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
+FIELDS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/fields")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
 
 
@@ -42,6 +43,14 @@ def test_same_bits():
             assert train(count, *run) == one, f"{name} on {count} ranks"
 
 
+def test_several_micro_batches_a_lane():
+    """Gradients are added in eight lanes over all ranks, here four micro-batches in each."""
+    run = (*SMALL, "--batch", 64, "--micro-batch", 2, "--steps", 3, "--deterministic")
+    one = train(1, *run)
+    for count in (2, 4, 8):
+        assert train(count, *run) == one, f"{count} ranks"
+
+
 def test_a_program_on_ranks():
     """Every rank has the run's folder, and one tells of it."""
     path = os.path.join(os.path.abspath(os.environ.get("builddir", "build")), "examples/02-train")
@@ -49,6 +58,14 @@ def test_a_program_on_ranks():
     said = mpirun(2, ["-wdir", FOLDER, path], env={"STARPU_NCPU": "1"})
     told = re.findall(r"(runs/\S+|\(null\)): \d+ steps, test accuracy", said)        # what cleared a progress bar may stand before it
     assert len(told) == 1 and os.path.exists(os.path.join(FOLDER, told[0], "model.safetensors")), said
+
+
+def test_recompute():
+    """What is computed again takes no part in sums over ranks: batch norm's groups are made once."""
+    run = ("train", *NETWORKS["resnet20"], "--batch", 32, "--steps", 3, "--bn-group", "global", "--deterministic")
+    one = train(1, *run)
+    for count in (1, 2):
+        assert train(count, *run, "--recompute") == one, f"computed again, on {count} ranks"
 
 
 def test_groups_of_several_ranks():
@@ -157,6 +174,19 @@ def test_same_bits_with_all_at_once():
         runs[count] = outcome(out)
     for count, run in runs.items():
         assert run == runs[1], f"{count} ranks"
+
+
+def test_same_bits_of_numbers():
+    """Samples of three fields, none an image, and a mean squared error (tests/graphs/runs/fields.c)."""
+    if not os.path.exists(FIELDS):
+        raise Skip(f"{FIELDS} is not built: cmocka is not installed")
+    runs = {}
+    for count, partition in ((1, 0), (2, 0), (4, 0), (2, 1), (4, 1)):
+        out = folder(f"fields-{count}-{partition}")
+        mpirun(count, [FIELDS, out, str(partition)])
+        runs[count, partition] = losses(out), [(e["test_loss"], e["test_mae"]) for e in events(out, "epoch")], content(out)
+    for how, run in runs.items():
+        assert run == runs[1, 0], how
 
 
 def test_resume_on_fewer():

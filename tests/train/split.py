@@ -57,7 +57,7 @@ def test_two_axes():
 
 def test_states_and_clipping():
     """The norm of all gradients is that of the whole network's, and a checkpoint has whole states."""
-    for words in (("clip",), ("adam",)):
+    for words in (("clip",), ("adam", "recompute")):
         one, other = split("reduced", "", 1, *words), split("reduced", "tensor=3", 3, *words)
         compare(one, other, words)
         compare(one, other, words, "checkpoint-4.safetensors")

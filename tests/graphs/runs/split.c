@@ -158,6 +158,7 @@ static void heed(struct sgrad_train_options *options, const char *word) {
     else if (!strcmp(word, "lamb")) options->optimizer = "lamb";
     else if (!strcmp(word, "ps")) options->strategy = "ps";
     else if (!strcmp(word, "bf16")) options->precision = SGRAD_PRECISION_BF16;
+    else if (!strcmp(word, "recompute")) options->recompute = true;
     else if (!strcmp(word, "normed")) with_norm = true;
     else if (strstr(word, ".json")) options->network = word;
     else options->steps = atol(word);

@@ -1,9 +1,9 @@
-/* 06-split-layer.c: a network whose largest layers are split over the ranks of a host.
+/* 07-split-layer.c: a network whose largest layers are split over the ranks of a host.
  *
- *     06-split-layer                          the whole network, on one rank
- *     mpirun -n 2 06-split-layer 2            two ranks, each with half of both weights, on the same samples
- *     mpirun -n 4 06-split-layer 2            two such pairs, each with its half of the batch
- *     mpirun -n 2 06-split-layer 2 --print    the network of a rank, its tasks and messages; runs nothing
+ *     07-split-layer                          the whole network, on one rank
+ *     mpirun -n 2 07-split-layer 2            two ranks, each with half of both weights, on the same samples
+ *     mpirun -n 4 07-split-layer 2            two such pairs, each with its half of the batch
+ *     mpirun -n 2 07-split-layer 2 --print    the network of a rank, its tasks and messages; runs nothing
  *
  * Of y = W2·relu(W1·x), two ranks have half the rows of W1 and half the columns of W2 each, so that between them nobody needs
  * what the other has (Shoeybi et al., Megatron-LM, 2019):
