@@ -51,10 +51,15 @@ struct sgrad__position {
     uint64_t seed;
 };
 
-/* Writes FOLDER/checkpoint-STEP.safetensors: parameters, states, optimizer, and in the metadata position and IDENTITY
- * (sgrad__config_identity). Then removes the older ones but the newest KEEP. Waits for the tasks that change parameters. */
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
-                           const struct sgrad__position *position, const char *identity, int keep);
+/* One that is being written, by a thread of its own. */
+struct sgrad__checkpoint;
+/* Copies parameters, states, optimizer (waits for the tasks that change them), and begins to write them to
+ * FOLDER/checkpoint-STEP.safetensors, with position and IDENTITY (sgrad__config_identity) in the metadata. When that is whole, the
+ * older ones but the newest KEEP are removed. */
+int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
+                            const char *identity, int keep, struct sgrad__checkpoint **checkpoint);
+bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint);      /* so far; NULL, here and below: there is none */
+int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint);                /* waits until it is written, or could not be */
 
 /* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
  * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */

@@ -13,7 +13,9 @@ int sgrad__run_await(struct sgrad__run *r, int error, const char *what) {
     return error;
 }
 
-bool sgrad__run_is_asked(const struct sgrad__run *r) { return r->unwritten || sgrad__signal_caught(); }
+bool sgrad__run_is_asked(const struct sgrad__run *r) {
+    return r->unwritten || sgrad__signal_caught() || sgrad__checkpoint_failed(r->checkpoint);
+}
 
 double sgrad__run_rate(const struct sgrad__run *r, long step) {
     double epoch = (double)r->steps_per_epoch;

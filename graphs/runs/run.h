@@ -39,6 +39,7 @@ struct sgrad__run {
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
+    struct sgrad__checkpoint *checkpoint;       /* rank 0's, that is being written; NULL: none is */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
@@ -93,7 +94,7 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 int sgrad__run_agree(struct sgrad__run *run, int error);
 /* The same, where rank 0 may work on files for longer than any patience lasts; WHAT: what the others wait for. */
 int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
-/* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
+/* Does this rank want the run to end? It was asked to, or cannot write down what happens, or a checkpoint. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);

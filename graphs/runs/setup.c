@@ -170,6 +170,7 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
 
 void sgrad__run_close(struct sgrad__run *r) {
     sgrad_wait_all();
+    sgrad__checkpoint_end(r->checkpoint);
     sgrad__metrics_close(r->metrics);
     sgrad__server_close(r);
     sgrad__runner_destroy(r->runner);

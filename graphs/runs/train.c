@@ -24,22 +24,32 @@ static struct sgrad__position position_of(const struct sgrad__run *r, long done)
                                      .seed = r->options.seed };
 }
 
-/* A rank whose kernel has failed has sent what it had all the same: nothing is written before all have come so far without. */
-static int save_checkpoint(struct sgrad__run *r, long done) {
+/* The newest checkpoint is there, or all ranks know that it could not be written. */
+static int end_checkpoint(struct sgrad__run *r) {
+    const int error = sgrad__checkpoint_end(r->checkpoint);
+    r->checkpoint = NULL;
+    return sgrad__run_await(r, error, "for rank 0, which writes a checkpoint");
+}
+
+/* One at a time. A rank whose kernel has failed has sent what it had all the same: nothing is written before all have come so far
+ * without. */
+static int begin_checkpoint(struct sgrad__run *r, long done) {
     if (r->last_checkpoint == done) return 0;
     const struct sgrad__position position = position_of(r, done);
+    SGRAD_TRY(end_checkpoint(r));
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
-    int error = 0;
-    if (r->context->rank == 0) error = sgrad__checkpoint_save(r->graph, r->folder, &position, r->identity, r->options.keep);
-    SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which writes a checkpoint"));
+    if (r->context->rank == 0)
+        SGRAD_TRY(sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep, &r->checkpoint));
     r->last_checkpoint = done;
-    if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
+    if (r->options.keep == 1) r->good_checkpoint = 0;   /* it goes */
     return 0;
 }
 
 static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite";
     const char *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
+    if (sgrad__checkpoint_end(r->checkpoint)) r->good_checkpoint = 0;
+    r->checkpoint = NULL;
     if (r->good_checkpoint > 0)
         return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)",
                    step, is, r->folder, r->good_checkpoint, help);
@@ -53,7 +63,8 @@ static int stop_early(struct sgrad__run *r, long done) {
                       : signal     ? strsignal(signal)
                                    : "another rank was asked to end";
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
-    SGRAD_TRY(save_checkpoint(r, done));
+    SGRAD_TRY(begin_checkpoint(r, done));
+    SGRAD_TRY(end_checkpoint(r));
     return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
 }
 
@@ -162,10 +173,11 @@ static int train(struct sgrad__run *r, long done) {
         if (!error) error = failed;
         if (error) break;
         if (r->stopping && done < r->steps) return stop_early(r, done);
-        if (checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
+        if (checkpoint_is_due(r, done)) error = begin_checkpoint(r, done);
         if (!error && done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
         if (!error && r->stopping) return stop_early(r, done);
     }
+    if (!error) error = end_checkpoint(r);
     r->result.steps = done;
     r->result.epochs = (double)done / (double)r->steps_per_epoch;
     return error;

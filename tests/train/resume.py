@@ -7,7 +7,8 @@ import resource
 import signal
 import subprocess
 
-from run import command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
+from run import (RANKS, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps,
+                 wait_until)
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 3,
        "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
@@ -82,6 +83,23 @@ def test_metrics_that_cannot_be_written():
     assert os.path.exists(os.path.join(out, f"checkpoint-{step[1]}.safetensors")), os.listdir(out)
     stargrad(*run, "--out", out, "--resume")
     assert [e["step"] for e in events(out)][-1] == 400
+
+
+def test_a_checkpoint_that_cannot_be_written():
+    """It is written beside later steps, which do not go on for long without it."""
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--steps", 100000, "--cpus", 1)
+    for count in (1, 2):
+        out = folder("taken")
+        path = os.path.join(out, "checkpoint-1000.safetensors")
+        words = command(*run, "--checkpoint-every", "1000s", "--out", out)
+        process = subprocess.Popen(["mpirun", "-n", str(count), *words] if count > 1 else words, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS})
+        wait_for_steps(out, 1, process)
+        os.mkdir(path)
+        said = process.communicate()[1]
+        assert process.returncode and said.count(f"{path}: cannot be written: Is a directory") == 1, said
+        assert "checkpoint written" not in said and 1000 <= events(out)[-1]["step"] < 2000, events(out)[-1]
+        assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over():
