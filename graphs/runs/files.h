@@ -54,8 +54,8 @@ struct sgrad__position {
 /* One that is being written, by a thread of its own. */
 struct sgrad__checkpoint;
 /* Copies parameters, states, optimizer (waits for the tasks that change them), and begins to write them to
- * FOLDER/checkpoint-STEP.safetensors, with position and IDENTITY (sgrad__config_identity) in the metadata. When that is whole, the
- * older ones but the newest KEEP are removed. */
+ * FOLDER/checkpoint-STEP.safetensors, with position and IDENTITY (sgrad__config_identity) in the metadata. When that is whole,
+ * the older ones but the newest KEEP are removed. */
 int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
                             const char *identity, int keep, struct sgrad__checkpoint **checkpoint);
 bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint);      /* so far; NULL, here and below: there is none */
@@ -121,14 +121,17 @@ void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, 
                               const struct sgrad_histogram *histogram);
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 
-/* An epoch, or what the run's last step leaves of it, is done and evaluated. */
+/* An epoch, or what the run's last step leaves of it. */
 struct sgrad__epoch {
     long step;                              /* its last one */
     double epoch;                           /* 1 after the first */
     double test_loss, test_top1;            /* NAN: not evaluated */
-    double train_loss;                      /* filled: the mean over the epoch's steps */
-    double seconds, samples_per_second;     /* filled: of its steps, evaluation left out */
+    double train_loss;                      /* the mean over the epoch's steps */
+    double seconds, samples_per_second;     /* of its steps */
 };
-int sgrad__metrics_epoch(struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+/* Its steps are done: fills what they have come to. */
+void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+/* It is evaluated, perhaps when later steps are done. */
+int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch);
 
 #endif

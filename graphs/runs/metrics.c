@@ -176,7 +176,7 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     fflush(m->is.terminal);
 }
 
-static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+static void print_epoch(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
     char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
     if (m->bar) fprintf(to, "\r\033[K");
@@ -240,11 +240,15 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     return flush(m);
 }
 
-int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
-    if (!m) return 0;
+void sgrad__metrics_steps(const struct sgrad__metrics *m, struct sgrad__epoch *e) {
+    if (!m) return;
     e->train_loss = m->loss / (double)m->epoch_steps;
     e->seconds = m->seconds;
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
+}
+
+int sgrad__metrics_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+    if (!m) return 0;
     m->owed = false;
     fprintf(m->file,
             "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,"

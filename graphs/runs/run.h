@@ -6,11 +6,6 @@
 #include "graphs/runs/files.h"
 #include "graphs/runs/runner.h"
 
-struct sgrad__evaluation {
-    struct sgrad__program *program;
-    struct sgrad__runner *runner;
-};
-
 struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
@@ -23,7 +18,9 @@ struct sgrad__run {
     struct sgrad_graph *graph;
     struct sgrad__program *program;
     struct sgrad__runner *runner;
-    struct sgrad__evaluation evaluation[3];
+    struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
+    struct sgrad__epoch epoch;                  /* the last that is over */
+    bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples */
     int lanes;                                  /* of gradients, on this rank */
     int64_t evaluated;                          /* samples of an evaluation's micro-batch: the same on all ranks */
@@ -110,8 +107,14 @@ int sgrad__run_submit(struct sgrad__run *run, long step);
 
 /* ---- evaluate.c ---- */
 
-/* Mean loss and accuracy over the whole test set. When a rank was asked to end the run meanwhile, run->stopping says so: NANs. */
-int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+/* Mean loss and accuracy over the whole test set become run->epoch's, by the weights as the steps submitted so far leave them: once
+ * run->evaluates is false. One at a time; every rank calls it. */
+int sgrad__evaluation_begin(struct sgrad__run *run);
+int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; does not wait */
+/* Waits for it, if it is not over. Where it MAY_LEAVE what has not begun, and a rank was asked to end the run, run->stopping says
+ * so: NANs. */
+int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
+void sgrad__evaluation_close(struct sgrad__run *run);
 
 /* ---- signals.c ---- */
 

@@ -112,6 +112,7 @@ static void tensorboard(void **state) {
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     for (long step = 1; step <= STEPS; step++) tell(m, step);
     struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test_loss = 0.75, .test_top1 = 0.5 };
+    sgrad__metrics_steps(m, &epoch);
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     sgrad__metrics_close(m);
 
@@ -198,6 +199,7 @@ static void prometheus(void **state) {
     }
     free(text);
     struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test_loss = 0.75, .test_top1 = 0.5 };
+    sgrad__metrics_steps(m, &epoch);
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), STEP_VALUES + EPOCH_VALUES + WORKERS);
