@@ -1,6 +1,6 @@
 /* total.c: a program that adds up a tensor over all ranks.
  *
- *     every rank   tensor ─> plan ─> the program's statistics                  (F64; those of an evaluation, where many run)    */
+ *     every rank   tensor ─> plan ─> the program's statistics                  (F64)    */
 #include "graphs/programs/builder.h"
 
 struct sgrad__program *sgrad__total_build(const struct sgrad__program_options *o, struct sgrad_tensor *tensor) {

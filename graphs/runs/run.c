@@ -27,8 +27,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_context *c = r->context;
     return (struct sgrad__program_options){
-        .batch = batch, .micro = micro, .group = training ? r->group : micro, .lanes = r->lanes, .training = training, .yields = !training,
-        .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network, .allreduce = r->allreduce,
+        .batch = batch, .micro = micro, .group = training ? r->group : micro, .lanes = r->lanes, .training = training,
+        .yields = !training, .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network, .allreduce = r->allreduce,
         .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks,
         .backup = o->backup, .deterministic = o->deterministic, .tf32 = o->precision == SGRAD_PRECISION_TF32,
         .histograms = training && c->rank == 0 ? o->histograms : 0, .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas,

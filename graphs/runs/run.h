@@ -105,10 +105,10 @@ int sgrad__run_open_runner(struct sgrad__run *run, long done);
 /* Submits the step that follows STEP others; the caller waits for it (runner.h). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
 
-/* ---- evaluate.c ---- */
+/* ---- evaluation.c ---- */
 
-/* Mean loss and accuracy over the whole test set become run->epoch's, by the weights as the steps submitted so far leave them: once
- * run->evaluates is false. One at a time; every rank calls it. */
+/* Mean loss and accuracy over the whole test set, of the weights as the steps submitted so far leave them, become those of
+ * run->epoch, and run->evaluates false. One at a time; every rank calls it. */
 int sgrad__evaluation_begin(struct sgrad__run *run);
 int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; does not wait */
 /* Waits for it, if it is not over. Where it MAY_LEAVE what has not begun, and a rank was asked to end the run, run->stopping says

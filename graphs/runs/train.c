@@ -104,8 +104,10 @@ static int stop_early(struct sgrad__run *r, long done) {
                       : signal     ? strsignal(signal)
                                    : "another rank was asked to end";
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
-    SGRAD_TRY(begin_checkpoint(r, done));
+    const int failed = begin_checkpoint(r, done);
+    if (failed && !r->together) return failed;
     SGRAD_TRY(end_evaluation(r, done));
+    SGRAD_TRY(failed);
     SGRAD_TRY(end_checkpoint(r));
     return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
 }
@@ -187,22 +189,30 @@ static int evaluate_again(struct sgrad__run *r) {
     return 0;
 }
 
-/* Steps until the next stop, and what is due there. */
+/* StarPU's traces begin and end while no task runs. */
+static int come_to_rest(struct sgrad__run *r, long done) {
+    SGRAD_TRY(end_evaluation(r, done));
+    return sgrad_wait_all();
+}
+
+/* Steps until the next stop, and what is due there. (A rank that waited for all of its tasks, the evaluation's among them, would
+ * wait for ranks that wait for it.) */
 static int stretch(struct sgrad__run *r, long *done) {
     const long before = *done;
     if (before == r->trace_first - 1) {
-        SGRAD_TRY(end_evaluation(r, before));
-        SGRAD_TRY(sgrad_wait_all());
+        SGRAD_TRY(come_to_rest(r, before));
         sgrad_trace_begin();
     }
     const int error = turn(r, done);
-    int failed = sgrad_wait_all();
-    if (*done == r->trace_last) sgrad_trace_end();
-    if (!failed && (!error || r->together)) failed = sgrad__server_settle(r);
-    if (!failed && error && r->together) failed = end_evaluation(r, *done);
-    if (error || failed) return error ? error : failed;
-    if (r->stopping && *done < r->steps) return 0;
+    if (error && !r->together) return error;
+    if (*done == r->trace_last) {
+        SGRAD_TRY(come_to_rest(r, *done));
+        sgrad_trace_end();
+    }
+    SGRAD_TRY(sgrad__server_settle(r));
+    if (!error && r->stopping && *done < r->steps) return 0;
     SGRAD_TRY(end_evaluation(r, *done));
+    if (error) return error;
     if (checkpoint_is_due(r, *done)) SGRAD_TRY(begin_checkpoint(r, *done));
     if (*done == before || (*done % r->steps_per_epoch && *done < r->steps)) return 0;
     return begin_evaluation(r, *done);

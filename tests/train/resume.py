@@ -5,6 +5,7 @@ import random
 import re
 import resource
 import signal
+import struct
 import subprocess
 
 from run import (RANKS, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps,
@@ -71,6 +72,37 @@ def test_a_signal_does_not_wait_for_an_evaluation():
     assert not events(out, "epoch")
     stargrad(*run, "--out", out, "--resume")        # its continuation owes the epoch's line
     assert [e["step"] for e in events(out, "epoch")] == [2] and events(out, "epoch")[0]["test_top1"] is not None
+
+
+def much_to_evaluate():
+    """A data set whose evaluation takes longer than an epoch's 8 steps of 32, at least if more is submitted with every step."""
+    out = folder("much")
+    os.mkdir(out)
+    dice = random.Random(1)
+    for part, count in (("train", 256), ("t10k", 4000)):
+        for name, rank, size in (("images-idx3", 3, 64), ("labels-idx1", 1, 1)):
+            with open(os.path.join(out, f"{part}-{name}-ubyte"), "wb") as f:
+                f.write(struct.pack(">HBB", 0, 8, rank) + struct.pack(f">{rank}I", *(count, 8, 8)[:rank]))
+                f.write(bytes(i % 10 for i in range(count)) if rank == 1 else dice.randbytes(count * size))
+    return out
+
+
+def test_what_ends_beside_an_evaluation():
+    """Its line comes after those of later steps. A signal does not keep it from coming; killed, the run owes it no more than that step."""
+    run = ("train", "--model", "convnet", "--data", "idx:" + much_to_evaluate(), "--batch", 32, "--epochs", 3, "--deterministic")
+    reference, out = folder("told"), folder("beside")
+    stargrad(*run, "--out", reference)
+    with open(os.path.join(reference, "metrics.jsonl")) as f:
+        steps = [json.loads(line)["step"] for line in f]
+    assert steps != sorted(steps) and sorted(steps) == sorted([*range(1, 25), 8, 16, 24]), steps
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = start(*run, "--out", out, *resuming(out))
+        wait_for_steps(out, 9 if number == signal.SIGTERM else 17, process)
+        process.send_signal(number)
+        _, said = process.communicate()
+        assert number == signal.SIGKILL or ("checkpoint written" in said and [e["step"] for e in events(out, "epoch")][:1] == [8]), said
+    stargrad(*run, "--out", out, "--resume")
+    assert losses(out) == losses(reference) and history(out) == history(reference) and content(out) == content(reference)
 
 
 def test_metrics_that_cannot_be_written():
