@@ -167,6 +167,8 @@ void sgrad_tensor_destroy(struct sgrad_tensor *tensor);                 /* waits
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to);           /* waits for its last writer */
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from);  /* waits for its last reader */
 void sgrad_tensor_forget(struct sgrad_tensor *tensor);                  /* its content ends with the tasks submitted so far */
+/* TO, of the same view, becomes what the tasks submitted so far leave in FROM; does not wait. */
+int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to);
 /* Copies to TO what the tasks submitted so far leave in TENSOR, then calls DONE(ARG) on some thread; does not wait. */
 int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void *arg), void *arg);
 

@@ -35,7 +35,8 @@ enum {
     SGRAD__PRIORITY_WEIGHT,
     SGRAD__PRIORITY_CHAIN,
     SGRAD__PRIORITY_SENT_WEIGHT,
-    SGRAD__PRIORITY_UPDATE
+    SGRAD__PRIORITY_UPDATE,
+    SGRAD__PRIORITIES
 };
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
@@ -82,7 +83,7 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 
 /* ---- plans.c ---- */
 
-/* Messages of this rank. A strategy's and a plan's have tags of their own, the same on every rank. */
+/* Messages of this rank. A strategy's and a plan's have tags of their own, in the program's range, the same on every rank. */
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);

@@ -418,7 +418,8 @@ static void open_builder(struct sgrad__builder *b) {
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
-    for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = sgrad__lend_buffer(b, b->g->parameter[i].tensor);
+    for (int i = 0; i < b->g->parameter_count; i++)
+        b->parameter[i] = sgrad__lend_buffer(b, b->o->parameter ? b->o->parameter[i] : b->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad__builder *b) {
