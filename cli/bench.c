@@ -11,6 +11,8 @@ static const struct sgrad__option options[] = {
     { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
       SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
+      SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
       SGRAD__FIELD(bn_group), 1, 2147483647 },

@@ -57,6 +57,8 @@ static const struct sgrad__option options[] = {
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
     { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
+    { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
+      SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "strategy", "NAME", "how ranks train together: one of stargrad list strategies", &sgrad__text, SGRAD__FIELD(strategy) },
     { "servers", "N", "ranks that serve parameters, of all but sync; all if not given", &sgrad__whole,

@@ -43,7 +43,7 @@ struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *g, int value) {
 static int add_value(struct sgrad_graph *g, const char *name, struct sgrad_view view, bool needs_gradient) {
     g->value = sgrad_grow(g->value, g->value_count, sizeof *g->value);
     int v = g->value_count++;
-    g->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, needs_gradient };
+    g->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, -1, needs_gradient };
     return v;
 }
 
@@ -152,6 +152,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     }
     if (n.is.y.shape.rank) {
         n.output = add_value(g, name, n.is.y, needs_gradient);
+        g->value[n.output].maker = g->node_count;
         if (n.is.view_of_input) g->value[n.output].root = g->value[inputs[0]].root;
     }
     g->node = sgrad_grow(g->node, g->node_count, sizeof *g->node);

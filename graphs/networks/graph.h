@@ -12,6 +12,7 @@ struct sgrad__value {
     char *name;                 /* of the layer that makes it */
     struct sgrad_view view;     /* dim[0] is 1 */
     int root;                   /* the value whose memory this one shows; itself unless its node is a view */
+    int maker;                  /* node; -1: an input */
     bool needs_gradient;
 };
 
@@ -33,6 +34,8 @@ struct sgrad__node {
     int input[SGRAD_MAX_INPUTS];
     int output;                         /* -1: none */
     int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
+    bool again;                         /* keeps nothing for backward: what it makes is computed again */
+    bool ends_block;
 };
 
 /* A parameter that is another one. */
@@ -62,6 +65,11 @@ struct sgrad__work {
     int layers;
 };
 struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
+
+/* ---- blocks.c ---- */
+
+/* Marks all layers inside the network's blocks to be computed again; returns how many. */
+int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 
 /* ---- parameters.c ---- */
 

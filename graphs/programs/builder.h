@@ -13,8 +13,9 @@ struct sgrad__builder {
     int place, peers;                           /* of this rank, among those who share the batch */
     struct sgrad_group span;                    /* of them, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
-    int *activation, *gradient;                 /* by value */
-    int *keep, *part, *sum, *leaf, *total;      /* by node and index; leaf and total are statistics' */
+    int *activation[2], *gradient;              /* by value; of activations, and of what is kept, those computed again, too */
+    int *keep[2], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
+    int *first;                                 /* instruction: by node and forward task */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read, *augment;    /* of the input */
@@ -45,7 +46,7 @@ int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view vi
 int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view);    /* its memory is lent later */
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call);
-/* The call of this kernel on these views, made when it is first asked for. */
+/* The call of this kernel with these attributes on these views, made when it is first asked for. */
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
                                                   int64_t first, int priority, char *name);
@@ -68,6 +69,8 @@ void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parame
 
 /* Operations on the same samples, one after another, become one task. */
 void sgrad__fuse(struct sgrad__builder *b);
+/* What is computed again waits for the gradient that comes to whoever takes it. */
+void sgrad__hold_back(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
 /* After that: micro-batch m uses the memory of m - APART. */
 void sgrad__share_memory(struct sgrad__program *p, int64_t apart);

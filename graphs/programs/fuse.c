@@ -25,6 +25,9 @@
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
+ * What is computed again goes as it went the first time, with those of its neighbours that do, too, and by the same slices, so that
+ * it has the same bits; and right before the task that takes it, so that tasks of backward are the same with it and without.
+ *
  * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
  * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
 #include "graphs/programs/builder.h"
@@ -126,6 +129,7 @@ struct chain {
     int start, links, link[LINKS];
     const struct sgrad_kind *kind;
     bool backwards, sliced;
+    const struct chain *repeats;    /* the one that computed first what this one computes again; NULL: it is none such */
     double flops;
     const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
     int touched;
@@ -147,6 +151,10 @@ struct fuser {
     struct history *history;        /* of each buffer */
     struct chain **open;            /* of each micro-batch, then of updates: the one that may grow; NULL: none */
     int *uses;                      /* of each buffer, in the whole program */
+    int *again;                     /* of each buffer: the instruction that computes it again; -1: none does */
+    struct sgrad__instruction *list;    /* the new program */
+    int count;
+    bool *put;                      /* of each instruction: it, or the chain that it begins, is there */
     struct made *made[256];         /* by their first link */
 };
 
@@ -272,11 +280,25 @@ static void join(struct fuser *f, struct chain *c, int j) {
     c->link[c->links++] = j;
 }
 
+/* Instruction J repeats one: it joins what was computed again before it, if they were in one chain. */
+static void join_again(struct fuser *f, int j) {
+    const struct chain *first = f->chain[f->p->instruction[j].again];
+    struct chain *c = f->chain[j - 1];
+    if (!first) return;
+    if (!c || c->repeats != first) {
+        c = sgrad_alloc(1, sizeof *c);
+        *c = (struct chain){ .start = j, .kind = first->kind, .backwards = first->backwards, .sliced = first->sliced,
+                             .repeats = first };
+    }
+    join(f, c, j);
+}
+
 static void find_chains(struct fuser *f) {
     for (int j = 0; j < f->p->instruction_count; j++) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int at = j;
-        if (can_fuse(f, j)) {
+        if (in->again >= 0) join_again(f, j);
+        else if (can_fuse(f, j)) {
             const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind : in->call->kernel->kind;
             struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->first / f->p->micro];
             if (!joins(f, *open, in, kind)) {
@@ -289,10 +311,14 @@ static void find_chains(struct fuser *f) {
         }
         for (int i = 0; i < in->call->operands; i++) {
             if (in->operand[i] < 0) continue;
+            f->uses[in->operand[i]]++;
+            if (in->again >= 0 && writes(in->call, i)) {
+                f->again[in->operand[i]] = j;   /* it comes before whoever takes it, wherever that is */
+                continue;
+            }
             const bool stays = writes(in->call, i) || in->every > 1; /* whoever reads in some steps is not the last to read */
             int *last = stays ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
             if (*last < at) *last = at;
-            f->uses[in->operand[i]]++;
         }
     }
 }
@@ -306,6 +332,7 @@ static int64_t row_bytes(const struct fuser *f, int buffer) {
 /* Samples of a slice: as many as the cache holds of what is handed on. All, where it is full of weights, or holds too few. */
 static int64_t slice_of(const struct fuser *f, const struct chain *c) {
     int64_t handed = 0, other = 0, samples = f->p->micro;
+    if (c->repeats) return slice_of(f, c->repeats);
     if (!c->sliced) return samples;
     for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
         if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
@@ -373,8 +400,8 @@ static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
     const int layer = (int)strcspn(most->name, " ");
     const char *what = kernel_of(c->kind, false)->name;
-    return c->kind == &sgrad_update_kind ? sgrad_format("%.*s %s", layer, most->name, what)
-                                   : sgrad_format("%.*s %s #%lld", layer, most->name, what, (long long)micro);
+    if (c->kind == &sgrad_update_kind) return sgrad_format("%.*s %s", layer, most->name, what);
+    return sgrad_format("%.*s %s%s #%lld", layer, most->name, what, c->repeats ? " again" : "", (long long)micro);
 }
 
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
@@ -416,26 +443,38 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
     memcpy(fused->operand, operand, (size_t)call.operands * sizeof *operand);
 }
 
+/* One link alone stays what it is, unless it goes by slices, as it went among others. */
+static bool becomes_one(const struct fuser *f, const struct chain *c) {
+    return c && (c->links > 1 || slice_of(f, c) < f->p->micro);
+}
+
+/* Instruction J, or the chain that it is part of, goes into the new program, behind what is computed again for it. */
+static void put(struct fuser *f, int j) {
+    struct chain *c = f->chain[j];
+    const int start = c ? c->start : j, links = c ? c->links : 1;
+    if (f->put[start]) return;
+    f->put[start] = true;
+    for (int l = 0; l < links; l++) {
+        const struct sgrad__instruction *in = &f->p->instruction[c ? c->link[l] : j];
+        for (int i = 0; i < in->call->operands; i++)
+            if (in->operand[i] >= 0 && f->again[in->operand[i]] >= 0) put(f, f->again[in->operand[i]]);
+    }
+    f->list = sgrad_grow(f->list, f->count, sizeof *f->list);
+    if (becomes_one(f, c)) fuse(f, c, &f->list[f->count++]);
+    else f->list[f->count++] = f->p->instruction[start];
+}
+
 static void replace_chains(struct fuser *f) {
     struct sgrad__program *p = f->p;
-    struct sgrad__instruction *list = NULL;
-    int count = 0;
-    for (int j = 0; j < p->instruction_count; j++) {
-        const struct chain *c = f->chain[j];
-        const bool fused = c && c->links > 1;
-        if (fused && c->start != j) continue;
-        list = sgrad_grow(list, count, sizeof *list);
-        if (fused) fuse(f, c, &list[count++]);
-        else list[count++] = p->instruction[j];
-    }
-    for (int j = p->instruction_count - 1; j >= 0; j--) {
-        if (!f->chain[j]) continue;
-        if (f->chain[j]->links > 1) free(p->instruction[j].name);
-        if (f->chain[j]->start == j) free(f->chain[j]);
-    }
+    for (int j = 0; j < p->instruction_count; j++)
+        if (p->instruction[j].again < 0) put(f, j);
+    for (int j = 0; j < p->instruction_count; j++)
+        if (becomes_one(f, f->chain[j])) free(p->instruction[j].name);
+    for (int j = p->instruction_count - 1; j >= 0; j--)
+        if (f->chain[j] && f->chain[j]->start == j) free(f->chain[j]);
     free(p->instruction);
-    p->instruction = list;
-    p->instruction_count = count;
+    p->instruction = f->list;
+    p->instruction_count = f->count;
 }
 
 void sgrad__fuse(struct sgrad__builder *b) {
@@ -445,11 +484,18 @@ void sgrad__fuse(struct sgrad__builder *b) {
     f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
     f.open = sgrad_alloc((size_t)b->micros + 1, sizeof *f.open);
     f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
-    for (int i = 0; i < p->buffer_count; i++) f.history[i] = (struct history){ -1, -1 };
+    f.again = sgrad_alloc((size_t)p->buffer_count, sizeof *f.again);
+    f.put = sgrad_alloc((size_t)p->instruction_count, sizeof *f.put);
+    for (int i = 0; i < p->buffer_count; i++) {
+        f.history[i] = (struct history){ -1, -1 };
+        f.again[i] = -1;
+    }
     find_chains(&f);
     replace_chains(&f);
     free(f.chain);
     free(f.history);
     free(f.open);
     free(f.uses);
+    free(f.again);
+    free(f.put);
 }

@@ -52,7 +52,7 @@ const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgr
     const uint64_t hash = sgrad_hash(call.view, sizeof call.view) ^ sgrad_hash(call.kernel->name, strlen(call.kernel->name));
     int *known = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
     const struct sgrad_call *last = *known ? b->p->call[*known - 1] : NULL;
-    if (last && last->kernel == call.kernel && memcmp(last->view, call.view, sizeof call.view) == 0) return last;
+    if (last && last->kernel == call.kernel && last->attrs == call.attrs && memcmp(last->view, call.view, sizeof call.view) == 0) return last;
     const struct sgrad_call *made = sgrad__add_call(b, call);
     *known = b->p->call_count;
     return made;
@@ -71,7 +71,7 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
     *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .every = b->every ? b->every : 1,
-                                      .name = name };
+                                      .name = name, .again = -1 };
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
     return i;

@@ -38,6 +38,47 @@ void sgrad__mark_last_uses(struct sgrad__program *p) {
     free(seen);
 }
 
+/* ---- computed again ---- */
+
+/* What IN does, behind BUFFER, which it does not look at. */
+static void hold_behind(struct sgrad__builder *b, struct sgrad__instruction *in, int buffer) {
+    struct sgrad_call call = *in->call;
+    in->operand[call.operands] = buffer;
+    call.view[call.operands].shape.rank = -1;
+    call.access[call.operands++] = SGRAD_R;
+    in->call = sgrad__shared_call(b, call);
+}
+
+/* It takes nothing but what forward has kept, so it could run long before backward comes to it, and what it makes would lie there
+ * all that time. So it waits for a gradient: for what the task behind it, for which it was computed again, takes of backward, too.
+ * What takes something else that was computed again waits with that. */
+void sgrad__hold_back(struct sgrad__builder *b) {
+    const struct sgrad__program *p = b->p;
+    bool *gradient = sgrad_alloc((size_t)p->buffer_count, sizeof *gradient);    /* made by backward so far */
+    bool *again = sgrad_alloc((size_t)p->buffer_count, sizeof *again);          /* computed again so far */
+    for (int i = 0; i < p->instruction_count; i++) {
+        struct sgrad__instruction *in = &p->instruction[i], *taker = in;
+        const bool repeats = in->again >= 0;
+        bool waits = false;
+        for (int j = 0; j < in->call->operands; j++) {
+            if (in->operand[j] < 0) continue;
+            waits |= again[in->operand[j]];
+            if (in->call->access[j] == SGRAD_R) continue;
+            again[in->operand[j]] |= repeats;
+            gradient[in->operand[j]] |= in->call->kernel->kind == &sgrad_backward_kind;
+        }
+        if (!repeats || waits || in->call->operands == SGRAD_MAX_OPERANDS) continue;
+        while (taker->again >= 0) taker++;
+        for (int j = 0; j < taker->call->operands; j++)
+            if (taker->operand[j] >= 0 && gradient[taker->operand[j]]) {
+                hold_behind(b, in, taker->operand[j]);
+                break;
+            }
+    }
+    free(again);
+    free(gradient);
+}
+
 /* ---- sharing ---- */
 
 enum { SMALL = 64 << 10 };      /* bytes that are not worth giving back */

@@ -19,14 +19,20 @@
  *     lane 2   4, then 5          ─┐├─ sum          many lanes: nobody waits for another; few: memory for few gradients
  *     lane 3   6, then 7          ─┴┘
  *
- * A kernel that cannot add, as on GPUs, leaves a leaf for each micro-batch. */
+ * A kernel that cannot add, as on GPUs, leaves a leaf for each micro-batch.
+ *
+ * What a marked node makes is there twice. Whoever in backward first asks for it has the node's forward tasks made once more, and,
+ * of what these take, likewise, down to what was kept. Sums and statistics were made the first time: they are kept, and the tasks
+ * that make nothing else are not repeated. Nodes 1 and 2 marked, 0 and 3 not, of one micro-batch:
+ *
+ *     0f 1f 2f 3f  loss   3b ── wants y2: 1f again, 2f again ──   2b 1b 0b                                          */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { FORWARD, BACKWARD, FINISH, PHASES };
+enum phase { FORWARD, AGAIN, BACKWARD, FINISH, PHASES };
 
 /* ---- operands ---- */
 
@@ -50,14 +56,22 @@ static int add_group_sum(struct sgrad__builder *b, const int *part, const char *
     return sgrad__add_collective(b, SGRAD_ALLREDUCE, &b->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
 }
 
+/* Has PHASE what node N makes (-1: no node does) of its own, computed again? */
+static bool again(const struct sgrad__builder *b, int n, enum phase phase) {
+    return n >= 0 && b->g->node[n].again && (phase == AGAIN || phase == BACKWARD);
+}
+
+static void add_again(struct sgrad__builder *b, int n, int m);
+
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
-static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
     struct sgrad_graph *g = b->g;
     const struct sgrad__node *node = &g->node[n];
     const struct sgrad_signature *is = &node->is;
     int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros, start = m - m % b->group_micros;
     int value = use.role == SGRAD_Y || use.role == SGRAD_DY ? node->output : node->input[i];
     struct sgrad__value *v = NULL;
+    int *slot;
     *view = (struct sgrad_view){ .shape.rank = -1 };
 
     switch (use.role) {
@@ -67,8 +81,12 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
         v = &g->value[value];
         if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
         *view = per_micro(b, v->view);
-        if (use.role == SGRAD_X || use.role == SGRAD_Y)
-            return on_demand(b, &b->activation[v->root * b->micros + m], *view, v->name, "", -1, m);
+        if (use.role == SGRAD_X || use.role == SGRAD_Y) {
+            const int maker = g->value[v->root].maker;
+            slot = &b->activation[again(b, maker, phase)][v->root * b->micros + m];
+            if (*slot < 0 && use.access == SGRAD_R && again(b, maker, phase)) add_again(b, maker, m);
+            return on_demand(b, slot, *view, v->name, "", -1, m);
+        }
         return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
     case SGRAD_P: case SGRAD_S: {
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
@@ -83,9 +101,12 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, is->keep[i]);
-        return on_demand(b, &b->keep[at + m], *view, node->name, "keep", i, m);
+        slot = &b->keep[again(b, n, phase)][at + m];
+        if (*slot < 0 && use.access == SGRAD_R && again(b, n, phase)) add_again(b, n, m);
+        return on_demand(b, slot, *view, node->name, "keep", i, m);
     case SGRAD_PART:
         *view = sgrad__doubles(is->part[i]);
+        if (phase == AGAIN) return on_demand(b, &(int){ -1 }, *view, node->name, "uncounted part", i, m);
         return on_demand(b, &b->part[at + m], *view, node->name, "part", i, m);
     case SGRAD_SUM:
         *view = sgrad__doubles(is->part[i]);
@@ -93,6 +114,7 @@ static int resolve(struct sgrad__builder *b, int n, struct sgrad_use use, int m,
         return b->sum[at + start];
     case SGRAD_STAT:
         *view = sgrad__doubles(is->stat[i]);
+        if (phase == AGAIN) return on_demand(b, &(int){ -1 }, *view, node->name, "uncounted statistic", i, m);
         if (use.access != SGRAD_R) return on_demand(b, &b->leaf[at + m], *view, node->name, "statistic", i, m);
         if (b->total[at] < 0) b->total[at] = sgrad__add_sum(b, &b->leaf[at], b->micros, node->name);
         return b->total[at];
@@ -139,19 +161,22 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: others have begun it */
 
-    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
+    while (call.operands < SGRAD_MAX_OPERANDS && task->use[call.operands].role) call.operands++;
+    for (int i = 0; i < 2 * call.operands; i++) {
+        const int j = i % call.operands;
         struct sgrad_use use = task->use[j];
+        if ((use.access == SGRAD_R) != (i >= call.operands)) continue;
+        if (i >= call.operands && !wanted) return;      /* before anything is computed again for it */
         const int at = leaf_of(b, task, use, m);
         if (adds(b, n, use, at)) {
             call.accumulate |= 1u << j;
             use.access = SGRAD_RW;
             lane = use.role == SGRAD_DP;
         }
-        operand[j] = resolve(b, n, use, at, &call.view[j]);
+        operand[j] = resolve(b, n, phase, use, at, &call.view[j]);
         if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= 1u << j;
         if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
-        call.operands = j + 1;
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
     }
     if (!wanted) return;
@@ -160,8 +185,23 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
-    sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
-                           sgrad_format("%s%s #%d", b->g->node[n].name, what ? what : "", m));
+    struct sgrad__instruction *in =
+        sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
+                               sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m));
+    int *first = &b->first[(n * SGRAD_MAX_TASKS + index) * b->micros + m];
+    if (phase == FORWARD) *first = (int)(in - b->p->instruction);
+    if (phase == AGAIN) in->again = *first;
+}
+
+/* What node N left of micro-batch M in forward is made once more. */
+static void add_again(struct sgrad__builder *b, int n, int m) {
+    const struct sgrad_task *tasks = b->g->node[n].op->forward;
+    for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
+        bool leaves = false;
+        for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[t].use[j].role; j++)
+            leaves |= (tasks[t].use[j].role == SGRAD_Y || tasks[t].use[j].role == SGRAD_KEEP) && tasks[t].use[j].access != SGRAD_R;
+        if (leaves) add_task(b, n, AGAIN, t, &tasks[t], m);
+    }
 }
 
 /* What a group's task leaves counts once, so it runs on the group's first rank only. */
@@ -295,8 +335,8 @@ static void add_input(struct sgrad__builder *b, int m) {
                       x = pixels;
     pixels.dtype = SGRAD_U8;
     p->pixels[m] = sgrad__add_buffer(b, sgrad_format("pixels#%d", m), pixels);
-    p->labels[m] = b->activation[g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);
-    int images = b->activation[g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
+    p->labels[m] = b->activation[0][g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);
+    int images = b->activation[0][g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
     p->buffer[p->pixels[m]].rows = true;
     p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
 
@@ -336,7 +376,7 @@ static void add_step(struct sgrad__builder *b) {
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
-    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view));
+    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view));
     free(summed);
 }
 
@@ -355,15 +395,18 @@ static int *minus_ones(size_t count) {
 
 static void open_builder(struct sgrad__builder *b) {
     size_t micros = (size_t)b->micros, per_node = (size_t)b->g->node_count * SGRAD_MAX_PARAMETERS * micros;
-    b->activation = minus_ones((size_t)b->g->value_count * micros);
+    for (int again = 0; again < 2; again++) {
+        b->activation[again] = minus_ones((size_t)b->g->value_count * micros);
+        b->keep[again] = minus_ones(per_node);
+    }
     b->gradient = minus_ones((size_t)b->g->value_count * micros);
-    b->keep = minus_ones(per_node);
     b->part = minus_ones(per_node);
     b->sum = minus_ones(per_node);
     b->leaf = minus_ones(per_node);
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
+    b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
@@ -371,7 +414,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->activation, b->gradient, b->keep, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter };
+    int *arrays[] = { b->activation[0], b->activation[1], b->keep[0], b->keep[1], b->gradient,   b->part,
+                      b->sum,           b->leaf,          b->total,   b->parameter, b->dparameter, b->first };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(b->elsewhere);
     free(b->call);
@@ -421,6 +465,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     add_step(&b);
     close_builder(&b);
     if (o->fuse) sgrad__fuse(&b);
+    sgrad__hold_back(&b);
     sgrad__mark_last_uses(p);
     if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b));
     *program = p;

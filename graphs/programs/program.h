@@ -30,6 +30,8 @@ struct sgrad__instruction {
     int64_t tag;
     long every;                                         /* it takes part in steps whose number this divides */
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
+    int again;                                          /* the instruction that this one repeats, as they are numbered before
+                                                           fusing; -1: none */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
 };
 

@@ -48,7 +48,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
         REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
     TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), TEXT(augment), FLAG(no_fuse),
-        INTEGER(image_size);
+        FLAG(recompute), INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
         PUT(precision, text(sgrad_precision_name(o->precision)));

@@ -40,10 +40,21 @@ static char *not_served(const struct sgrad__run *r) { return r->strategy->sharde
 
 static char *not_shared(const struct sgrad__run *r) { return r->options.partition ? one_rank(r) : NULL; }
 
+static char *no_images(const struct sgrad__run *r) {
+    return sgrad_dataset_image(r->test) ? NULL : sgrad_format("%s has no images", r->options.data);
+}
+
+static char *no_labels(const struct sgrad__run *r) {
+    if (r->model->loss) return sgrad_format("%s has a loss of its own", r->model->name);
+    return r->test->classes ? NULL : sgrad_format("%s has no classes", r->options.data);
+}
+
 static char *images_of_one_size(const struct sgrad__run *r) {
-    const struct sgrad_dataset *d = r->test;
-    if (d->height == r->options.image_size && d->width == r->options.image_size) return NULL;
-    return sgrad_format("the images of %s are %dx%d", r->options.data, d->height, d->width);
+    const struct sgrad_field *image = sgrad_dataset_image(r->test);
+    if (!image) return no_images(r);
+    const int height = (int)image->shape.dim[0], width = (int)image->shape.dim[1];
+    if (height == r->options.image_size && width == r->options.image_size) return NULL;
+    return sgrad_format("the images of %s are %dx%d", r->options.data, height, width);
 }
 
 static char *steps_say(const struct sgrad__run *r) {
@@ -94,6 +105,10 @@ static char *no_histogram_is_due(const struct sgrad__run *r) {
     return sgrad_format("the run ends with step %ld, before the first", r->steps);
 }
 
+static char *nothing_to_recompute(const struct sgrad__run *r) {
+    return r->recomputed ? NULL : sgrad_format("in memory %s is smallest as it is", r->model->name);
+}
+
 static char *no_checkpoints(const struct sgrad__run *r) {
     return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
 }
@@ -104,6 +119,7 @@ struct row {
 };
 static const struct row rows[] = {
     { "allreduce", one_rank },
+    { "augment", no_images },
     { "backup", one_rank },
     { "bn-group", no_groups },
     { "bucket", one_rank },
@@ -114,10 +130,12 @@ static const struct row rows[] = {
     { "image-size", images_of_one_size },
     { "init", weights_are_there },
     { "keep", no_checkpoints },
+    { "label-smoothing", no_labels },
     { "nesterov", no_momentum },
     { "network", one_rank },
     { "no-decay-1d", no_decay },
     { "precision", no_tensor_cores },
+    { "recompute", nothing_to_recompute },
     { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
     { "staleness", one_rank },
@@ -131,8 +149,8 @@ static const struct row rows[] = {
 
 static char *nothing_to_cut(const struct sgrad__run *r) {
     if (!r->uncropped) return NULL;
-    return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", r->train->height,
-                        r->train->width);
+    const int64_t *dim = sgrad_dataset_image(r->train)->shape.dim;
+    return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", (int)dim[0], (int)dim[1]);
 }
 
 static char *fewer_cpus(const struct sgrad__run *r) {

@@ -57,6 +57,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (r->program->grouped)
         fprintf(to, "; batch norm over %lld %s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"));
     fputc('\n', to);
+    if (o->recompute)
+        fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", r->recomputed, r->graph->node_count);
     if (r->program->batch.averaged != o->batch)
         fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n", r->strategy->fresh ? "first " : "",
                 (long long)r->program->batch.averaged, sgrad_plural(r->program->batch.averaged, "sample", "samples"),

@@ -26,6 +26,7 @@ struct sgrad__run {
     struct sgrad__evaluation evaluation[3];
     int64_t micro, group;                       /* samples */
     int lanes;                                  /* of gradients, on this rank */
+    int recomputed;                             /* layers that keep nothing for backward */
     int64_t evaluated;                          /* samples of an evaluation's micro-batch: the same on all ranks */
     long steps, steps_per_epoch;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];

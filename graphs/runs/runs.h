@@ -59,6 +59,7 @@ struct sgrad_train_options {
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
     bool no_shuffle, no_fuse;
+    bool recompute;                             /* blocks compute what they made again in backward (sgrad_graph_block) */
     const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */
     bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
     uint64_t seed;

@@ -43,7 +43,9 @@ static int open_graph(struct sgrad__run *r) {
         return sgrad_fail(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%d)",
                           r->model->name, sgrad_shape_text(&shape, text), r->options.data, d->classes, d->classes);
     }
-    return sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing);
+    SGRAD_TRY(sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing));
+    if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(r->graph);
+    return 0;
 }
 
 /* Weights may be changed by hand, so what is damaged, or changed, is told and taken. */

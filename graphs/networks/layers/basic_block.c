@@ -12,7 +12,7 @@ int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int short
     x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv1", name), SGRAD__NAME("%s.bn1", name), x,
                             (struct sgrad_conv2d){ .channels = channels, .kernel = 3, .stride = stride, .padding = 1 });
     x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv2", name), (x), .channels = channels, .kernel = 3, .padding = 1);
-    return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn2", name), (x, shortcut), .relu = true);
+    return sgrad_graph_block(g, sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn2", name), (x, shortcut), .relu = true));
 }
 
 const struct sgrad_composite sgrad_basic_block_composite = {

@@ -18,6 +18,7 @@ static int classifier(struct sgrad_graph *g, int x, int classes) {
 
 static int small(struct sgrad_graph *g, int x, int classes, int layers) {
     x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, (struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 });
+    sgrad_graph_block(g, x);
     for (int stage = 0; stage < 3; stage++)
         for (int block = 0; block < (layers - 2) / 6; block++) {
             const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
@@ -35,6 +36,7 @@ static int large(struct sgrad_graph *g, int x, int classes, const int blocks[4],
     x = sgrad__conv_bn_relu(g, "conv1", "bn1", x,
                             (struct sgrad_conv2d){ .channels = 64, .kernel = 7, .stride = 2, .padding = 3 });
     x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
+    sgrad_graph_block(g, x);
     for (int stage = 0; stage < 4; stage++)
         for (int block = 0; block < blocks[stage]; block++) {
             const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
