@@ -103,7 +103,20 @@ static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t berth) {
     return &s->shelf[s->count++];
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int64_t apart) {
+/* Where memory for BYTES of BERTH comes from: of that size; where it shall be LITTLE, the next larger, or the largest that there
+ * is, which grows. NULL: from nowhere. */
+static struct shelf *shelf_for(struct shelves *s, size_t bytes, int64_t berth, bool little) {
+    struct shelf *best = NULL;
+    for (struct shelf *at = s->shelf; at < s->shelf + s->count; at++) {
+        if (at->berth != berth || !at->count) continue;
+        if (at->bytes == bytes) return at;
+        if (little && (!best || (best->bytes < bytes ? at->bytes > best->bytes : at->bytes > bytes && at->bytes < best->bytes)))
+            best = at;
+    }
+    return best;
+}
+
+void sgrad__share_memory(struct sgrad__program *p, int64_t apart, bool little) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
     for (int i = 0; i < p->instruction_count; i++) {
@@ -113,11 +126,14 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t apart) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
                 continue;
-            struct shelf *shelf = shelf_of(&shelves, sgrad_view_bytes(&buffer->view), berth);
+            const size_t bytes = sgrad_view_bytes(&buffer->view);
+            struct shelf *shelf = shelf_for(&shelves, bytes, berth, little);
             seen[in->operand[j]] = true;
-            if (!shelf->count) continue;
+            buffer->room = bytes;
+            if (!shelf) continue;
             buffer->follows = shelf->buffer[--shelf->count];
             buffer->copies = 0;
+            if (p->buffer[buffer->follows].room < bytes) p->buffer[buffer->follows].room = bytes;
         }
         for (int j = 0; j < in->call->operands; j++) {
             if (!(in->last >> j & 1)) continue;
@@ -126,9 +142,10 @@ void sgrad__share_memory(struct sgrad__program *p, int64_t apart) {
             if (!buffer->rows && bytes > SMALL) continue;
             in->last &= ~(1u << j);
             if (!buffer->rows || buffer->copies > 1) continue;
-            struct shelf *shelf = shelf_of(&shelves, bytes, berth);
+            const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
+            struct shelf *shelf = shelf_of(&shelves, p->buffer[home].room, berth);
             shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
-            shelf->buffer[shelf->count++] = buffer->follows < 0 ? in->operand[j] : buffer->follows;
+            shelf->buffer[shelf->count++] = home;
         }
     }
     for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
@@ -148,9 +165,11 @@ int sgrad__program_allocate(struct sgrad__program *p) {
     }
     for (int i = 0; i < p->buffer_count; i++) {
         struct sgrad__buffer *buffer = &p->buffer[i];
+        struct sgrad_view is = buffer->view;
+        if (sgrad__buffer_bytes(buffer) > sgrad_view_bytes(&is))
+            is = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)buffer->room } } };
         for (int c = 0; c < buffer->copies && !buffer->lent; c++)
-            SGRAD_TRY(
-                sgrad_tensor_create(buffer->name, buffer->view.dtype, buffer->view.shape, buffer->lifetime, &buffer->tensor[c]));
+            SGRAD_TRY(sgrad_tensor_create(buffer->name, is.dtype, is.shape, buffer->lifetime, &buffer->tensor[c]));
     }
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffer[i].follows >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].follows].tensor[0];

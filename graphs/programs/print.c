@@ -20,7 +20,7 @@ static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifet
     double bytes = 0;
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffer[i].lifetime == lifetime && i != p->records)
-            bytes += (double)sgrad_view_bytes(&p->buffer[i].view) * p->buffer[i].copies;
+            bytes += (double)sgrad__buffer_bytes(&p->buffer[i]) * p->buffer[i].copies;
     return bytes;
 }
 
@@ -40,7 +40,7 @@ static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sort
 /* What a fused task does, with each slice of its samples. */
 static void print_links(const struct sgrad_call *call, FILE *to) {
     const int64_t samples = sgrad__call_slice(call);
-    if (sgrad__call_links(call) == 1) return;
+    if (sgrad__call_links(call) == 1 && !samples) return;
     fprintf(to, "%-10s   ", "");
     if (samples) fprintf(to, "%lld %s at a time: ", (long long)samples, sgrad_plural(samples, "sample", "samples"));
     else fprintf(to, "together: ");

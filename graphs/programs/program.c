@@ -387,6 +387,13 @@ static bool has_groups(const struct sgrad_graph *g) {
     return false;
 }
 
+/* Is some node computed again? */
+static bool marked(const struct sgrad_graph *g) {
+    for (int n = 0; n < g->node_count; n++)
+        if (g->node[n].again) return true;
+    return false;
+}
+
 static int *minus_ones(size_t count) {
     int *array = sgrad_alloc(count, sizeof *array);
     memset(array, 0xff, count * sizeof *array);
@@ -467,7 +474,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     if (o->fuse) sgrad__fuse(&b);
     sgrad__hold_back(&b);
     sgrad__mark_last_uses(p);
-    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b));
+    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b), marked(g));
     *program = p;
     return 0;
 }

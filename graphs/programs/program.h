@@ -18,6 +18,7 @@ struct sgrad__buffer {
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
+    size_t room;                                        /* bytes of its memory, where others, which may be larger, use it too */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
@@ -109,6 +110,11 @@ struct sgrad__program_options {
 static inline int sgrad__peer_count(const struct sgrad__program_options *o) { return o->peers ? o->peers->count : 1; }
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                          struct sgrad__program **program);
+/* Bytes of one of a buffer's copies. */
+static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
+    const size_t bytes = sgrad_view_bytes(&buffer->view);
+    return buffer->room > bytes ? buffer->room : bytes;
+}
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
 /* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
