@@ -33,6 +33,9 @@
  * A SGRAD_MICRO task does each sample by itself: its rows of X, DY and KEEP, and what is no samples' (P, SUM), lead to its rows
  * of Y and DX. So it may be called on a few samples at a time.
  *
+ * Of a layer that is computed again (sgrad_graph_recompute), forward tasks that leave Y or KEEP run twice, the second time in
+ * backward. So they change no S; what they write to PART and STAT counts once.
+ *
  * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), unless the operation says
  * otherwise; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */
 #ifndef SGRAD_CODELETS_H

@@ -1,7 +1,7 @@
 /* blocks.c: which layers keep nothing for backward.
  *
- * A block is what lies between two values that are kept. What it makes inside is there twice, for a short time each: while forward
- * passes, and when backward comes to it.
+ * A block is what lies between two values that are kept. What it makes inside is there twice, for a short time each: while
+ * forward passes, and when backward comes to it.
  *
  *     block        │ conv1  bn1  conv2  bn2 │ conv1  bn1  conv2  bn2 │ pool  fc  loss
  *     kept       images                    bn2                      bn2    all that follows
@@ -9,9 +9,9 @@
  *
  * What follows the last block is kept: backward begins with it.
  *
- * A network that names no blocks is cut into such as hold at most some number of bytes, and the number is the best of those that
- * were tried: fewer blocks keep less between them, and need more at once (Chen et al. 2016, algorithm 3, whose search over the
- * budget is this one). Equal layers in a row come out as about as many blocks as each has layers. */
+ * A network that names no blocks is cut into such as hold at most some number of bytes, the best of some numbers: fewer blocks
+ * keep less between them, and need more at once. Equal layers in a row come out as about as many blocks as each has layers.
+ * (T. Chen, B. Xu, C. Zhang, C. Guestrin: Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174, algorithm 3.) */
 #include "graphs/networks/graph.h"
 
 #include <stdlib.h>

@@ -56,15 +56,14 @@ int sgrad_graph_error(const struct sgrad_graph *graph);
  * "embedding.weight"): one tensor, saved under its first name, whose gradients add. Their shapes must be equal. */
 void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as);
 
-/* The layer that makes VALUE keeps nothing for backward: what it makes is computed again when backward needs it, out of what its
- * inputs are by then, which may be computed again themselves. Less memory, more work, the same results to the bit, running
- * statistics and dropped elements included. (T. Chen, B. Xu, C. Zhang, C. Guestrin: Training Deep Nets with Sublinear Memory Cost,
- * arXiv:1604.06174.) */
+/* The layer that makes VALUE keeps nothing for backward, which computes again what it made when it comes to need it, out of
+ * inputs that may be computed again themselves: less memory, more work, the same bits, running statistics and dropped elements
+ * among them. (T. Chen, B. Xu, C. Zhang, C. Guestrin: Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174.) */
 void sgrad_graph_recompute(struct sgrad_graph *graph, int value);
 
-/* VALUE, which is returned, ends a block: the layers from the last block's end on, or from the network's beginning. With --recompute
- * all layers of a block but the one that makes VALUE are marked so. A network without blocks is cut where that leaves the least in
- * memory (blocks.c). */
+/* VALUE, which is returned, ends a block: the layers from the last block's end, or from the first layer, to the one that makes
+ * VALUE. With --recompute all of a block but this last layer are marked as above; a network that names no blocks is cut into such
+ * where that leaves least in memory. */
 int sgrad_graph_block(struct sgrad_graph *graph, int value);
 
 /* The shape of a value for one sample (dim[0] is 1). */

@@ -25,7 +25,7 @@
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
- * What is computed again goes as it went the first time, with those of its neighbours that do, too, and by the same slices, so that
+ * What is computed again goes as it went the first time, with those of its neighbours that do, too, by the same slices, so that
  * it has the same bits; and right before the task that takes it, so that tasks of backward are the same with it and without.
  *
  * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
@@ -298,7 +298,7 @@ static void find_chains(struct fuser *f) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int at = j;
         if (in->again >= 0) join_again(f, j);
-        else if (can_fuse(f, j)) {
+        if (in->again < 0 && can_fuse(f, j)) {
             const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind : in->call->kernel->kind;
             struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->first / f->p->micro];
             if (!joins(f, *open, in, kind)) {
@@ -444,9 +444,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
 }
 
 /* One link alone stays what it is, unless it goes by slices, as it went among others. */
-static bool becomes_one(const struct fuser *f, const struct chain *c) {
-    return c && (c->links > 1 || slice_of(f, c) < f->p->micro);
-}
+static bool is_made(const struct fuser *f, const struct chain *c) { return c && (c->links > 1 || slice_of(f, c) < f->p->micro); }
 
 /* Instruction J, or the chain that it is part of, goes into the new program, behind what is computed again for it. */
 static void put(struct fuser *f, int j) {
@@ -460,7 +458,7 @@ static void put(struct fuser *f, int j) {
             if (in->operand[i] >= 0 && f->again[in->operand[i]] >= 0) put(f, f->again[in->operand[i]]);
     }
     f->list = sgrad_grow(f->list, f->count, sizeof *f->list);
-    if (becomes_one(f, c)) fuse(f, c, &f->list[f->count++]);
+    if (is_made(f, c)) fuse(f, c, &f->list[f->count++]);
     else f->list[f->count++] = f->p->instruction[start];
 }
 
@@ -468,10 +466,11 @@ static void replace_chains(struct fuser *f) {
     struct sgrad__program *p = f->p;
     for (int j = 0; j < p->instruction_count; j++)
         if (p->instruction[j].again < 0) put(f, j);
-    for (int j = 0; j < p->instruction_count; j++)
-        if (becomes_one(f, f->chain[j])) free(p->instruction[j].name);
-    for (int j = p->instruction_count - 1; j >= 0; j--)
-        if (f->chain[j] && f->chain[j]->start == j) free(f->chain[j]);
+    for (int j = p->instruction_count; j-- > 0;) {
+        struct chain *c = f->chain[j];
+        if (is_made(f, c) || !f->put[c ? c->start : j]) free(p->instruction[j].name);
+        if (c && c->start == j) free(c);
+    }
     free(p->instruction);
     p->instruction = f->list;
     p->instruction_count = f->count;

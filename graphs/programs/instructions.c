@@ -52,7 +52,9 @@ const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgr
     const uint64_t hash = sgrad_hash(call.view, sizeof call.view) ^ sgrad_hash(call.kernel->name, strlen(call.kernel->name));
     int *known = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
     const struct sgrad_call *last = *known ? b->p->call[*known - 1] : NULL;
-    if (last && last->kernel == call.kernel && last->attrs == call.attrs && memcmp(last->view, call.view, sizeof call.view) == 0) return last;
+    if (last && last->kernel == call.kernel && last->attrs == call.attrs &&
+        memcmp(last->view, call.view, sizeof call.view) == 0)
+        return last;
     const struct sgrad_call *made = sgrad__add_call(b, call);
     *known = b->p->call_count;
     return made;

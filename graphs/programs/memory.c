@@ -49,9 +49,9 @@ static void hold_behind(struct sgrad__builder *b, struct sgrad__instruction *in,
     in->call = sgrad__shared_call(b, call);
 }
 
-/* It takes nothing but what forward has kept, so it could run long before backward comes to it, and what it makes would lie there
- * all that time. So it waits for a gradient: for what the task behind it, for which it was computed again, takes of backward, too.
- * What takes something else that was computed again waits with that. */
+/* It takes nothing but what forward has kept, so it could run long before backward comes to it, and what it makes would lie
+ * there all that time. So it waits for a gradient, which whoever it is computed for takes of backward, too. What takes something
+ * else that is computed again waits with that. */
 void sgrad__hold_back(struct sgrad__builder *b) {
     const struct sgrad__program *p = b->p;
     bool *gradient = sgrad_alloc((size_t)p->buffer_count, sizeof *gradient);    /* made by backward so far */

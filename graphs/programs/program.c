@@ -21,11 +21,11 @@
  *
  * A kernel that cannot add, as on GPUs, leaves a leaf for each micro-batch.
  *
- * What a marked node makes is there twice. Whoever in backward first asks for it has the node's forward tasks made once more, and,
- * of what these take, likewise, down to what was kept. Sums and statistics were made the first time: they are kept, and the tasks
- * that make nothing else are not repeated. Nodes 1 and 2 marked, 0 and 3 not, of one micro-batch:
+ * What a marked node makes is there twice. Who in backward first asks for it has the node's forward tasks added once more, and of
+ * what these take likewise, down to what is kept. Sums and statistics are kept, and tasks that make nothing else not repeated.
+ * Of nodes 0 to 3 let 1 and 2 be marked:
  *
- *     0f 1f 2f 3f  loss   3b ── wants y2: 1f again, 2f again ──   2b 1b 0b                                          */
+ *     0f  1f  2f  3f  loss   1f again  2f again  3b  2b  1b  0b         3b takes what 2f makes, which takes what 1f makes */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -185,23 +185,25 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
-    struct sgrad__instruction *in =
-        sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority,
-                               sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m));
+    char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m);
+    struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, name);
     int *first = &b->first[(n * SGRAD_MAX_TASKS + index) * b->micros + m];
     if (phase == FORWARD) *first = (int)(in - b->p->instruction);
     if (phase == AGAIN) in->again = *first;
 }
 
-/* What node N left of micro-batch M in forward is made once more. */
+/* Does it leave something for backward? */
+static bool leaves(const struct sgrad_task *task) {
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
+        if (task->use[j].access != SGRAD_R && (task->use[j].role == SGRAD_Y || task->use[j].role == SGRAD_KEEP)) return true;
+    return false;
+}
+
+/* What node N made of micro-batch M in forward is made once more. */
 static void add_again(struct sgrad__builder *b, int n, int m) {
     const struct sgrad_task *tasks = b->g->node[n].op->forward;
-    for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
-        bool leaves = false;
-        for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[t].use[j].role; j++)
-            leaves |= (tasks[t].use[j].role == SGRAD_Y || tasks[t].use[j].role == SGRAD_KEEP) && tasks[t].use[j].access != SGRAD_R;
-        if (leaves) add_task(b, n, AGAIN, t, &tasks[t], m);
-    }
+    for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++)
+        if (leaves(&tasks[t])) add_task(b, n, AGAIN, t, &tasks[t], m);
 }
 
 /* What a group's task leaves counts once, so it runs on the group's first rank only. */

@@ -63,6 +63,34 @@ def test_fused():
         assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (run, got)
 
 
+def test_recompute():
+    """What is computed again in backward has the bits that it had, as one task and as many, whether ways are measured or go by rule:
+    batch norm over all samples and over a few; shortcuts of both kinds; dropout and pools."""
+    for model, size, *more in (("resnet20", 32, "--micro-batch", 32), ("resnet20", 32, "--bn-group", 16, "--micro-batch", 4, "--deterministic"),
+                               ("resnet20", 16, "--no-fuse", "--window", 1), ("resnet18", 32, "--deterministic"),
+                               ("nin", 32, "--micro-batch", 8), ("vgg11", 32, "--precision", "bf16")):
+        run = ("train", "--model", model, "--data", f"synthetic:{size}x{size}x3,10,128", "--augment", "crop:4,flip", "--batch", 64, *more,
+               "--steps", 2, "--lr", 0.01)
+        got = []
+        for how in ((), ("--recompute",)):
+            out = folder("recompute")
+            said = stargrad(*run, *how, "--out", out)
+            assert bool(re.search(r"^recompute  [1-9][0-9]* of [0-9]+ layers", said, re.M)) == bool(how), said
+            got.append((losses(out), content(out)))
+        assert got[0] == got[1], (run, got[0][0], got[1][0])
+
+
+def test_recompute_takes_less_memory():
+    """By the program's own account of it."""
+    def memory(*how):
+        said = stargrad("train", "--model", "resnet50", "--data", "synthetic:224x224x3,10,64", "--batch", 64, "--deterministic", "--cpus", 2,
+                        "--print", *how)
+        number, unit = re.search(r"([0-9.]+)([MG]) of activations and gradients$", said, re.M).groups()
+        return float(number) * {"M": 1e6, "G": 1e9}[unit]
+
+    assert memory("--recompute") < 0.5 * memory()
+
+
 def test_augmentation():
     """Images are changed as their data set says, or the user, which a run says and its folder keeps."""
     def run(data, *words):

@@ -59,6 +59,14 @@ def test_a_program_on_ranks():
     assert len(told) == 1 and os.path.exists(os.path.join(FOLDER, told[0], "model.safetensors")), said
 
 
+def test_recompute():
+    """What is computed again takes no part in sums over ranks: batch norm's groups are made once."""
+    run = ("train", *NETWORKS["resnet20"], "--batch", 32, "--steps", 3, "--bn-group", "global", "--deterministic")
+    one = train(1, *run)
+    for count in (1, 2):
+        assert train(count, *run, "--recompute") == one, f"computed again, on {count} ranks"
+
+
 def test_groups_of_several_ranks():
     run = (*SMALL, "--bn-group", 32, "--batch", 128, "--micro-batch", 8, "--steps", 3, "--deterministic")
     one = train(1, *run)
