@@ -17,18 +17,31 @@ static const struct sgrad__option options[] = {
     { 0 },
 };
 
+static json_t *as_json(const struct sgrad__request *request, const struct sgrad_train_result *result) {
+    json_t *json = json_pack("{s:s, s:s, s:s}", "weights", request->train.init, "model", request->train.model, "data",
+                             request->train.data);
+    sgrad__json_tests(json, result);
+    return json;
+}
+
+/* The loss comes last. */
+static void print(const struct sgrad_train_result *result) {
+    char text[SGRAD_NUMBER_TEXT];
+    printf("test ");
+    for (int i = 1; i < result->metrics; i++)
+        printf("%s %s, ", result->metric[i].title, sgrad_metric_text(&result->metric[i], result->test[i], text));
+    printf("loss %s\n", sgrad_number_text(result->test[0], text));
+}
+
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_evaluate(&request->train, &result);
     if (error) return sgrad__status(error);
     if (result.rank > 0) return SGRAD__DONE;    /* rank 0 tells */
     if (request->train.json)
-        sgrad__print_json(json_pack("{s:s, s:s, s:s, s:o, s:o}", "weights", request->train.init, "model", request->train.model,
-                                    "data", request->train.data, "test_loss", sgrad__json_real(result.test_loss), "test_top1",
-                                    sgrad__json_real(result.test_top1)));
+        sgrad__print_json(as_json(request, &result));
     else
-        printf("test accuracy %.2f %%, loss %s\n", 100 * result.test_top1,
-               sgrad_number_text(result.test_loss, (char[SGRAD_NUMBER_TEXT]){ 0 }));
+        print(&result);
     return SGRAD__DONE;
 }
 

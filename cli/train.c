@@ -97,10 +97,13 @@ static const struct sgrad__option options[] = {
 };
 
 static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "folder", r->folder, "steps", (json_int_t)r->steps,
-                     "epochs", sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss), "test_loss",
-                     sgrad__json_real(r->test_loss), "test_top1", sgrad__json_real(r->test_top1), "seconds",
-                     sgrad__json_real(r->seconds), "samples_per_second", sgrad__json_real(r->samples_per_second), "curve", curve);
+    json_t *json = json_pack("{s:s, s:I, s:o, s:o}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
+                             sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss));
+    sgrad__json_tests(json, r);
+    json_object_set_new(json, "seconds", sgrad__json_real(r->seconds));
+    json_object_set_new(json, "samples_per_second", sgrad__json_real(r->samples_per_second));
+    json_object_set_new(json, "curve", json_pack("s?", curve));
+    return json;
 }
 
 /* The path of the picture of the learning curve, or NULL; free it. */
@@ -109,11 +112,13 @@ static char *draw(const char *folder) {
 }
 
 static void tell(const struct sgrad_train_result *result, bool json) {
-    char *curve = draw(result->folder);
+    const int main = result->metrics > 1;      /* of the test set */
+    char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
         sgrad__print_json(as_json(result, curve));
     else
-        printf("%s: test accuracy %.2f %%%s%s\n", result->folder, 100 * result->test_top1, curve ? "\nlearning curve: " : "",
+        printf("%s: test %s %s%s%s\n", result->folder, result->metric[main].title,
+               sgrad_metric_text(&result->metric[main], result->test[main], text), curve ? "\nlearning curve: " : "",
                curve ? curve : "");
     free(curve);
 }

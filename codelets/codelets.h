@@ -36,8 +36,8 @@
  * Of a layer that is computed again (sgrad_graph_recompute), forward tasks that leave Y or KEEP run twice, the second time in
  * backward. So they change no S; what they write to PART and STAT counts once.
  *
- * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), unless the operation says
- * otherwise; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */
+ * Precision: X, Y, DX, DY are of the run's compute type (F32 or BF16: see view[i].dtype), but for inputs without gradient, which
+ * are of input_dtype; P, DP, S are F32; PART, SUM, STAT are F64; KEEP is what the operation says. */
 #ifndef SGRAD_CODELETS_H
 #define SGRAD_CODELETS_H
 
@@ -147,6 +147,17 @@ struct sgrad_test {
     const void *attrs;
 };
 
+/* What a loss tells of the samples that it saw. An operation with metrics is a loss: its STAT 0 is sums over all rows of the
+ * samples, or over all elements, and last how many these are. Metric i is sum i divided by that; the first is the loss itself.
+ * There are as many as STAT 0 has room for: of the five best of ten classes nobody asks. */
+#define SGRAD_MAX_METRICS 4
+struct sgrad_metric {
+    const char *name;                   /* in files: "top1" */
+    const char *text;                   /* in a line: "top-1" */
+    const char *title;                  /* of a table or a picture: "accuracy" */
+    bool share;                         /* of all, which is shown in %, and the more the better; else the less the better */
+};
+
 #define SGRAD_MAX_TASKS 4
 #define SGRAD_MAX_TESTS 16
 struct sgrad_op {
@@ -166,6 +177,7 @@ struct sgrad_op {
     struct sgrad_task inference[SGRAD_MAX_TASKS];   /* forward outside training; empty: forward itself */
     struct sgrad_task finish[SGRAD_MAX_TASKS];      /* SGRAD_STEP tasks on S and STAT, at the end of a training step */
     void (*fill)(const struct sgrad_test *test, int input, void *data);     /* test values of input i (F32 or its input_dtype) */
+    struct sgrad_metric metrics[SGRAD_MAX_METRICS + 1]; /* of a loss; end without a name */
     bool not_differentiable;            /* the gradient test leaves it out: says why in the summary of its tests */
     struct sgrad_test tests[SGRAD_MAX_TESTS];
 };
@@ -216,15 +228,6 @@ struct sgrad_hyper {
     bool nesterov;
 };
 
-/* Pixels to activations: divides by full scale, normalises, and in training pads by PAD, crops at random and flips at random.
- * Operands: 0 pixels U8 (N,H,W,C) (R), 1 y (N,H,W,C) F32 or BF16 (W). Randomness: (seed, epoch, sample index). */
-struct sgrad_image {
-    float full_scale;
-    float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    int pad;                /* 0: no crop */
-    bool flip;
-};
-extern const struct sgrad_kernel sgrad_image_kernel;
 
 #ifdef __cplusplus
 }

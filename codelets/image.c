@@ -7,14 +7,28 @@
  *     g h i                 . g h i .       ->        . . .     ->     . . .
  *                           . . . . .
  *
- * A channel takes at most 256 values, so each is computed once. */
+ * What is drawn depends on (seed, epoch, sample) alone. A channel takes at most 256 values, so each is computed once. */
 #include "config.h"
 #include "codelets/draw.h"
 #include "codelets/kernels.h"
+#include "codelets/ops/image.h"
 
-#include <assert.h>
 
 void sgrad__image_cuda(const struct sgrad_args *a);
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_image *image = attrs;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank != 4 || x->dim[3] > SGRAD_MAX_CHANNELS)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) of %d channels at most, not %s", s->layer,
+                          SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
+    if (image->full_scale == 0) image->full_scale = 1;
+    for (int c = 0; c < SGRAD_MAX_CHANNELS; c++)
+        if (image->deviation[c] == 0) image->deviation[c] = 1;
+    s->y.shape = *x;
+    return 0;
+}
 
 static struct sgrad__crop crop_of(const struct sgrad_args *a, int64_t sample) {
     const struct sgrad_image *attrs = a->attrs;
@@ -24,12 +38,11 @@ static struct sgrad__crop crop_of(const struct sgrad_args *a, int64_t sample) {
 }
 
 /* x (N,H,W,C) U8, y (N,H,W,C) */
-static void image(const struct sgrad_args *a) {
+static void forward(const struct sgrad_args *a) {
     const struct sgrad_image *attrs = a->attrs;
     const int64_t *dim = a->view[0].shape.dim, height = dim[1], width = dim[2], channels = dim[3];
     const enum sgrad_dtype type = a->view[1].dtype;
     float table[SGRAD_MAX_CHANNELS][256]; /* what value v of channel c becomes */
-    assert(channels <= SGRAD_MAX_CHANNELS);
     for (int c = 0; c < channels; c++)
         for (int v = 0; v < 256; v++) table[c][v] = ((float)v / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
 
@@ -49,10 +62,27 @@ static void image(const struct sgrad_args *a) {
 
 static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
 
-const struct sgrad_kernel sgrad_image_kernel = {
+static void fill(const struct sgrad_test *test, int input, void *data) {
+    uint8_t *pixel = data;
+    for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++) pixel[i] = (uint8_t)(37 * i % 251);
+}
+
+const struct sgrad_op sgrad_image_op = {
     .name = "image",
-    .kind = &sgrad_input_kind,
-    .cpu = image,
-    .cuda = SGRAD_ON_CUDA(sgrad__image_cuda),
-    .flops = flops,
+    .summary = "pixels to activations: normalised by channel; in training padded, cropped and flipped at random",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_image),
+    .no_gradient = 1u << 0,
+    .input_dtype = { SGRAD_U8 },
+    .infer = infer,
+    .forward = { { { .name = "image", .kind = &sgrad_input_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__image_cuda), .flops = flops },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .fill = fill,
+    .tests = {
+        { "7 images of 5x4x3", .x = { { 4, { 7, 5, 4, 3 } } },
+          &(struct sgrad_image){ .full_scale = 255, .mean = { 0.5f, 0.4f, 0.3f }, .deviation = { 0.2f, 0.3f, 0.4f } } },
+        { "cropped and flipped", .x = { { 4, { 9, 6, 7, 1 } } },
+          &(struct sgrad_image){ .full_scale = 16, .mean = { 0.3f }, .deviation = { 0.5f }, .pad = 2, .flip = true } },
+    },
 };

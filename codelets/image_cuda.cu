@@ -4,6 +4,7 @@
 
 #include "codelets/cuda.h"
 #include "codelets/draw.h"
+#include "codelets/ops/image.h"
 
 #define CROPS 256 /* 3 KiB of the 4 that a kernel's parameters may take */
 struct crops {

@@ -1,4 +1,5 @@
-/* softmax_cross_entropy.c: the loss of a classifier, from logits and labels, and how many it got right.
+/* softmax_cross_entropy.c: the loss of a classifier, from logits and labels, and how many it got right: the label's logit is the
+ * largest, or, where there are many classes, one of the five largest. Of equal ones the first counts as the larger.
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
  * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x),
@@ -12,6 +13,8 @@
 void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a);
 void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a);
 
+enum { MANY = 20 }; /* classes of which the five best are told, too */
+
 static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_softmax_cross_entropy *loss = attrs;
     const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
@@ -23,7 +26,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
                           s->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
         return sgrad_fail(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer, loss->label_smoothing);
-    s->stat[0] = (struct sgrad_shape){ 1, { 3 } };
+    s->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] < MANY ? 3 : 4 } };
     return 0;
 }
 
@@ -50,14 +53,26 @@ static struct normalizer normalize(enum sgrad_dtype type, const void *logits, in
 static int64_t rows_of(const struct sgrad_view *labels) { return sgrad_shape_count(&labels->shape); }
 static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
 
-/* x (N,…,C), labels (N,…), stat (3): Σ loss, rows whose largest logit is the label's, rows. A label that is no class
- * makes the loss NaN. */
+/* Is logit T, a number, one of the five largest of COUNT from FROM on? */
+static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count, int64_t t) {
+    const float own = sgrad_get(type, logits, from + t);
+    int larger = 0;
+    for (int64_t c = 0; c < count; c++) {
+        const float x = sgrad_get(type, logits, from + c);
+        larger += x > own || (x == own && c < t);
+    }
+    return own == own && larger < 5;
+}
+
+/* x (N,…,C), labels (N,…), stat (3 or 4): Σ loss; rows whose largest logit is the label's; where there are many classes, those
+ * of which one of the five largest is; rows. A label that is no class makes the loss NaN. */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
     int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
     const int32_t *label = a->data[1];
-    double *stat = a->data[2], loss = 0, correct = 0, smoothing = attrs->label_smoothing;
+    const bool many = classes >= MANY;
+    double *stat = a->data[2], loss = 0, correct = 0, near = 0, smoothing = attrs->label_smoothing;
     for (int64_t s = 0; s < rows; s++) {
         int64_t from = s * classes, t = label[s];
         struct normalizer r = normalize(type, a->data[0], from, classes);
@@ -67,10 +82,12 @@ static void forward(const struct sgrad_args *a) {
         double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
         loss += log_z - (1 - smoothing) * own - smoothing * mean;
         correct += r.argmax == t;
+        near += many && t >= 0 && t < classes && in_five(type, a->data[0], from, classes, t);
     }
     stat[0] = loss;
     stat[1] = correct;
-    stat[2] = (double)rows;
+    if (many) stat[2] = near;
+    stat[2 + many] = (double)rows;
 }
 
 /* x (N,…,C), labels (N,…), dx (N,…,C) */
@@ -125,10 +142,13 @@ const struct sgrad_op sgrad_softmax_cross_entropy_op = {
     .backward = { { { .name = "softmax_cross_entropy backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_backward_cuda) },
                     .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0) } } },
+    .metrics = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true },
+                 { "top5", "top-5", "top-5 accuracy", true } },
     .fill = fill,
     .tests = {
         { "one sample of 3", .x = { { 2, { 1, 3 } }, { 1, { 1 } } } },
         { "3 samples of 4 rows of 5", .x = { { 3, { 3, 4, 5 } }, { 2, { 3, 4 } } } },
+        { "6 samples of 20", .x = { { 2, { 6, 20 } }, { 1, { 6 } } } },
         { "7 samples of 17", .x = { { 2, { 7, 17 } }, { 1, { 7 } } } },
         { "label smoothing, 5 of 1003", .x = { { 2, { 5, 1003 } }, { 1, { 5 } } },
           &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },

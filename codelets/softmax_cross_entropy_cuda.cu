@@ -34,9 +34,20 @@ template <typename T> static __device__ inline int find(int C, const T *x, float
     return across_warp(first, [](int a, int b) { return min(a, b); });
 }
 
-/* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples. Warp w takes samples w, w + 32, …; warp 0 adds up. */
-template <typename T> static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, double *stat) {
-    double loss = 0, correct = 0;
+/* Is logit T, a number, one of the five largest? */
+template <typename T> static __device__ inline bool in_five(int C, const T *x, int t) {
+    const float own = x[t];
+    int larger = 0;
+    for (int c = threadIdx.x; c < C; c += 32) larger += (float)x[c] > own || ((float)x[c] == own && c < t);
+    larger = across_warp(larger, [](int a, int b) { return a + b; });
+    return own == own && larger < 5;
+}
+
+/* One block: x (N,C), label (N), stat (3): Σ loss, correct, samples; with MANY classes (4), those among the best five are third.
+ * Warp w takes samples w, w + 32, …; warp 0 adds up. */
+template <typename T>
+static __global__ void forward(int N, int C, const T *x, const int *label, double smoothing, bool many, double *stat) {
+    double loss = 0, correct = 0, near = 0;
     for (int s = threadIdx.y; s < N; s += WARPS) {
         const T *row = x + (int64_t)s * C;
         const int t = label[s];
@@ -50,14 +61,19 @@ template <typename T> static __global__ void forward(int N, int C, const T *x, c
         const double own = t >= 0 && t < C ? (double)(float)row[t] : NAN; /* a label that is no class shows in the loss */
         loss += max + log_sum - (1 - smoothing) * own - smoothing * mean;
         correct += find(C, row, max) == t;
+        if (many && t >= 0 && t < C) near += in_five(C, row, t);
     }
-    __shared__ double part[2][WARPS];
-    if (threadIdx.x == 0) part[0][threadIdx.y] = loss, part[1][threadIdx.y] = correct;
+    __shared__ double part[3][WARPS];
+    if (threadIdx.x == 0) part[0][threadIdx.y] = loss, part[1][threadIdx.y] = correct, part[2][threadIdx.y] = near;
     __syncthreads();
     if (threadIdx.y > 0) return;
     loss = sum_across_warp(part[0][threadIdx.x]);
     correct = sum_across_warp(part[1][threadIdx.x]);
-    if (threadIdx.x == 0) stat[0] = loss, stat[1] = correct, stat[2] = N;
+    near = sum_across_warp(part[2][threadIdx.x]);
+    if (threadIdx.x > 0) return;
+    stat[0] = loss, stat[1] = correct;
+    if (many) stat[2] = near;
+    stat[2 + many] = N;
 }
 
 /* x (N,C), label (N), dx (N,C) = (softmax(x) - q) · scale */
@@ -81,12 +97,12 @@ static float smoothing_of(const struct sgrad_args *a) {
     return ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
 }
 
-/* x (N,…,C), labels (N,…), stat (3) */
+/* x (N,…,C), labels (N,…), stat (3 or 4) */
 extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a) {
     const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, a->data[0], a->data[1], smoothing_of(a),
-                           a->data[2]);
+                           a->view[2].shape.dim[0] == 4, a->data[2]);
     });
 }
 

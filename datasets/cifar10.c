@@ -41,10 +41,10 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 /* Adds the records of one file to the data set. */
 static int append(struct sgrad_dataset *dataset, const char *path, const struct sgrad_map *map) {
     const size_t before = (size_t)dataset->count, count = before + map->size / RECORD;
-    int32_t *label = realloc((void *)dataset->label, (count + 1) * sizeof *label);
-    if (label) dataset->label = label;
-    uint8_t *pixels = realloc((void *)dataset->pixels, (count + 1) * PIXELS);
-    if (pixels) dataset->pixels = pixels;
+    int32_t *label = realloc((void *)dataset->field[1].data, (count + 1) * sizeof *label);
+    if (label) dataset->field[1].data = label;
+    uint8_t *pixels = realloc((void *)dataset->field[0].data, (count + 1) * PIXELS);
+    if (pixels) dataset->field[0].data = pixels;
     if (!label || !pixels) return sgrad_fail(SGRAD_ENOMEM, "cifar10: %s: no memory for %zu images", path, count);
     dataset->count = (int64_t)count;
     return sgrad__cifar10_parse(path, map->data, map->size, pixels + before * PIXELS, label + before);
@@ -67,8 +67,8 @@ static int open_file(struct sgrad_dataset *dataset, const char *folder, const ch
 static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     (void)options;
     const char *const *file = dataset->split == SGRAD_TRAIN ? train_files : test_files;
-    dataset->height = dataset->width = SIDE;
-    dataset->channels = 3;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, sgrad_shape(3, SIDE, SIDE, 3), NULL };
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, NULL };
     dataset->classes = CLASSES;
     dataset->class_name = classes;
     dataset->full_scale = 255;

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int find_reader(const char *kind, const char *argument, const struct sgrad_reader **reader) {
-    const struct sgrad_reader *found = sgrad_record_find("dataset", kind, sgrad_readers);
+static int find_reader(const char *kind, const char *argument, const struct sgrad_reader *custom,
+                       const struct sgrad_reader **reader) {
+    const bool own = custom && !strcmp(custom->name, kind);
+    const struct sgrad_reader *found = own ? custom : sgrad_record_find("dataset", kind, sgrad_readers);
     if (!found) return SGRAD_ENAME;
     if (found->argument && !argument)
         return sgrad_fail(SGRAD_EINVAL, "data set %s: its argument is missing: %s:%s", kind, kind, found->argument);
@@ -17,13 +19,25 @@ static int find_reader(const char *kind, const char *argument, const struct sgra
     return 0;
 }
 
+/* What a reader owes. */
+static void check(const struct sgrad_dataset *dataset) {
+    assert(dataset->count > 0 && sgrad_dataset_fields(dataset) >= 2);
+    assert((sgrad_dataset_target(dataset)->dtype == SGRAD_I32) == (dataset->classes > 0));
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    assert(!image || (image->shape.dim[2] <= SGRAD_MAX_CHANNELS && dataset->full_scale > 0));
+    for (const struct sgrad_field *f = dataset->field; f->name; f++) {
+        assert(f->dtype == SGRAD_U8 || f->dtype == SGRAD_I32 || f->dtype == SGRAD_F32);
+        assert(f->shape.rank < SGRAD_MAX_RANK && (f->data || dataset->reader->read));
+    }
+}
+
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset) {
     const struct sgrad_reader *reader = NULL;
     const char *colon = strchr(text, ':');
     char *kind = sgrad_format("%.*s", (int)(colon ? colon - text : (ptrdiff_t)strlen(text)), text);
     const char *argument = colon && colon[1] ? colon + 1 : NULL;
-    int error = find_reader(kind, argument, &reader);
+    int error = find_reader(kind, argument, options ? options->custom : NULL, &reader);
     free(kind);
     SGRAD_TRY(error);
 
@@ -36,8 +50,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
         sgrad_dataset_close(opened);
         return error;
     }
-    assert(opened->count > 0 && opened->classes > 0 && opened->channels <= SGRAD_MAX_CHANNELS && opened->label);
-    assert(opened->pixels || reader->read);
+    check(opened);
     *dataset = opened;
     return 0;
 }
@@ -50,21 +63,31 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
 }
 
 void sgrad_dataset_release(struct sgrad_dataset *dataset) {
-    free((void *)dataset->label);
-    free((void *)dataset->pixels);
-    dataset->label = NULL;
-    dataset->pixels = NULL;
+    for (struct sgrad_field *f = dataset->field; f->name; f++) {
+        free((void *)f->data);
+        f->data = NULL;
+    }
 }
 
-int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, uint8_t *pixels, int32_t *labels) {
-    const size_t size = sgrad_dataset_sample_bytes(dataset);
-    for (int i = 0; i < n; i++, pixels += size) {
+size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
+    size_t bytes = 0;
+    for (const struct sgrad_field *f = dataset->field; f->name; f++) bytes += sgrad_field_bytes(f);
+    return bytes;
+}
+
+int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data) {
+    void *at[SGRAD_MAX_FIELDS];
+    for (int i = 0; i < n; i++) {
+        bool whole = true;
         assert(index[i] >= 0 && index[i] < dataset->count);
-        labels[i] = dataset->label[index[i]];
-        if (dataset->pixels)
-            memcpy(pixels, dataset->pixels + (size_t)index[i] * size, size);
-        else
-            SGRAD_TRY(dataset->reader->read(dataset, index[i], pixels));
+        for (int f = 0; dataset->field[f].name; f++) {
+            const struct sgrad_field *field = &dataset->field[f];
+            const size_t bytes = sgrad_field_bytes(field);
+            at[f] = (char *)data[f] + (size_t)i * bytes;
+            if (field->data) memcpy(at[f], (const char *)field->data + (size_t)index[i] * bytes, bytes);
+            else whole = false;
+        }
+        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, index[i], at));
     }
     return 0;
 }

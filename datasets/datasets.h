@@ -1,20 +1,27 @@
-/* datasets.h: labelled images in files: open them, count them, fill one batch.
+/* datasets.h: samples in files: open them, count them, fill one batch.
  *
  * A *reader* knows one kind of data set; `KIND:ARGUMENT` names a data set everywhere: "digits", "idx:/data/mnist",
  * "cifar10:/data/cifar", "folder:/data/pets,224", "synthetic:32x32x3,10,5000". An open *data set* is one split of it,
- * its samples numbered from 0. Reading gives pixels as they are in the files, 0 to full scale; who trains divides by the
- * full scale and normalises with the mean and deviation of the training split:
+ * its samples numbered from 0. A sample is a list of *fields*, each with a name, a type and a shape. What a network is told comes
+ * first, what it is to say comes last:
+ *
+ *     labelled images     pixels U8 (H,W,C)     label I32 ()
+ *     measurements        features F32 (8)      target F32 (1)
+ *
+ * Pixels are as they are in the files, 0 to full scale; who trains divides by the full scale and normalises with the mean and
+ * deviation of the training split. Other fields are taken as they are:
  *
  *     struct sgrad_dataset *train;
  *     SGRAD_TRY(sgrad_dataset_open("cifar10:/data/cifar", SGRAD_TRAIN, NULL, &train));
- *     printf("%lld images of %dx%dx%d, %d classes\n", (long long)train->count,
- *            train->height, train->width, train->channels, train->classes);
+ *     char shape[SGRAD_SHAPE_TEXT];
+ *     printf("%lld images of %s, %d classes\n", (long long)train->count,
+ *            sgrad_shape_text(&train->field[0].shape, shape), train->classes);            // (32,32,3)
  *     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
  *     SGRAD_TRY(sgrad_dataset_statistics(train, mean, deviation));         // .4914 .4822 .4465, .2470 .2435 .2616
  *
  *     uint8_t pixels[2 * 32 * 32 * 3];
  *     int32_t labels[2];
- *     SGRAD_TRY(sgrad_dataset_read(train, (int64_t[]){ 17, 4 }, 2, pixels, labels));
+ *     SGRAD_TRY(sgrad_dataset_read(train, (int64_t[]){ 17, 4 }, 2, (void *[]){ pixels, labels }));
  *     sgrad_dataset_close(train);
  *
  * Files are untrusted: whatever is wrong with one is an error that names the file, the place in it and the reason, when
@@ -31,47 +38,71 @@ extern "C" {
 
 enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 
+struct sgrad_reader;
+
 /* Zeros are the defaults. */
 struct sgrad_dataset_options {
+    const struct sgrad_reader *custom;  /* a reader of one's own, besides those of datasets.def */
     uint64_t seed;      /* of synthetic data */
     int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
     size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
 };
 
-struct sgrad_reader;
+#define SGRAD_MAX_FIELDS 4
+struct sgrad_field {
+    const char *name;                   /* "pixels" */
+    enum sgrad_dtype dtype;             /* U8, I32 or F32 */
+    struct sgrad_shape shape;           /* of one sample's; rank 0: a single number */
+    const void *data;                   /* all samples', (count,shape…); NULL: the reader reads a sample when it is asked for */
+};
+
 struct sgrad_dataset {
     const struct sgrad_reader *reader;
     enum sgrad_split split;
     int64_t count;                      /* samples, at least 1 */
-    int height, width, channels;
-    int classes;
+    struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* two at least; end without a name */
+    int classes;                        /* of labels, a last field of I32: they are 0 to classes - 1; 0: there are none */
+    const char *const *class_name;      /* of each class; NULL: its number is its name */
     float full_scale;                   /* the largest value of a pixel: 255, digits 16 */
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
-    const char *const *class_name;      /* of each class; NULL: its number is its name */
-    const int32_t *label;               /* of each sample, 0 to classes - 1 */
     /* The reader's own. */
-    const uint8_t *pixels;              /* (count,H,W,C), or NULL: the reader reads a sample when it is asked for */
-    uint64_t identity;                  /* what the fingerprint takes in place of pixels, where they are NULL */
+    uint64_t identity;                  /* what the fingerprint takes in place of a field that is not in memory */
     void *state;
 };
+
+static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
+    int fields = 0;
+    while (dataset->field[fields].name) fields++;
+    return fields;
+}
+
+/* What a network is to say of a sample: the last field. */
+static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_dataset *dataset) {
+    return &dataset->field[sgrad_dataset_fields(dataset) - 1];
+}
+
+/* The first field, where that is an image, U8 (H,W,C); else NULL. */
+static inline const struct sgrad_field *sgrad_dataset_image(const struct sgrad_dataset *dataset) {
+    return dataset->field[0].dtype == SGRAD_U8 && dataset->field[0].shape.rank == 3 ? &dataset->field[0] : NULL;
+}
 
 /* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL.
  * SGRAD_ENAME: no such kind; SGRAD_EINVAL: malformed argument; SGRAD_EIO, SGRAD_EFORMAT: something is wrong with a file. */
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset);
 void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* NULL is fine */
-/* Gives back pixels and labels that are in memory: for who has read what is needed, since nothing can be read afterwards. */
+/* Gives back the fields that are in memory: for who has read what is needed, since nothing can be read afterwards. */
 void sgrad_dataset_release(struct sgrad_dataset *dataset);
 
-/* Bytes of a sample's pixels. */
-static inline size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
-    return (size_t)dataset->height * (size_t)dataset->width * (size_t)dataset->channels;
+/* Bytes of one field of a sample, and of all of them. */
+static inline size_t sgrad_field_bytes(const struct sgrad_field *field) {
+    return (size_t)sgrad_shape_count(&field->shape) * sgrad_dtype_size(field->dtype);
 }
+size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset);
 
-/* Samples index[0…n-1] as pixels (n,H,W,C) and labels (n). Any number of threads may read at once. */
-int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, uint8_t *pixels, int32_t *labels);
-
-/* Mean and population deviation of each channel over all pixels of the split, divided by full scale: exact sums, so the
+/* Samples index[0…n-1], field by field: (n,shape…) into each one's DATA. Any number of threads may read at once. */
+int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data);
+/* Mean and population deviation of each channel of images over all pixels of the split, divided by full scale: exact sums, so the
  * same on any machine. The deviation of a channel that never changes is given as 1, since it is there to be divided by.
  * Reads everything, with one thread a core where that means decoding. */
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);
@@ -89,8 +120,8 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
  * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
-/* A number that tells one content from another, whatever its path: a hash of shape, labels and pixels, of a folder of its
- * files' names and sizes, of synthetic data of its recipe. */
+/* A number that tells one content from another, whatever its path: a hash of shapes and fields, of a folder of its files' names
+ * and sizes, of synthetic data of its recipe. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 
 /* ---- augmentation: what training does to an image, so that it is not the same twice and yet of its class -------- */
@@ -113,10 +144,10 @@ struct sgrad_reader {
     const char *summary;
     const char *augment;                /* that of its data sets, but where open finds that one wants another; NULL: none */
     /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not
-     * empty where the reader takes one. On an error the caller closes what is there. `label` and `pixels` are freed with free. */
+     * empty where the reader takes one. On an error the caller closes what is there; fields' memory goes by free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
-    /* One sample's pixels (H,W,C), from any thread. NULL: they are always in memory. */
-    int (*read)(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels);
+    /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
+    int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
     bool computes;                      /* read looks at no file: it never fails */
 };

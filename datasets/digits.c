@@ -10,14 +10,12 @@ static int open_digits(struct sgrad_dataset *dataset, const char *argument, cons
     const bool train = dataset->split == SGRAD_TRAIN;
     const char(*row)[1 + PIXELS + 1] = digits_data + (train ? 0 : DIGITS_TRAIN);
     dataset->count = train ? DIGITS_TRAIN : DIGITS_TEST;
-    dataset->height = dataset->width = SIDE;
-    dataset->channels = 1;
     dataset->classes = 10;
     dataset->full_scale = 16;
     int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
     uint8_t *pixels = sgrad_alloc((size_t)dataset->count, PIXELS);
-    dataset->label = label;
-    dataset->pixels = pixels;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, sgrad_shape(3, SIDE, SIDE, 1), pixels };
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < dataset->count; i++) {
         label[i] = row[i][0] - '0';
         for (int j = 0; j < PIXELS; j++) pixels[i * PIXELS + j] = (uint8_t)(row[i][1 + j] - 'a');

@@ -25,9 +25,17 @@ uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
 }
 
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
-    const int64_t shape[] = { dataset->count, dataset->height, dataset->width, dataset->channels, dataset->classes };
-    uint64_t hash = sgrad__fingerprint_add(1, shape, sizeof shape);
-    hash = sgrad__fingerprint_add(hash, dataset->label, (size_t)dataset->count * sizeof *dataset->label);
-    if (!dataset->pixels) return sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
-    return sgrad__fingerprint_add(hash, dataset->pixels, (size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
+    int64_t number[2 + SGRAD_MAX_FIELDS * SGRAD_MAX_RANK] = { dataset->count };
+    int numbers = 1;
+    for (const struct sgrad_field *f = dataset->field; f->name; f++)
+        for (int i = 0; i < f->shape.rank; i++) number[numbers++] = f->shape.dim[i];
+    number[numbers++] = dataset->classes;
+    uint64_t hash = sgrad__fingerprint_add(1, number, (size_t)numbers * sizeof *number);
+    for (int f = sgrad_dataset_fields(dataset) - 1; f >= 0; f--) {
+        const struct sgrad_field *field = &dataset->field[f];
+        const size_t bytes = (size_t)dataset->count * sgrad_field_bytes(field);
+        hash = field->data ? sgrad__fingerprint_add(hash, field->data, bytes)
+                           : sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
+    }
+    return hash;
 }

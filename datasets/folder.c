@@ -107,8 +107,8 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
     struct dirent **entry = NULL;
     int entries = is_folder(path) || dataset->split == SGRAD_TRAIN ? list(path, is_image, &entry) : 0;
     const size_t before = (size_t)dataset->count, count = before + (size_t)(entries > 0 ? entries : 0);
-    int32_t *label = realloc((void *)dataset->label, (count + 1) * sizeof *label);
-    if (label) dataset->label = label;
+    int32_t *label = realloc((void *)dataset->field[1].data, (count + 1) * sizeof *label);
+    if (label) dataset->field[1].data = label;
     char **file = realloc(folder->file, (count + 1) * sizeof *file);
     if (file) folder->file = file;
     int error = entries < 0 ? entries : 0;
@@ -161,8 +161,9 @@ static int decode(const char *path, const struct sgrad_map *map, struct sgrad__i
 
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
+    const int64_t *dim = dataset->field[0].shape.dim;
     return sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
-                      folder->path, folder->file[i], image->width, image->height, dataset->width, dataset->height);
+                      folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
 }
 
 /* Without a size that was asked for, images have the first one's. Others are refused when they are read: not every rank opens
@@ -171,29 +172,30 @@ static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
     struct sgrad__image image = { .height = folder->side, .width = folder->side };
     if (!folder->side) SGRAD_TRY(with_file(folder, 0, read_header, &image));
-    dataset->height = image.height;
-    dataset->width = image.width;
+    dataset->field[0].shape = sgrad_shape(3, image.height, image.width, 3);
     return 0;
 }
 
 /* Images are grey where the first of each class is: not every file is opened at every start. */
 static int find_colour(struct sgrad_dataset *dataset) {
+    const int32_t *label = dataset->field[1].data;
     struct sgrad__image image = { .grey = true };
     for (int64_t i = 0; i < dataset->count && image.grey; i++)
-        if (i == 0 || dataset->label[i] != dataset->label[i - 1]) SGRAD_TRY(with_file(dataset->state, i, read_header, &image));
+        if (i == 0 || label[i] != label[i - 1]) SGRAD_TRY(with_file(dataset->state, i, read_header, &image));
     if (image.grey) dataset->augment = NULL;
     return 0;
 }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
     const struct folder *folder = dataset->state;
+    const struct sgrad_field *field = &dataset->field[0];
     struct sgrad__image image;
     int error = 0;
     SGRAD_TRY(with_file(folder, i, decode, &image));
     if (folder->side)
         sgrad__image_fit(&image, folder->side, pixels);
-    else if (image.height == dataset->height && image.width == dataset->width)
-        memcpy(pixels, image.rgb, sgrad_dataset_sample_bytes(dataset));
+    else if (image.height == field->shape.dim[0] && image.width == field->shape.dim[1])
+        memcpy(pixels, image.rgb, sgrad_field_bytes(field));
     else
         error = odd_size(dataset, i, &image);
     free(image.rgb);
@@ -201,9 +203,10 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
 }
 
 /* Two threads may decode the same image; one of them keeps it. */
-static int read_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
+static int read_sample(const struct sgrad_dataset *dataset, int64_t i, void *const *data) {
     const struct folder *folder = dataset->state;
-    const size_t size = sgrad_dataset_sample_bytes(dataset);
+    const size_t size = sgrad_field_bytes(&dataset->field[0]);
+    uint8_t *pixels = data[0];
     if (!folder->kept) return decode_sample(dataset, i, pixels);
     uint8_t *kept = folder->kept + (size_t)i * size;
     if (atomic_load_explicit(&folder->state[i], memory_order_acquire) == KEPT) {
@@ -238,8 +241,9 @@ static void make_room(struct sgrad_dataset *dataset, size_t limit) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
     if (limit == 0) limit = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
-    if (sgrad_dataset_sample_bytes(dataset) > limit / (size_t)dataset->count) return;
-    folder->kept = malloc((size_t)dataset->count * sgrad_dataset_sample_bytes(dataset));
+    const size_t size = sgrad_field_bytes(&dataset->field[0]);
+    if (size > limit / (size_t)dataset->count) return;
+    folder->kept = malloc((size_t)dataset->count * size);
     folder->state = sgrad_alloc((size_t)dataset->count, sizeof *folder->state);
 }
 
@@ -266,11 +270,12 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     struct folder *folder = dataset->state = sgrad_alloc(1, sizeof *folder);
     char *root = NULL;
     folder->side = options->size;
+    dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8 };
+    dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     SGRAD_TRY(parse_argument(argument, folder, &root));
     int error = open_split(dataset, root);
     free(root);
     SGRAD_TRY(error);
-    dataset->channels = 3;
     dataset->classes = folder->classes;
     dataset->class_name = (const char *const *)folder->class_name;
     dataset->full_scale = 255;

@@ -199,7 +199,7 @@ static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *l
                           sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
                           sgrad_plural(dataset->count, "image", "images"));
     int32_t *label = sgrad_alloc((size_t)labels->count, sizeof *label);
-    dataset->label = label;
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < labels->count; i++) {
         if (labels->data[i] >= dataset->classes)
             return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, there are %d classes", path,
@@ -215,11 +215,8 @@ static int open_images(struct sgrad_dataset *dataset, const char *folder) {
     int error = load(folder, dataset->split, "images", 3, &images, &path);
     free(path);
     SGRAD_TRY(error);
-    dataset->pixels = images.data;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 3, { images.dim[1], images.dim[2], 1 } }, images.data };
     dataset->count = images.dim[0];
-    dataset->height = (int)images.dim[1];
-    dataset->width = (int)images.dim[2];
-    dataset->channels = 1;
     dataset->full_scale = 255;
     return 0;
 }

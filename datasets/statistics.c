@@ -28,26 +28,41 @@ static void add_sample(const uint8_t *x, size_t size, int channels, uint64_t *su
         }
 }
 
+static bool in_memory(const struct sgrad_dataset *dataset) {
+    bool all = true;
+    for (const struct sgrad_field *f = dataset->field; f->name; f++) all &= f->data != NULL;
+    return all;
+}
+
+static int channels_of(const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    return image ? (int)image->shape.dim[2] : 0;
+}
+
 /* Whole numbers: their sum does not depend on which thread took what. */
 static void *tally_samples(void *argument) {
     struct tally *tally = argument;
     const struct sgrad_dataset *dataset = tally->dataset;
-    const size_t size = sgrad_dataset_sample_bytes(dataset);
-    uint8_t *decoded = dataset->pixels ? NULL : sgrad_alloc(1, size);
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const size_t size = image ? sgrad_field_bytes(image) : 0;
+    const int channels = channels_of(dataset);
+    const bool reads = !in_memory(dataset);
+    void *room[SGRAD_MAX_FIELDS] = { NULL };
+    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
     uint64_t sum[SGRAD_MAX_CHANNELS] = { 0 }, squares[SGRAD_MAX_CHANNELS] = { 0 };
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
         for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
-            int error = decoded ? dataset->reader->read(dataset, i, decoded) : 0;
+            int error = reads ? sgrad_dataset_read(dataset, &i, 1, room) : 0;
             if (error)
                 tally->error = error;
-            else if (tally->adds)
-                add_sample(decoded ? decoded : dataset->pixels + (size_t)i * size, size, dataset->channels, sum, squares);
+            else if (tally->adds && image)
+                add_sample(reads ? room[0] : (const uint8_t *)image->data + (size_t)i * size, size, channels, sum, squares);
         }
-    for (int c = 0; c < dataset->channels; c++) {
+    for (int c = 0; c < channels; c++) {
         tally->sum[c] += sum[c];
         tally->squares[c] += squares[c];
     }
-    free(decoded);
+    for (int f = 0; dataset->field[f].name; f++) free(room[f]);
     return NULL;
 }
 
@@ -70,7 +85,7 @@ static int run(struct tally *tally, int64_t from, int64_t count) {
 
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count) {
     struct tally tally = { .dataset = dataset };
-    return dataset->pixels || dataset->reader->computes ? 0 : run(&tally, from, count);
+    return in_memory(dataset) || dataset->reader->computes ? 0 : run(&tally, from, count);
 }
 
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
@@ -85,8 +100,9 @@ int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_
 
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation) {
-    const uint64_t n = (uint64_t)dataset->count * (uint64_t)dataset->height * (uint64_t)dataset->width;
-    for (int c = 0; c < dataset->channels; c++) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const uint64_t n = image ? (uint64_t)dataset->count * (uint64_t)image->shape.dim[0] * (uint64_t)image->shape.dim[1] : 0;
+    for (int c = 0; c < channels_of(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;
         mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;

@@ -32,12 +32,14 @@ static void draw(uint64_t seed, uint32_t time, int64_t index, uint8_t *bytes, si
     }
 }
 
-static int make_sample(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
+static int make_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
     const uint64_t seed = ((const struct synthetic *)dataset->state)->seed;
-    const int height = dataset->height, width = dataset->width, channels = dataset->channels;
+    const struct sgrad_field *field = dataset->field;
+    const int height = (int)field->shape.dim[0], width = (int)field->shape.dim[1], channels = (int)field->shape.dim[2];
+    uint8_t *pixels = data[0];
     uint8_t pattern[CELLS][CELLS][SGRAD_MAX_CHANNELS];
-    draw(seed, 0, dataset->label[index], &pattern[0][0][0], sizeof pattern);
-    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, sgrad_dataset_sample_bytes(dataset));
+    draw(seed, 0, index % dataset->classes, &pattern[0][0][0], sizeof pattern);
+    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, sgrad_field_bytes(field));
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++, pixels += channels) {
             const uint8_t *cell = pattern[y * CELLS / height][x * CELLS / width];
@@ -66,9 +68,7 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
                           "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
                           "%d samples at most",
                           argument, SIDE_LIMIT, SGRAD_MAX_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
-    dataset->height = (int)height;
-    dataset->width = (int)width;
-    dataset->channels = (int)channels;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 3, { height, width, channels } }, NULL };
     dataset->classes = (int)classes;
     if (dataset->split == SGRAD_TEST) count = count / 10 > classes ? count / 10 : classes;
     dataset->count = count;
@@ -82,14 +82,14 @@ static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, c
     dataset->full_scale = 255;
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, &options->seed, sizeof options->seed);
     int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
-    dataset->label = label;
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < dataset->count; i++) label[i] = (int32_t)(i % dataset->classes);
 
-    const size_t size = sgrad_dataset_sample_bytes(dataset);
+    const size_t size = sgrad_field_bytes(&dataset->field[0]);
     if (size > MEMORY_LIMIT / (size_t)dataset->count) return 0;
     uint8_t *pixels = sgrad_alloc((size_t)dataset->count, size);
-    dataset->pixels = pixels;
-    for (int64_t i = 0; i < dataset->count; i++) make_sample(dataset, i, pixels + (size_t)i * size);
+    for (int64_t i = 0; i < dataset->count; i++) make_sample(dataset, i, (void *[]){ pixels + (size_t)i * size });
+    dataset->field[0].data = pixels;
     return 0;
 }
 

@@ -37,17 +37,19 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 
 int main(void) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int images = sgrad_graph_input(g, 32, 32, 3);
+    int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 32, 32, 3));
+    int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+    int images = sgrad_layer(g, image, "images", (pixels), .full_scale = 255);
     show(g, "images", images);
     int logits = build(g, images, 10);
     show(g, "fc", logits);
-    int error = sgrad_graph_loss(g, logits, 0);
+    int error = sgrad_graph_loss(g, logits, label, 0);
     sgrad_graph_destroy(g);
     if (error) return 1;
 
     /* A mistake: the two inputs of an addition differ. The line on standard error names the layer and both shapes. */
     g = sgrad_graph_create(SGRAD_F32);
-    images = sgrad_graph_input(g, 32, 32, 3);
+    images = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 32, 32, 3));
     int half = sgrad_layer(g, max_pool, "pool", (images), .kernel = 2);
     sgrad_layer(g, add, "sum", (images, half));
     bool found = sgrad_graph_error(g) == SGRAD_ESHAPE;

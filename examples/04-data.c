@@ -3,8 +3,8 @@
  *     04-data                      the digits that come with Stargrad
  *     04-data cifar10:DIR 3        the first 3 images of another data set; stargrad list datasets names the kinds
  *
- * A data set of a new kind is one file, datasets/NAME.c, whose last thing is its record, struct sgrad_reader (open, read,
- * close), and a line of datasets/datasets.def.
+ * A sample is a list of fields: here an image's pixels and its label. A data set of a new kind is one file, datasets/NAME.c,
+ * whose last thing is its record, struct sgrad_reader (open, read, close), and a line of datasets/datasets.def.
  *
  * Next: 05-own-optimizer.c. docs/add-a-dataset.md adds a reader. */
 #include "datasets/datasets.h"
@@ -12,19 +12,20 @@
 #include <stdlib.h>
 
 /* The brightness of the pixel (h,w), over its channels, as one of ten characters. */
-static char shade(const struct sgrad_dataset *d, const uint8_t *pixels, int h, int w) {
+static char shade(const struct sgrad_dataset *d, const uint8_t *pixels, int64_t h, int64_t w) {
+    const int64_t width = d->field[0].shape.dim[1], channels = d->field[0].shape.dim[2];
     double sum = 0;
-    for (int c = 0; c < d->channels; c++) sum += pixels[(h * d->width + w) * d->channels + c];
-    return " .:-=+*#%@"[(int)(9.99 * sum / (d->channels * (double)d->full_scale))];
+    for (int64_t c = 0; c < channels; c++) sum += pixels[(h * width + w) * channels + c];
+    return " .:-=+*#%@"[(int)(9.99 * sum / ((double)channels * d->full_scale))];
 }
 
 static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
     int32_t label;
-    SGRAD_TRY(sgrad_dataset_read(d, &index, 1, pixels, &label));
+    SGRAD_TRY(sgrad_dataset_read(d, &index, 1, (void *[]){ pixels, &label }));
     if (d->class_name) printf("sample %lld: %s\n", (long long)index, d->class_name[label]);
     else printf("sample %lld: class %d\n", (long long)index, label);
-    for (int h = 0; h < d->height; h++) {
-        for (int w = 0; w < d->width; w++) {
+    for (int64_t h = 0; h < d->field[0].shape.dim[0]; h++) {
+        for (int64_t w = 0; w < d->field[0].shape.dim[1]; w++) {
             char c = shade(d, pixels, h, w);
             putchar(c);
             putchar(c);     /* characters are taller than wide */
@@ -37,14 +38,17 @@ static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
 static int look(const char *name, long count) {
     struct sgrad_dataset *train;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    char shape[SGRAD_SHAPE_TEXT];
     SGRAD_TRY(sgrad_dataset_open(name, SGRAD_TRAIN, NULL, &train));
     int error = sgrad_dataset_statistics(train, mean, deviation);
     if (!error) {
-        printf("%s: %lld training samples of %dx%dx%d, %d classes\n", name, (long long)train->count, train->height, train->width,
-               train->channels, train->classes);
-        for (int c = 0; c < train->channels; c++) printf("channel %d: mean %.4f, deviation %.4f\n", c, mean[c], deviation[c]);
+        printf("%s: %lld training samples, %d classes\n", name, (long long)train->count, train->classes);
+        for (const struct sgrad_field *f = train->field; f->name; f++)
+            printf("field %s: %s of %s\n", f->name, sgrad_shape_text(&f->shape, shape), sgrad_dtype_name(f->dtype));
+        for (int c = 0; c < train->field[0].shape.dim[2]; c++)
+            printf("channel %d: mean %.4f, deviation %.4f\n", c, mean[c], deviation[c]);
     }
-    uint8_t *pixels = malloc(sgrad_dataset_sample_bytes(train));
+    uint8_t *pixels = malloc(sgrad_field_bytes(&train->field[0]));
     for (int64_t i = 0; i < count && i < train->count && !error; i++) error = show(train, i, pixels);
     free(pixels);
     sgrad_dataset_close(train);

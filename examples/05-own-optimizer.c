@@ -8,7 +8,7 @@
  * An optimizer is a kernel, which says how one parameter is updated by its gradient, and a record, which says what is kept from
  * step to step. Checkpoints, resumption and parameter servers know states, not optimizers.
  *
- * Next: codelets/updates.h says what the kernel is handed; docs/ how to move it into the library. */
+ * Next: 06-regression.c. codelets/updates.h says what the kernel is handed; docs/ how to move it into the library. */
 #include "codelets/updates.h"
 #include "graphs/graphs.h"
 

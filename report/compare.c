@@ -132,7 +132,7 @@ static void set_columns(struct runs *runs) {
 /* ---- figures ---- */
 
 struct figure {
-    const char *name;
+    const char *name;                       /* %s: what the first run calls its samples, or its main metric */
     int digits;                             /* after the point; -1: as many as a loss has */
     double (*of)(const struct run *r);     /* NAN: this run has none */
 };
@@ -141,8 +141,9 @@ static double steps(const struct run *r) { return r->history.step[r->history.ste
 static double speed(const struct run *r) { return sgrad__history_median_rate(&r->history); }
 static double loss(const struct run *r) { return r->history.step[r->history.steps - 1].loss; }
 static double best(const struct run *r) {
-    const struct sgrad__history_epoch *e = sgrad__history_best(&r->history);
-    return e ? 100 * e->top1 : NAN;
+    const struct sgrad__history *h = &r->history;
+    const struct sgrad__history_epoch *e = sgrad__history_best(h);
+    return e ? sgrad__history_shown(&h->metric[h->main], e->test[h->main]) : NAN;
 }
 static double traced_step(const struct run *r) {
     return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN;
@@ -150,12 +151,28 @@ static double traced_step(const struct run *r) {
 
 static const struct figure figures[] = {
     { "steps", 0, steps },
-    { "images/s (median)", 1, speed },
+    { "%s/s (median)", 1, speed },
     { "loss of the last step", -1, loss },
-    { "best test accuracy, %", 2, best },
+    { "best test %s", 2, best },
     { "ms a traced step", 1, traced_step },
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
+
+static const struct sgrad__history_metric *main_metric(const struct runs *runs) {
+    const struct sgrad__history *h = &runs->run[0].history;
+    return &h->metric[h->main];
+}
+
+/* Free it. */
+static char *figure_name(const struct runs *runs, const struct figure *f) {
+    const struct sgrad__history_metric *m = main_metric(runs);
+    if (f->of == speed) return sgrad_format(f->name, runs->run[0].history.samples);
+    char *name = f->of == best ? sgrad_format(f->name, m->title) : sgrad_format("%s", f->name);
+    if (f->of != best || !m->share) return name;
+    char *share = sgrad_format("%s, %%", name);
+    free(name);
+    return share;
+}
 
 /* Mean over the workers, in % of the traced time. NAN: the run was not traced, or knows no such kind of task. */
 static double share(const struct run *r, const char *name) {
@@ -192,8 +209,13 @@ static void print_number(const struct run *r, double x, int digits) {
     else printf(" %*.*f", r->width, digits, x);
 }
 
-static void print(const struct runs *runs) {
+static void print(struct runs *runs) {
     bool traced = false;
+    for (int f = 0; f < FIGURES; f++) {
+        char *label = figure_name(runs, &figures[f]);
+        runs->left = wider(runs->left, label);
+        free(label);
+    }
     printf("%-*s", runs->left, "");
     for (int i = 0; i < runs->count; i++) {
         printf(" %*s", runs->run[i].width, runs->run[i].name);
@@ -202,7 +224,9 @@ static void print(const struct runs *runs) {
     putchar('\n');
     for (int f = 0; f < FIGURES; f++) {
         if (figures[f].of == traced_step && !traced) continue;
-        printf("%-*s", runs->left, figures[f].name);
+        char *label = figure_name(runs, &figures[f]);
+        printf("%-*s", runs->left, label);
+        free(label);
         for (int i = 0; i < runs->count; i++) print_number(&runs->run[i], figures[f].of(&runs->run[i]), figures[f].digits);
         putchar('\n');
     }
@@ -226,7 +250,11 @@ static json_t *as_json(const struct runs *runs) {
     for (int i = 0; i < runs->count; i++) {
         const struct run *r = &runs->run[i];
         json_t *one = json_pack("{s:s}", "folder", r->folder), *shares = json_object();
-        for (int f = 0; f < FIGURES; f++) json_object_set_new(one, figures[f].name, number(figures[f].of(r)));
+        for (int f = 0; f < FIGURES; f++) {
+            char *label = figure_name(runs, &figures[f]);
+            json_object_set_new(one, label, number(figures[f].of(r)));
+            free(label);
+        }
         json_array_foreach(names, k, name)
             json_object_set_new(shares, json_string_value(name), number(share(r, json_string_value(name))));
         if (r->traced) json_object_set(one, "% of the traced steps", shares);
@@ -263,12 +291,16 @@ static void write_losses(FILE *to, const struct runs *runs, double top) {
     fputs("\nunset key\n", to);
 }
 
-static void write_accuracies(FILE *to, const struct runs *runs) {
-    fputs("set title 'test accuracy'\nset xlabel 'epoch'\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%g "
-          "%%'\nplot ",
-          to);
+static void write_tests(FILE *to, const struct runs *runs) {
+    const struct sgrad__history_metric *m = main_metric(runs);
+    char *title = sgrad_format("test %s", m->title);
+    fputs("set title ", to);
+    sgrad__plot_quoted(to, title);
+    fprintf(to, "\nset xlabel 'epoch'\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%%g%s'\nplot ",
+            m->share ? " %%" : "");
+    free(title);
     for (int i = 0; i < runs->count; i++) {
-        fprintf(to, "%s$accuracy%d using 1:2 with linespoints pt 7 ps 0.5", i ? ", " : "", i);
+        fprintf(to, "%s$test%d using 1:2 with linespoints pt 7 ps 0.5", i ? ", " : "", i);
         write_line(to, runs, i);
     }
     fputs("\n", to);
@@ -285,14 +317,15 @@ static void write_curves(FILE *to, const void *of) {
         snprintf(name, sizeof name, "loss%d", i);
         const double own = sgrad__curve_losses(to, name, h);
         top = fmax(top, first > 0 ? fmin(own, 2 * first) : own);
-        fprintf(to, "$accuracy%d << END\n", i);
-        for (int j = 0; j < h->epochs; j++) fprintf(to, "%g %g\n", h->epoch[j].epoch, 100 * h->epoch[j].top1);
+        fprintf(to, "$test%d << END\n", i);
+        for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++)
+            fprintf(to, "%g %g\n", e->epoch, sgrad__history_shown(&h->metric[h->main], e->test[h->main]));
         fputs("END\n", to);
         evaluated |= sgrad__history_best(h) != NULL;
     }
     fprintf(to, "set multiplot layout 1,%d\nset format y '%%g'\n", (top > 0) + evaluated > 1 ? 2 : 1);
     if (top > 0) write_losses(to, runs, top);
-    if (evaluated) write_accuracies(to, runs);
+    if (evaluated) write_tests(to, runs);
     fputs("unset multiplot\nset offsets 0, 0, 0, 0\n", to);
 }
 

@@ -1,8 +1,9 @@
-/* curve.c: the picture of a learning curve: losses by step on the left, test accuracy by epoch on the right. */
+/* curve.c: the picture of a learning curve: losses by step on the left, the test set's main metric by epoch on the right. */
 #include "report/pictures.h"
 #include "runtime/runtime.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { POINTS = 2000 };
 
@@ -30,14 +31,15 @@ double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__histo
     return top;
 }
 
-/* Epoch, accuracy in %, step, loss. Returns the largest loss. */
+/* Epoch, main metric, step, loss. Returns the largest loss. */
 static double write_tests(FILE *to, const struct sgrad__history *h) {
     double top = 0;
     fputs("$test << END\n", to);
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        fprintf(to, "%g %g %.0f %g\n", e->epoch, 100 * e->top1, e->step, e->test_loss);
-        if (isfinite(e->test_loss)) top = fmax(top, e->test_loss);
+        const double main = sgrad__history_shown(&h->metric[h->main], e->test[h->main]);
+        fprintf(to, "%g %g %.0f %g\n", e->epoch, main, e->step, e->test[0]);
+        if (isfinite(e->test[0])) top = fmax(top, e->test[0]);
     }
     fputs("END\n", to);
     return top;
@@ -52,10 +54,15 @@ static void write_loss_panel(FILE *to, double top, double test_top) {
     fputs("\nunset key\n", to);
 }
 
-static void write_accuracy_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
-    char epoch[SGRAD_AMOUNT_TEXT];
-    fprintf(to, "set xlabel 'epoch'\nset title 'test accuracy, best %.2f %% (epoch %s)'\nset format y '%%g %%%%'\n",
-            100 * best->top1, sgrad_amount_text(best->epoch, epoch));
+static void write_metric_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
+    const struct sgrad__history_metric *m = &h->metric[h->main];
+    char epoch[SGRAD_AMOUNT_TEXT], text[SGRAD_NUMBER_TEXT];
+    char *title = sgrad_format("test %s, best %s (epoch %s)", m->title, sgrad__history_text(m, best->test[h->main], text),
+                               sgrad_amount_text(best->epoch, epoch));
+    fputs("set xlabel 'epoch'\nset title ", to);
+    sgrad__plot_quoted(to, title);
+    fprintf(to, "\nset format y '%%g%s'\n", m->share ? " %%" : "");
+    free(title);
     fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
     if (h->epochs <= 15) fputs("set xtics 1\n", to);
     fputs("plot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
@@ -66,7 +73,7 @@ static void write_panels(FILE *to, const struct sgrad__history *h, double top, d
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
     fprintf(to, "set multiplot layout 1,%d\n", (top > 0) + (best != NULL) > 1 ? 2 : 1);
     if (top > 0) write_loss_panel(to, top, test_top);
-    if (best) write_accuracy_panel(to, h, best);
+    if (best) write_metric_panel(to, h, best);
     fputs("unset multiplot\n", to);
 }
 

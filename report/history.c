@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_LINE = 65536 };
+enum { LONGEST_LINE = 65536, LONGEST_NAME = 32 };
 static const size_t largest_file = (size_t)4 << 30;
 
 struct place {
@@ -49,13 +49,16 @@ static int add_step(const struct place *at, const json_t *row, struct sgrad__his
 }
 
 static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *h) {
-    struct sgrad__history_epoch e;
+    struct sgrad__history_epoch e = { 0 };
     SGRAD_TRY(number(at, row, "epoch", &e.epoch));
     e.step = h->steps ? h->step[h->steps - 1].step : 0;
     if (json_object_get(row, "step")) SGRAD_TRY(whole(at, row, "step", &e.step));
     SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
-    SGRAD_TRY(number(at, row, "test_loss", &e.test_loss));
-    SGRAD_TRY(number(at, row, "test_top1", &e.top1));
+    for (int i = 0; i < h->metrics; i++) {
+        char key[LONGEST_NAME + sizeof "test_"];
+        snprintf(key, sizeof key, "test_%s", h->metric[i].name);
+        SGRAD_TRY(number(at, row, key, &e.test[i]));
+    }
     SGRAD_TRY(number(at, row, "seconds", &e.seconds));
     h->epoch = sgrad_grow(h->epoch, h->epochs, sizeof e);
     h->epoch[h->epochs++] = e;
@@ -104,10 +107,36 @@ static int read_config(const char *path, json_t **config) {
     return 0;
 }
 
+static bool is_name(const char *text) { return text && *text && strlen(text) <= LONGEST_NAME; }
+
+/* The list "metrics". Runs of before there was one are classifications. */
+static int read_metrics(const char *path, struct sgrad__history *h) {
+    static const struct sgrad__history_metric classification[] = { { "loss", "loss", false }, { "top1", "accuracy", true } };
+    const json_t *list = json_object_get(h->config, "metrics"), *is;
+    const char *samples = json_string_value(json_object_get(h->config, "samples"));
+    size_t i;
+    h->samples = is_name(samples) ? samples : "images";
+    if (!list) memcpy(h->metric, classification, sizeof classification);
+    if (!list) h->metrics = 2;
+    bool good = !list || (json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= SGRAD__MOST_METRICS);
+    json_array_foreach(list, i, is) {
+        const struct sgrad__history_metric m = { json_string_value(json_object_get(is, "name")),
+                                                 json_string_value(json_object_get(is, "title")),
+                                                 json_is_true(json_object_get(is, "share")) };
+        good &= is_name(m.name) && is_name(m.title);
+        if (good) h->metric[h->metrics++] = m;
+    }
+    h->main = h->metrics > 1;
+    if (good && strcmp(h->metric[0].name, "loss") == 0) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: metrics: are not 1 to %d, each with a name and a title, the first the loss", path,
+                      SGRAD__MOST_METRICS);
+}
+
 int sgrad__history_read(const char *folder, struct sgrad__history *history) {
     struct sgrad__history h = { 0 };
     char *config = sgrad_format("%s/config.json", folder), *lines = sgrad_format("%s/metrics.jsonl", folder);
     int error = read_config(config, &h.config);
+    if (!error) error = read_metrics(config, &h);
     if (!error) error = read_lines(lines, &h);
     free(config);
     free(lines);
@@ -126,9 +155,22 @@ void sgrad__history_free(struct sgrad__history *h) {
 
 const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *h) {
     const struct sgrad__history_epoch *best = NULL;
-    for (int i = 0; i < h->epochs; i++)
-        if (isfinite(h->epoch[i].top1) && (!best || h->epoch[i].top1 > best->top1)) best = &h->epoch[i];
+    const int main = h->main;
+    for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++)
+        if (isfinite(e->test[main]) &&
+            (!best || (h->metric[main].share ? e->test[main] > best->test[main] : e->test[main] < best->test[main])))
+            best = e;
     return best;
+}
+
+double sgrad__history_shown(const struct sgrad__history_metric *metric, double value) {
+    return metric->share ? 100 * value : value;
+}
+
+const char *sgrad__history_text(const struct sgrad__history_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]) {
+    if (!metric->share) return sgrad_number_text(value, text);
+    snprintf(text, SGRAD_NUMBER_TEXT, "%.2f %%", 100 * value);
+    return text;
 }
 
 static int ascending(const void *a, const void *b) {

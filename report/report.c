@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct sgrad_report {
     const char *folder;
@@ -23,13 +24,30 @@ struct sgrad_report {
 
 /* ---- JSON; what is no number is null there ---- */
 
+/* Every metric of the test set, or the main one alone, as "test_top1". */
+static void add_tests(json_t *to, const struct sgrad__history *h, const struct sgrad__history_epoch *e, int from, int end) {
+    for (int i = from; i < end; i++) {
+        char *key = sgrad_format("test_%s", h->metric[i].name);
+        json_object_set_new(to, key, json_pack("o?", json_real(e->test[i])));
+        free(key);
+    }
+}
+
+static json_t *metrics_as_json(const struct sgrad__history *h) {
+    json_t *metrics = json_array();
+    for (const struct sgrad__history_metric *m = h->metric; m < h->metric + h->metrics; m++)
+        json_array_append_new(metrics, json_pack("{s:s, s:s, s:b}", "name", m->name, "title", m->title, "share", m->share));
+    return metrics;
+}
+
 static json_t *epochs_as_json(const struct sgrad__history *h) {
     json_t *epochs = json_array();
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
-        json_array_append_new(epochs, json_pack("{s:o?, s:o?, s:o?, s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss",
-                                                json_real(e->train_loss), "test_loss", json_real(e->test_loss), "test_top1",
-                                                json_real(e->top1), "seconds", json_real(e->seconds)));
+        json_t *epoch = json_pack("{s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss", json_real(e->train_loss));
+        add_tests(epoch, h, e, 0, h->metrics);
+        json_object_set_new(epoch, "seconds", json_pack("o?", json_real(e->seconds)));
+        json_array_append_new(epochs, epoch);
     }
     return epochs;
 }
@@ -41,9 +59,12 @@ static json_t *as_json(const struct sgrad_report *r) {
     json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", r->folder, "config", h->config, "steps",
                              (json_int_t)last->step, "loss", json_real(last->loss), "samples_per_second",
                              json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
-    if (best)
-        json_object_set_new(json, "best",
-                            json_pack("{s:o?, s:o?}", "epoch", json_real(best->epoch), "test_top1", json_real(best->top1)));
+    json_object_set_new(json, "metrics", metrics_as_json(h));
+    json_object_set_new(json, "samples", json_string(h->samples));
+    if (best) {
+        json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
+        add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
+    }
     if (r->traced) json_object_set_new(json, "trace", sgrad__trace_as_json(&r->timeline, &r->overlap, &r->critical));
     return json;
 }
@@ -72,21 +93,35 @@ static void print_settings(const struct sgrad__history *h) {
 
 #define NUMBER(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
+#define METRIC(metric, x) sgrad__history_text(metric, x, (char[SGRAD_NUMBER_TEXT]){ 0 })
+
+/* A table; a metric's column is as wide as its title. */
+static void print_epochs(const struct sgrad__history *h) {
+    const int loss = 11, end = (int)strlen("test ") + 1;
+    char text[SGRAD_AMOUNT_TEXT];
+    if (h->epochs) printf("\n%6s %11s %11s", "epoch", "train loss", "test loss");
+    for (int k = 1; k < h->metrics && h->epochs; k++) printf("  test %s", h->metric[k].title);
+    if (h->epochs) printf(" %9s\n", "seconds");
+    for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++) {
+        printf("%6s %*s %*s", sgrad_amount_text(e->epoch, text), loss, NUMBER(e->train_loss), loss, NUMBER(e->test[0]));
+        for (int k = 1; k < h->metrics; k++)
+            printf(" %*s", (int)strlen(h->metric[k].title) + end, METRIC(&h->metric[k], e->test[k]));
+        printf(" %9.1f\n", e->seconds);
+    }
+}
+
 static void print_history(const struct sgrad__history *h) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
     char text[SGRAD_AMOUNT_TEXT];
     printf("%s on %s\n", setting(h, "identity", "model"), setting(h, "options", "data"));
     print_settings(h);
-    if (h->epochs) printf("\n%6s %11s %11s %14s %9s\n", "epoch", "train loss", "test loss", "test accuracy", "seconds");
-    for (int i = 0; i < h->epochs; i++) {
-        const struct sgrad__history_epoch *e = &h->epoch[i];
-        printf("%6s %11s %11s %12.2f %% %9.1f\n", sgrad_amount_text(e->epoch, text), NUMBER(e->train_loss),
-               NUMBER(e->test_loss), 100 * e->top1, e->seconds);
-    }
-    printf("\n%.0f %s, loss of the last %s; %.4g images/s (median)\n", last->step,
-           sgrad_plural((int64_t)last->step, "step", "steps"), NUMBER(last->loss), sgrad__history_median_rate(h));
-    if (best) printf("best test accuracy %.2f %%, after epoch %s\n", 100 * best->top1, sgrad_amount_text(best->epoch, text));
+    print_epochs(h);
+    printf("\n%.0f %s, loss of the last %s; %.4g %s/s (median)\n", last->step,
+           sgrad_plural((int64_t)last->step, "step", "steps"), NUMBER(last->loss), sgrad__history_median_rate(h), h->samples);
+    if (best)
+        printf("best test %s %s, after epoch %s\n", h->metric[h->main].title,
+               METRIC(&h->metric[h->main], best->test[h->main]), sgrad_amount_text(best->epoch, text));
 }
 
 void sgrad_report_print(const struct sgrad_report *r) {

@@ -16,11 +16,11 @@
 
 #include <stdlib.h>
 
-/* The layer that makes VALUE's memory; NULL: none does. */
+/* The layer that makes VALUE's memory; NULL: none does, or one that prepares inputs, whose output is there for steps to come. */
 static struct sgrad__node *maker_of(struct sgrad_graph *g, int value) {
     if (g->error || value < 0 || value >= g->value_count) return NULL;
     const int maker = g->value[g->value[value].root].maker;
-    return maker < 0 ? NULL : &g->node[maker];
+    return maker < 0 || sgrad__graph_prepares(&g->node[maker]) ? NULL : &g->node[maker];
 }
 
 void sgrad_graph_recompute(struct sgrad_graph *g, int value) {
@@ -36,7 +36,7 @@ int sgrad_graph_block(struct sgrad_graph *g, int value) {
 
 /* What a layer leaves of a sample. */
 static double bytes_of(const struct sgrad__node *n) {
-    double bytes = n->output < 0 || n->is.view_of_input ? 0 : (double)sgrad_view_bytes(&n->is.y);
+    double bytes = n->output < 0 || n->is.view_of_input || sgrad__graph_prepares(n) ? 0 : (double)sgrad_view_bytes(&n->is.y);
     for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++) bytes += (double)sgrad_view_bytes(&n->is.keep[i]);
     return bytes;
 }
@@ -73,7 +73,7 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *g) {
             if (g->node[n].ends_block) last = n;
     }
     for (int n = 0; n < last; n++)
-        if (!g->node[n].ends_block) g->node[n].again = true;
+        if (!g->node[n].ends_block && !sgrad__graph_prepares(&g->node[n])) g->node[n].again = true;
     for (int n = 0; n < g->node_count; n++) count += g->node[n].again && bytes_of(&g->node[n]) > 0;
     return count;
 }

@@ -1,6 +1,8 @@
 /* graph.c: describing a network. Shapes are inferred, and errors found, as layers are added. */
 #include "graphs/networks/graph.h"
 #include "codelets/ops/identity.h"
+#include "codelets/ops/image.h"
+#include "codelets/ops/mean_squared_error.h"
 #include "codelets/ops/softmax_cross_entropy.h"
 
 #include <assert.h>
@@ -10,7 +12,7 @@
 struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
     struct sgrad_graph *g = sgrad_alloc(1, sizeof *g);
     g->dtype = dtype;
-    g->images = g->labels = g->loss = -1;
+    g->loss = -1;
     return g;
 }
 
@@ -47,10 +49,18 @@ static int add_value(struct sgrad_graph *g, const char *name, struct sgrad_view 
     return v;
 }
 
-int sgrad_graph_input(struct sgrad_graph *g, int height, int width, int channels) {
-    struct sgrad_shape shape = height ? sgrad_shape(4, 1, height, width, channels) : sgrad_shape(2, 1, channels);
-    assert(g->images < 0);
-    return g->images = add_value(g, "images", (struct sgrad_view){ g->dtype, shape }, false);
+int sgrad_graph_input(struct sgrad_graph *g, const char *name, enum sgrad_dtype dtype, struct sgrad_shape sample) {
+    struct sgrad_view view = { dtype, { 1 + sample.rank, { 1 } } };
+    assert(g->inputs < SGRAD_MAX_INPUTS && sample.rank < SGRAD_MAX_RANK);
+    for (int i = 0; i < sample.rank; i++) view.shape.dim[1 + i] = sample.dim[i];
+    return g->input[g->inputs++] = add_value(g, name, view, false);
+}
+
+int sgrad_graph_field(struct sgrad_graph *g, const char *name) {
+    for (int i = 0; i < g->inputs; i++)
+        if (strcmp(g->value[g->input[i]].name, name) == 0) return g->input[i];
+    if (!g->error) g->error = sgrad_fail(SGRAD_ENAME, "the data set's samples have no field %s", name);
+    return -1;
 }
 
 /* ---- parameters ---- */
@@ -93,13 +103,22 @@ static int add_parameter(struct sgrad_graph *g, const char *layer, const struct 
 
 /* ---- layers ---- */
 
+/* Activations are of the network's type, other inputs of the operation's. */
+static int check_input(const struct sgrad_graph *g, const struct sgrad_op *op, const char *name, int value, int i) {
+    if (value < 0 || value >= g->value_count)
+        return sgrad_fail(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
+    const enum sgrad_dtype is = g->value[value].view.dtype, takes = op->no_gradient >> i & 1 ? op->input_dtype[i] : g->dtype;
+    if (is == takes) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "%s: input %d of %s is of type %s, and %s is of type %s", name, i, op->name,
+                      sgrad_dtype_name(takes), g->value[value].name, sgrad_dtype_name(is));
+}
+
 static int check_inputs(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
     if (count < op->inputs || count > op->inputs + op->optional_inputs)
         return sgrad_fail(SGRAD_EINVAL, "%s: %s takes %d to %d inputs, not %d", name, op->name, op->inputs,
                           op->inputs + op->optional_inputs, count);
     for (int i = 0; i < count; i++)
-        if (inputs[i] < 0 || inputs[i] >= g->value_count)
-            return sgrad_fail(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
+        SGRAD_TRY(check_input(g, op, name, inputs[i], i));
     for (int i = 0; i < g->node_count; i++)
         if (strcmp(g->node[i].name, name) == 0) return sgrad_fail(SGRAD_EINVAL, "%s: two layers have this name", name);
     return 0;
@@ -194,15 +213,42 @@ struct sgrad__work sgrad__graph_work(const struct sgrad_graph *g) {
     return work;
 }
 
-int sgrad_graph_loss(struct sgrad_graph *g, int logits, float label_smoothing) {
+/* ---- inputs and loss ---- */
+
+bool sgrad__graph_prepares(const struct sgrad__node *n) { return n->op->forward[0].kernel.kind == &sgrad_input_kind; }
+
+struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *g) {
+    for (int n = 0; n < g->node_count; n++)
+        if (g->node[n].op == &sgrad_image_op) return g->node[n].attrs;
+    return NULL;
+}
+
+const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *g, int *count) {
+    const struct sgrad__node *loss = &g->node[g->loss];
+    *count = (int)loss->is.stat[0].dim[0] - 1;
+    return loss->op->metrics;
+}
+
+int sgrad_graph_end(struct sgrad_graph *g) {
     if (g->error) return g->error;
-    g->labels = add_value(g, "labels", (struct sgrad_view){ SGRAD_I32, sgrad_shape(1, 1) }, false);
-    sgrad_graph_apply(g, &sgrad_softmax_cross_entropy_op, "loss", (int[]){ logits, g->labels }, 2,
-                      &(struct sgrad_softmax_cross_entropy){ .label_smoothing = label_smoothing });
+    const struct sgrad__node *last = g->node_count ? &g->node[g->node_count - 1] : NULL;
+    if (!last || !last->op->metrics[0].name)
+        return g->error = sgrad_fail(SGRAD_EINVAL, "%s: the network has to end with a loss, an operation with metrics",
+                                     last ? last->name : "no layer");
     g->loss = g->node_count - 1;
+    for (int i = 0; i < last->is.stat[0].dim[0] - 1; i++) assert(last->op->metrics[i].name);
     for (int i = 0; i < g->tie_count && !g->error; i++)
         if (!g->tie[i].made)
             g->error =
                 sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name, g->tie[i].as);
     return g->error;
+}
+
+int sgrad_graph_loss(struct sgrad_graph *g, int y, int target, float label_smoothing) {
+    if (g->error) return g->error;
+    if (target >= 0 && target < g->value_count && g->value[target].view.dtype == SGRAD_F32)
+        sgrad_layer(g, mean_squared_error, "loss", (y, target), 0);
+    else
+        sgrad_layer(g, softmax_cross_entropy, "loss", (y, target), .label_smoothing = label_smoothing);
+    return sgrad_graph_end(g);
 }

@@ -52,12 +52,19 @@ struct sgrad_graph {
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
     struct sgrad__tie *tie;
-    int images, labels;     /* input values */
+    int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
+
+/* What the network's loss tells: COUNT metrics, of whose sums STAT 0 has one each, and one number more. */
+const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *graph, int *count);
+/* How pixels become activations: the attributes of the operation that does it, which may still change; NULL: there is none. */
+struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph);
+/* Does it prepare input, as that of pixels does, before the step before has ended? */
+bool sgrad__graph_prepares(const struct sgrad__node *node);
 
 /* What a sample's forward pass computes, and how many layers are more work than what they move. */
 struct sgrad__work {

@@ -12,9 +12,14 @@
  *     }
  *     static const struct sgrad_model model = { .name = "mine", .summary = "one convolution", .build = build };
  *
+ * Its inputs are the fields of a data set's samples (datasets.h). Pixels become activations by an operation, too, and the last
+ * layer is the loss, an operation whose record says what is measured.
+ *
  *     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
- *     int x = sgrad_graph_input(g, 32, 32, 3);
- *     int error = sgrad_graph_loss(g, model.build(g, x, 10), 0);
+ *     int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 32, 32, 3));
+ *     int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+ *     int x = sgrad_layer(g, image, "augment", (pixels), .full_scale = 255);
+ *     int error = sgrad_graph_loss(g, model.build(g, x, 10), label, 0);
  *
  * What is made of it, a training step, is for graphs/programs/programs.h. */
 #ifndef SGRAD_NETWORKS_H
@@ -33,8 +38,11 @@ struct sgrad_graph;
 struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype);
 void sgrad_graph_destroy(struct sgrad_graph *graph);
 
-/* The network's input: images (N,H,W,C), or (N,C) when height and width are 0. Returns a value. */
-int sgrad_graph_input(struct sgrad_graph *graph, int height, int width, int channels);
+/* An input: of each sample the field NAME, of type DTYPE and shape SAMPLE (rank 0: one number), (N,SAMPLE…). Returns a value. */
+int sgrad_graph_input(struct sgrad_graph *graph, const char *name, enum sgrad_dtype dtype, struct sgrad_shape sample);
+
+/* The input of that name; without one, every later call does nothing. */
+int sgrad_graph_field(struct sgrad_graph *graph, const char *name);
 
 /* Applies OP to COUNT values, any of them more than once; returns the output value. The shape rule runs here: on an error it is
  * logged, with the layer's name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size
@@ -69,8 +77,12 @@ int sgrad_graph_block(struct sgrad_graph *graph, int value);
 /* The shape of a value for one sample (dim[0] is 1). */
 struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value);
 
-/* Ends the network with its loss: LOGITS (N,classes) against the labels. */
-int sgrad_graph_loss(struct sgrad_graph *graph, int logits, float label_smoothing);
+/* Ends the network, whose last layer is its loss: an operation with metrics. SGRAD_EINVAL: it is none. */
+int sgrad_graph_end(struct sgrad_graph *graph);
+
+/* Ends it with the usual loss, which TARGET's type decides: of Y (N,…,classes) against labels I32 (N,…) softmax cross entropy, of
+ * Y against numbers F32 of its shape the mean squared error. */
+int sgrad_graph_loss(struct sgrad_graph *graph, int y, int target, float label_smoothing);
 
 /* Something that is kept of each trained parameter from step to step and in checkpoints: F32, zeros at first. */
 struct sgrad_state {
@@ -81,7 +93,11 @@ struct sgrad_state {
 struct sgrad_model {
     const char *name, *summary, *source;
     int least_side;     /* pixels, of the smallest image that it takes; 0: any */
-    int (*build)(struct sgrad_graph *graph, int x, int classes);   /* returns the logits (N,classes) */
+    /* From X, the first field as activations, to what is compared with the last: the logits (N,classes) of labels; of a field of
+     * numbers (N,numbers), as many as a sample has. */
+    int (*build)(struct sgrad_graph *graph, int x, int classes);
+    /* Adds the loss as the last layer: of Y, which build returned, against TARGET, the last field. NULL: the usual one. */
+    int (*loss)(struct sgrad_graph *graph, int y, int target);
 };
 extern const struct sgrad_model *const sgrad_models[];              /* all of models.def; ends with NULL */
 

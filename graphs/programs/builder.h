@@ -18,7 +18,7 @@ struct sgrad__builder {
     int *first;                                 /* instruction: by node and forward task */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
-    const struct sgrad_call *read, *augment;    /* of the input */
+    const struct sgrad_call *read;              /* of the input */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, and whether its lane has begun: the last one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */

@@ -2,10 +2,10 @@
 #include "datasets/datasets.h"
 #include "graphs/programs/program.h"
 
-/* A data set knows no tasks, so it is handed to this one: pixels U8 (N,H,W,C), labels I32 (N) */
+/* A data set knows no tasks, so it is handed to this one: its fields (N,…), in their order */
 static void read_samples(const struct sgrad_args *a) {
     int64_t from = a->first - a->step->first;
-    int error = sgrad_dataset_read(a->attrs, a->step->sample + from, (int)a->view[0].shape.dim[0], a->data[0], a->data[1]);
+    int error = sgrad_dataset_read(a->attrs, a->step->sample + from, (int)a->view[0].shape.dim[0], a->data);
     if (error) sgrad_task_fail(error);
 }
 

@@ -112,7 +112,5 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     free(p->buffer);
     free(p->call);
     free(p->instruction);
-    free(p->pixels);
-    free(p->labels);
     free(p);
 }

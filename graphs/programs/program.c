@@ -83,9 +83,12 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         *view = per_micro(b, v->view);
         if (use.role == SGRAD_X || use.role == SGRAD_Y) {
             const int maker = g->value[v->root].maker;
-            slot = &b->activation[again(b, maker, phase)][v->root * b->micros + m];
-            if (*slot < 0 && use.access == SGRAD_R && again(b, maker, phase)) add_again(b, maker, m);
-            return on_demand(b, slot, *view, v->name, "", -1, m);
+            const bool twice = again(b, maker, phase);
+            slot = &b->activation[twice][v->root * b->micros + m];
+            if (*slot < 0 && use.access == SGRAD_R && twice) add_again(b, maker, m);
+            const int buffer = on_demand(b, slot, *view, v->name, "", -1, m);
+            if (use.role == SGRAD_Y && sgrad__graph_prepares(node)) b->p->buffer[buffer].copies = b->p->window;
+            return buffer;
         }
         return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
     case SGRAD_P: case SGRAD_S: {
@@ -183,7 +186,10 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const struct sgrad_call **known = &b->call[((n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
-    int priority = !gradient ? SGRAD__PRIORITY_CHAIN : b->peers > 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
+    int priority = sgrad__graph_prepares(&b->g->node[n]) ? SGRAD__PRIORITY_INPUT
+                   : !gradient                           ? SGRAD__PRIORITY_CHAIN
+                   : b->peers > 1                        ? SGRAD__PRIORITY_SENT_WEIGHT
+                                                         : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m);
     struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, name);
@@ -322,36 +328,29 @@ static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
 
 /* ---- the step ---- */
 
-static const struct sgrad_call *read_call(struct sgrad__builder *b, struct sgrad_view pixels, struct sgrad_view labels) {
-    const struct sgrad__source *from = &b->o->source;
-    struct sgrad_call call = { .kernel = from->kernel, .attrs = from->attrs, .operands = 2, .view = { pixels, labels },
-                               .access = { SGRAD_W, SGRAD_W, SGRAD_R } };
-    if (b->p->records >= 0) call.view[call.operands++] = from->records;
-    return sgrad__add_call(b, call);
-}
-
+/* The fields of micro-batch M's samples. As many steps' as are in flight have memory, so that the next ones' are read early. */
 static void add_input(struct sgrad__builder *b, int m) {
     struct sgrad__program *p = b->p;
-    struct sgrad_graph *g = b->g;
-    struct sgrad_view pixels = per_micro(b, g->value[g->images].view), labels = per_micro(b, g->value[g->labels].view),
-                      x = pixels;
-    pixels.dtype = SGRAD_U8;
-    p->pixels[m] = sgrad__add_buffer(b, sgrad_format("pixels#%d", m), pixels);
-    p->labels[m] = b->activation[0][g->labels * b->micros + m] = sgrad__add_buffer(b, sgrad_format("labels#%d", m), labels);
-    int images = b->activation[0][g->images * b->micros + m] = sgrad__add_buffer(b, sgrad_format("images#%d", m), x);
-    p->buffer[p->pixels[m]].rows = true;
-    p->buffer[p->pixels[m]].copies = p->buffer[p->labels[m]].copies = p->buffer[images].copies = p->window;
-
-    struct sgrad_call augment = { .kernel = &sgrad_image_kernel, .attrs = &p->image, .operands = 2, .view = { pixels, x },
-                                  .access = { SGRAD_R, SGRAD_W } };
-    if (!m) {
-        b->read = read_call(b, pixels, labels);
-        b->augment = sgrad__add_call(b, augment);
+    const struct sgrad__source *from = &b->o->source;
+    struct sgrad_call read = { .kernel = from->kernel, .attrs = from->attrs };
+    int operand[SGRAD_MAX_OPERANDS];
+    for (int i = 0; i < b->g->inputs; i++) {
+        const struct sgrad__value *v = &b->g->value[b->g->input[i]];
+        const struct sgrad_view view = per_micro(b, v->view);
+        const int buffer = sgrad__add_buffer(b, sgrad_format("%s#%d", v->name, m), view);
+        b->activation[0][b->g->input[i] * b->micros + m] = operand[i] = buffer;
+        p->buffer[buffer].rows = true;
+        p->buffer[buffer].copies = p->window;
+        read.view[read.operands] = view;
+        read.access[read.operands++] = SGRAD_W;
     }
-    sgrad__add_instruction(b, b->read, (int[]){ p->pixels[m], p->labels[m], p->records }, m * p->micro, SGRAD__PRIORITY_INPUT,
-                           sgrad_format("read #%d", m));
-    sgrad__add_instruction(b, b->augment, (int[]){ p->pixels[m], images }, m * p->micro, SGRAD__PRIORITY_INPUT,
-                           sgrad_format("augment #%d", m));
+    if (p->records >= 0) {
+        operand[read.operands] = p->records;
+        read.view[read.operands] = from->records;
+        read.access[read.operands++] = SGRAD_R;
+    }
+    if (!m) b->read = sgrad__add_call(b, read);
+    sgrad__add_instruction(b, b->read, operand, m * p->micro, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
 }
 
 static void add_step(struct sgrad__builder *b) {
@@ -460,7 +459,6 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     p->training = o->training;
     p->grouped = grouped;
     p->window = o->window;
-    p->image = o->image;
     p->bucket_bytes = bucket_bytes(g, o);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
                                 .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
@@ -468,8 +466,6 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     const int span = (int)(group / here);
     b.span = sgrad__peers(&b, place - place % span, span);
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
-    p->pixels = sgrad_alloc((size_t)b.micros, sizeof *p->pixels);
-    p->labels = sgrad_alloc((size_t)b.micros, sizeof *p->labels);
     open_builder(&b);
     add_step(&b);
     close_builder(&b);

@@ -60,10 +60,9 @@ struct sgrad__program {
     struct sgrad__buffer *buffer;
     struct sgrad_call **call;
     struct sgrad__instruction *instruction;
-    int *pixels, *labels;                               /* buffers of each micro-batch */
     int outputs;
     struct sgrad__output *output;
-    int statistics;                                     /* output: [Σ loss, correct, samples] of the step, over all ranks */
+    int statistics;                                     /* output: the sums of the loss's metrics in the step, over all ranks */
     int votes;                                          /* output: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
     int histograms, *histogram;                         /* outputs: counts, of buffers named kind/parameter */
@@ -74,11 +73,10 @@ struct sgrad__program {
     int owned_count;
     void **owned;
     struct sgrad_tensor *workspace;
-    struct sgrad_image image;                           /* attributes of the augmentation task */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
-/* Where a step's samples come from: KERNEL, with ATTRS, writes 0 pixels U8 (N,H,W,C) and 1 labels I32 (N), from 2 RECORDS, a
+/* Where a step's samples come from: KERNEL, with ATTRS, writes the graph's inputs, in order, from RECORDS, its last operand, a
  * tensor that is lent for each step, where these have a rank. */
 struct sgrad__source {
     const struct sgrad_kernel *kernel;
@@ -103,7 +101,6 @@ struct sgrad__program_options {
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
-    struct sgrad_image image;
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };

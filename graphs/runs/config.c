@@ -37,6 +37,14 @@ static json_t *reals(const double *x, int count) {
     return array;
 }
 
+/* What the run's files tell of the test set, by which who reads them knows it. */
+static json_t *metrics_array(const struct sgrad__config *c) {
+    json_t *array = json_array();
+    for (const struct sgrad_metric *m = c->metric; m < c->metric + c->metrics; m++)
+        json_array_append_new(array, json_pack("{s:s, s:s, s:b}", "name", m->name, "title", m->title, "share", m->share));
+    return array;
+}
+
 static json_t *options_object(const struct sgrad_train_options *o) {
     json_t *object = json_object();
 #define PUT(field, value) json_object_set_new(object, #field, value)
@@ -162,6 +170,8 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     json_object_set_new(object, "parameters", json_integer(c->parameters));
     json_object_set_new(object, "mean", reals(c->mean, c->channels));
     json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
+    json_object_set_new(object, "metrics", metrics_array(c));
+    json_object_set_new(object, "samples", json_string(c->samples));
     json_object_set_new(object, "options", options_object(c->options));
     set_circumstances(object, c);
     int error = write_config(folder, object);

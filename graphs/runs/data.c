@@ -1,4 +1,5 @@
 /* data.c: a run's data: opened, measured by all ranks together, normalised, augmented. */
+#include "codelets/ops/image.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
@@ -9,9 +10,16 @@
 
 static int check_shapes(const struct sgrad__run *r) {
     const struct sgrad_dataset *a = r->train, *b = r->test;
-    if (a->height != b->height || a->width != b->width || a->channels != b->channels)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: training images are %dx%dx%d, test images %dx%dx%d", r->options.data, a->height,
-                          a->width, a->channels, b->height, b->width, b->channels);
+    char one[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
+    for (int f = 0; a->field[f].name || b->field[f].name; f++) {
+        const struct sgrad_field *x = &a->field[f], *y = &b->field[f];
+        if (!x->name || !y->name || strcmp(x->name, y->name) || x->dtype != y->dtype)
+            return sgrad_fail(SGRAD_ESHAPE, "%s: the training part has a field %s, the test part %s", r->options.data,
+                              x->name ? x->name : "less", y->name ? y->name : "has it not");
+        if (!sgrad_shape_equal(&x->shape, &y->shape))
+            return sgrad_fail(SGRAD_ESHAPE, "%s: %s of the training part have shape %s, of the test part %s", r->options.data,
+                              x->name, sgrad_shape_text(&x->shape, one), sgrad_shape_text(&y->shape, other));
+    }
     if (b->classes > a->classes)
         return sgrad_fail(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", r->options.data, b->classes,
                           a->classes);
@@ -20,14 +28,15 @@ static int check_shapes(const struct sgrad__run *r) {
 
 static int open_training_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
+    struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
     if (o->partition) how.memory = 1;       /* an image that is decoded for the placement is not kept twice */
     return sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train);
 }
 
 int sgrad__run_open_test_set(struct sgrad__run *r) {
-    const struct sgrad_dataset_options how = { .seed = r->options.seed, .size = r->options.image_size };
-    return sgrad_dataset_open(r->options.data, SGRAD_TEST, &how, &r->test);
+    const struct sgrad_train_options *o = &r->options;
+    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
+    return sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test);
 }
 
 int sgrad__run_open_data(struct sgrad__run *r) {
@@ -38,11 +47,16 @@ int sgrad__run_open_data(struct sgrad__run *r) {
 
 /* ---- mean and deviation ----------------------------------------------------------------------------------------- */
 
+static int channels_of(const struct sgrad_dataset *d) {
+    const struct sgrad_field *image = sgrad_dataset_image(d);
+    return image ? (int)image->shape.dim[2] : 0;
+}
+
 static void set_input(struct sgrad__run *r) {
-    r->image.full_scale = r->test->full_scale;
-    for (int c = 0; c < r->test->channels; c++) {
-        r->image.mean[c] = (float)r->mean[c];
-        r->image.deviation[c] = (float)r->deviation[c];
+    struct sgrad_image *image = sgrad__graph_image(r->graph);
+    for (int c = 0; c < channels_of(r->test); c++) {
+        image->mean[c] = (float)r->mean[c];
+        image->deviation[c] = (float)r->deviation[c];
     }
 }
 
@@ -83,7 +97,7 @@ static int check_test_set(struct sgrad__run *r) {
 static int find_known(struct sgrad__run *r, const char *folder, bool *found) {
     int error = 0;
     *found = false;
-    if (r->context->rank == 0) error = sgrad__config_input(folder, r->test->channels, r->mean, r->deviation, found);
+    if (r->context->rank == 0) error = sgrad__config_input(folder, channels_of(r->test), r->mean, r->deviation, found);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad_ranks_broadcast(found, sizeof *found, 0);
     sgrad_ranks_broadcast(r->mean, sizeof r->mean, 0);
@@ -129,12 +143,11 @@ void sgrad__run_open_placement(struct sgrad__run *r) {
 /* What was asked for, or the data set's own. From here on the options say what it came to. */
 int sgrad__run_add_augmentation(struct sgrad__run *r) {
     const struct sgrad_dataset *d = r->train;
-    const char *wanted = r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
-    struct sgrad_augmentation augmentation;
-    SGRAD_TRY(sgrad_augmentation_parse(wanted, d->height, d->width, &augmentation));
-    r->options.augment = r->augment = sgrad_augmentation_text(&augmentation);
-    r->uncropped = strstr(wanted, "crop") && augmentation.pad == 0;
-    r->image.pad = augmentation.pad;
-    r->image.flip = augmentation.flip;
+    const struct sgrad_field *image = sgrad_dataset_image(d);
+    const char *wanted = !image ? "none" : r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
+    const int height = image ? (int)image->shape.dim[0] : 0, width = image ? (int)image->shape.dim[1] : 0;
+    SGRAD_TRY(sgrad_augmentation_parse(wanted, height, width, &r->augmentation));
+    r->options.augment = r->augment = sgrad_augmentation_text(&r->augmentation);
+    r->uncropped = strstr(wanted, "crop") && r->augmentation.pad == 0;
     return 0;
 }

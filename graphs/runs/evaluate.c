@@ -1,12 +1,12 @@
-/* evaluate.c: loss and accuracy on the test part of a data set. */
+/* evaluate.c: the loss's metrics on the test part of a data set. */
 #include "graphs/runs/run.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the three
- * statistics of each. When this rank is asked to end, what is in flight ends, and nothing more begins. */
-static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double (*value)[3]) {
+/* Runs this rank's batches of the COUNT samples from FROM on through the program: every so many ranks one. VALUE takes the loss's
+ * sums of each. When this rank is asked to end, what is in flight ends, and nothing more begins. */
+static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double *value) {
     const int64_t size = runner->program->share, ranks = r->context->ranks, window = runner->program->window;
     int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample), next = r->context->rank, end = count / size;
     struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
@@ -20,22 +20,22 @@ static int run_batches(struct sgrad__run *r, struct sgrad__runner *runner, int64
         }
         if (done >= end) break;
         if (!error) error = sgrad__runner_wait(runner, &slot);
-        for (int i = 0; i < 3 && !error; i++) value[done][i] = sgrad__slot_doubles(slot, runner->program->statistics)[i];
+        const double *sums = error ? NULL : sgrad__slot_doubles(slot, runner->program->statistics);
+        for (int i = 0; i <= r->result.metrics && !error; i++) value[done * (r->result.metrics + 1) + i] = sums[i];
     }
     free(sample);
     return error;
 }
 
-/* Adds the statistics of all batches to TOTAL, in their order, whichever rank had them. */
-static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double total[3]) {
-    const int64_t batches = count / runner->program->share;
-    double(*value)[3] = sgrad_alloc((size_t)batches + 1, sizeof *value);
+/* Adds the sums of all batches to TOTAL, in their order, whichever rank had them. */
+static int evaluate_range(struct sgrad__run *r, struct sgrad__runner *runner, int64_t from, int64_t count, double *total) {
+    const int64_t batches = count / runner->program->share, values = batches * (r->result.metrics + 1);
+    double *value = sgrad_alloc((size_t)values + 1, sizeof *value);
     int error = run_batches(r, runner, from, count, value);
-    value[batches][0] = sgrad__run_is_asked(r);
-    if (!error) sgrad_ranks_sum(value[0], (int)(3 * batches) + 1);
-    r->stopping |= value[batches][0] > 0;
-    for (int64_t b = 0; b < batches; b++)
-        for (int i = 0; i < 3; i++) total[i] += value[b][i];
+    value[values] = sgrad__run_is_asked(r);
+    if (!error) sgrad_ranks_sum(value, (int)values + 1);
+    r->stopping |= value[values] > 0;
+    for (int64_t i = 0; i < values; i++) total[i % (r->result.metrics + 1)] += value[i];
     free(value);
     return error;
 }
@@ -50,11 +50,11 @@ static int open_evaluation(struct sgrad__run *r, int64_t batch, int64_t micro, s
 }
 
 /* Every sample once: some micro-batches at a time, then one, then what is left. */
-int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
+int sgrad__run_evaluate(struct sgrad__run *r) {
     enum { AT_ONCE = 8 };
     int64_t count = r->test->count, micro = r->evaluated < count ? r->evaluated : count, from = 0;
     int64_t batch[3] = { AT_ONCE * micro, micro, count % micro };
-    double total[3] = { 0 };
+    double total[SGRAD_MAX_METRICS + 1] = { 0 };
     for (int i = 0; i < 3 && !r->stopping; i++) {
         int64_t here = batch[i] ? (count - from) / batch[i] * batch[i] : 0;
         if (!here) continue;
@@ -62,8 +62,7 @@ int sgrad__run_evaluate(struct sgrad__run *r, double *loss, double *top1) {
         SGRAD_TRY(evaluate_range(r, r->evaluation[i].runner, from, here, total));
         from += here;
     }
-    *loss = r->stopping ? NAN : total[0] / total[2];
-    *top1 = r->stopping ? NAN : total[1] / total[2];
+    for (int i = 0; i < r->result.metrics; i++) r->result.test[i] = r->stopping ? NAN : total[i] / total[r->result.metrics];
     return 0;
 }
 
@@ -72,11 +71,8 @@ int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train
     r->options = *options;
     int error = sgrad__run_open_evaluation(r);
     if (!error) sgrad__run_tell_idle(r);
-    if (!error) error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
-    if (!error) {
-        *result = r->result;
-        result->rank = r->context->rank;
-    }
+    if (!error) error = sgrad__run_evaluate(r);
+    if (!error) *result = sgrad__run_result(r);
     if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);

@@ -15,7 +15,10 @@ struct sgrad__config {
     const char *model;                              /* its name; a custom one has one too */
     int64_t parameters;                             /* trained numbers */
     uint64_t fingerprint;                           /* of the training set */
-    int channels;
+    const struct sgrad_metric *metric;              /* METRICS of the network's loss */
+    int metrics;
+    const char *samples;                            /* what the data set has: "images", "samples" */
+    int channels;                                   /* of images; 0: there are none */
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     int ranks;
     int64_t micro_batch;                            /* as chosen */
@@ -91,6 +94,9 @@ struct sgrad__metrics_options {
     bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
     int prometheus;                         /* port on which they can be asked for; 0: none */
     const struct sgrad__workers *workers;   /* watched, when either is there */
+    const struct sgrad_metric *metric;      /* METRICS of the network's loss */
+    int metrics;
+    const char *samples;                    /* what they are called: "images" */
     const struct sgrad__position *resumed;  /* what comes after it is dropped from metrics.jsonl; NULL: a new run */
 };
 struct sgrad__metrics;
@@ -120,7 +126,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
 struct sgrad__epoch {
     long step;                              /* its last one */
     double epoch;                           /* 1 after the first */
-    double test_loss, test_top1;            /* NAN: not evaluated */
+    const double *test;                     /* by metric; NAN: not evaluated */
     double train_loss;                      /* filled: the mean over the epoch's steps */
     double seconds, samples_per_second;     /* filled: of its steps, evaluation left out */
 };

@@ -9,10 +9,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* By number: those of a step, then those of an epoch; the shares of the workers follow. */
-enum { LOSS, RATE, SPEED, EPOCH, TEST_LOSS, TEST_TOP1, VALUES, STEP_VALUES = TEST_LOSS };
-static const char *const value_name[VALUES] = { "train/loss",  "train/learning_rate", "train/samples_per_second",
-                                                "train/epoch", "test/loss",           "test/top1" };
+/* By number: those of a step; the metrics of an epoch's test and the shares of the workers follow. */
+enum { LOSS, RATE, SPEED, EPOCH, TESTS };
+static const char *const value_name[TESTS] = { "train/loss", "train/learning_rate", "train/samples_per_second", "train/epoch" };
 
 struct sgrad__metrics {
     struct sgrad__metrics_options is;
@@ -28,7 +27,7 @@ struct sgrad__metrics {
     double run_seconds;         /* of this process's steps */
     long run_steps;
     int names;
-    char **name;                /* of what those who listen are told: VALUES, then "busy/cpu0", … */
+    char **name;                /* of what those who listen are told: of a step, "test/loss", …, then "busy/cpu0", … */
     struct sgrad__tensorboard *tensorboard;
     struct sgrad__prometheus *prometheus;
     bool bar;                   /* the terminal is one */
@@ -106,11 +105,11 @@ static int drop_lines(struct sgrad__metrics *m) {
 
 /* Once: with 128 ranks of 64 workers there are 8,192, told at every step. */
 static void make_names(struct sgrad__metrics *m) {
-    const struct sgrad__workers *workers = m->is.workers;
-    m->names = VALUES + (workers ? workers->count : 0);
-    m->name = sgrad_alloc((size_t)m->names, sizeof *m->name);
-    for (int i = 0; i < VALUES; i++) m->name[i] = sgrad_format("%s", value_name[i]);
-    for (int i = VALUES; i < m->names; i++) m->name[i] = sgrad_format("busy/%s", workers->name[i - VALUES]);
+    const int workers = m->is.workers ? m->is.workers->count : 0;
+    m->name = sgrad_alloc((size_t)(TESTS + m->is.metrics + workers), sizeof *m->name);
+    for (int i = 0; i < TESTS; i++) m->name[m->names++] = sgrad_format("%s", value_name[i]);
+    for (int i = 0; i < m->is.metrics; i++) m->name[m->names++] = sgrad_format("test/%s", m->is.metric[i].name);
+    for (int i = 0; i < workers; i++) m->name[m->names++] = sgrad_format("busy/%s", m->is.workers->name[i]);
 }
 
 static int open_listeners(struct sgrad__metrics *m) {
@@ -157,6 +156,12 @@ static int flush(struct sgrad__metrics *m) {
 
 #define SHORT(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
+const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]) {
+    if (!metric->share) return sgrad_number_text(value, text);
+    snprintf(text, SGRAD_NUMBER_TEXT, "%.2f %%", 100 * value);
+    return text;
+}
+
 /* ---- the terminal --------------------------------------------------------------------------------------------- */
 
 /*     [===========             ] step 120/390  loss 0.5321  812 images/s  1:23 left     */
@@ -169,11 +174,16 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     int full = (int)(m->is.steps > 0 ? (double)width * (double)step / (double)m->is.steps : 0);
     full = full > width ? width : full;
     long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
-    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %s  %.0f images/s  ", full,
-            "========================================", width - full, "", step, m->is.steps, SHORT(loss), rate);
+    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %s  %.0f %s/s  ", full,
+            "========================================", width - full, "", step, m->is.steps, SHORT(loss), rate, m->is.samples);
     if (left >= 3600) fprintf(m->is.terminal, "%ld:%02ld:%02ld left\033[K", left / 3600, left / 60 % 60, left % 60);
     else fprintf(m->is.terminal, "%ld:%02ld left\033[K", left / 60, left % 60);
     fflush(m->is.terminal);
+}
+
+/* The last metric is a number wherever the test set was looked at, but for a regression that has diverged. */
+static bool is_evaluated(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+    return !isnan(e->test[m->is.metrics - 1]);
 }
 
 static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
@@ -182,8 +192,10 @@ static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) 
     if (m->bar) fprintf(to, "\r\033[K");
     fprintf(to, "epoch %s/%s  loss %s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all),
             SHORT(e->train_loss));
-    if (!isnan(e->test_top1)) fprintf(to, "  test loss %s  top-1 %.2f %%", SHORT(e->test_loss), 100 * e->test_top1);
-    fprintf(to, "  %.1f s  %.0f images/s\n", e->seconds, e->samples_per_second);
+    for (int i = 0; i < m->is.metrics && is_evaluated(m, e); i++)
+        fprintf(to, "  %s%s %s", i ? "" : "test ", m->is.metric[i].text,
+                sgrad_metric_text(&m->is.metric[i], e->test[i], (char[SGRAD_NUMBER_TEXT]){ 0 }));
+    fprintf(to, "  %.1f s  %.0f %s/s\n", e->seconds, e->samples_per_second, m->is.samples);
     fflush(to);
 }
 
@@ -201,7 +213,7 @@ static void tell_workers(struct sgrad__metrics *m, long step, const double *busy
     double own[SGRAD_MAX_WORKERS];
     if (!workers) return;
     if (!busy) sgrad__workers_busy(workers, own), busy = own;
-    tell(m, step, VALUES, busy, workers->count);
+    tell(m, step, TESTS + m->is.metrics, busy, workers->count);
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
@@ -230,7 +242,7 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
             e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
     if (m->tensorboard || m->prometheus) {
         const double value[] = { [LOSS] = loss, [RATE] = e->rate, [SPEED] = rate, [EPOCH] = e->epoch };
-        tell(m, e->step, LOSS, value, STEP_VALUES);
+        tell(m, e->step, LOSS, value, TESTS);
         tell_workers(m, e->step, e->busy);
     }
     if (m->bar && time - m->drawn > 0.1) {
@@ -246,11 +258,11 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
     e->seconds = m->seconds;
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
     m->owed = false;
-    fprintf(m->file,
-            "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,\"test_loss\":%s,\"test_top1\":%s,"
-            "\"seconds\":%s}\n",
-            NUMBER(e->epoch), e->step, NUMBER(e->train_loss), NUMBER(e->test_loss), NUMBER(e->test_top1), NUMBER(e->seconds));
-    if (!isnan(e->test_top1)) tell(m, e->step, TEST_LOSS, (double[]){ e->test_loss, e->test_top1 }, 2);
+    fprintf(m->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(e->epoch), e->step,
+            NUMBER(e->train_loss));
+    for (int i = 0; i < m->is.metrics; i++) fprintf(m->file, "\"test_%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
+    fprintf(m->file, "\"seconds\":%s}\n", NUMBER(e->seconds));
+    if (is_evaluated(m, e)) tell(m, e->step, TESTS, e->test, m->is.metrics);
     if (m->is.terminal) print_epoch(m, e);
     return flush(m);
 }

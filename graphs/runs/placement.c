@@ -36,7 +36,8 @@ struct sgrad__placement {
     struct sgrad__partition partition;
     int64_t share, slots;               /* records: of a step, of all */
     long steps_per_epoch;
-    size_t pixels, record;              /* bytes */
+    int fields;
+    size_t field[SGRAD_MAX_FIELDS], record;     /* bytes */
     struct sgrad_tensor *records[2];    /* of even and of odd epochs; where nothing moves, one for all */
 
     int64_t packet;                     /* records of one; the same on all ranks */
@@ -76,13 +77,13 @@ static void load(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     const struct sgrad__slots to = incoming(p, a->first);
     uint8_t *record = a->data[0];
-    for (int64_t i = 0; i < to.count; i++, record += p->record) {
+    for (int64_t i = 0; i < to.count; i++) {
+        void *field[SGRAD_MAX_FIELDS];
+        for (int f = 0; f < p->fields; record += p->field[f++]) field[f] = record;
         const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
         const int64_t sample = sgrad__order_sample(p->is.order, p->epoch, position);
-        int32_t label;
-        int error = sgrad_dataset_read(p->is.dataset, &sample, 1, record, &label);
+        int error = sgrad_dataset_read(p->is.dataset, &sample, 1, field);
         if (error) return sgrad_task_fail(error);
-        memcpy(record + p->pixels, &label, sizeof label);
     }
 }
 
@@ -120,13 +121,11 @@ static void keep(const struct sgrad_args *a) {
 static void take(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
-    const uint8_t *record = (const uint8_t *)a->data[2] + (size_t)(step * p->share + a->first - a->step->first) * p->record;
-    uint8_t *pixels = a->data[0];
-    int32_t *label = a->data[1];
-    for (int64_t i = 0; i < count; i++, record += p->record) {
-        memcpy(pixels + (size_t)i * p->pixels, record, p->pixels);
-        memcpy(&label[i], record + p->pixels, sizeof *label);
-    }
+    const uint8_t *record = a->data[p->fields];
+    record += (size_t)(step * p->share + a->first - a->step->first) * p->record;
+    for (int64_t i = 0; i < count; i++)
+        for (int f = 0; f < p->fields; record += p->field[f++])
+            memcpy((uint8_t *)a->data[f] + (size_t)i * p->field[f], record, p->field[f]);
 }
 
 static double packet_bytes(const struct sgrad_args *a) {
@@ -134,7 +133,8 @@ static double packet_bytes(const struct sgrad_args *a) {
     return 2 * (double)p->packet * (double)p->record;
 }
 static double taken_bytes(const struct sgrad_args *a) {
-    return 2 * (double)(sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]));
+    const struct sgrad__placement *p = a->attrs;
+    return 2 * (double)a->view[0].shape.dim[0] * (double)p->record;
 }
 
 static const struct sgrad_kernel kernel[CALLS] = {
@@ -189,8 +189,9 @@ struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_o
     p->share = options->batch / options->ranks;
     p->slots = sgrad__partition_slots(&p->partition, options->rank);
     p->steps_per_epoch = d->count / options->batch;
-    p->pixels = sgrad_dataset_sample_bytes(d);
-    p->record = p->pixels + sizeof *d->label;
+    p->fields = sgrad_dataset_fields(d);
+    for (int f = 0; f < p->fields; f++) p->field[f] = sgrad_field_bytes(&d->field[f]);
+    p->record = sgrad_dataset_sample_bytes(d);
     p->packet = packet_size(p);
     const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
     prepare(p, LOAD, packet, all, 1);

@@ -38,15 +38,29 @@ static void print_placement(const struct sgrad__run *r, FILE *to) {
             r->options.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
+/* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
+static void print_data(const struct sgrad__run *r, FILE *to) {
+    const struct sgrad_dataset *d = r->train;
+    const struct sgrad_field *target = sgrad_dataset_target(d);
+    fprintf(to, "data       %s: ", r->options.data);
+    for (const struct sgrad_field *f = d->field; f < target; f++) {
+        for (int i = 0; i < f->shape.rank; i++) fprintf(to, "%s%lld", i ? "x" : "", (long long)f->shape.dim[i]);
+        fprintf(to, "%s%s, ", sgrad_dataset_image(d) ? "" : f->shape.rank ? " " : "", sgrad_dataset_image(d) ? "" : f->name);
+    }
+    if (d->classes) fprintf(to, "%d %s", d->classes, sgrad_plural(d->classes, "class", "classes"));
+    else fprintf(to, "%lld %s", (long long)sgrad_shape_count(&target->shape), target->name);
+    fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)r->test->count,
+            sgrad_plural(r->test->count, "sample", "samples"));
+    if (sgrad_dataset_image(d)) fprintf(to, "; augmentation %s", r->options.augment);
+    fputc('\n', to);
+}
+
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
     const long long parameters = (long long)sgrad__parameters_count(r->graph), micros = (long long)(r->program->share / r->micro);
     fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
-    fprintf(to, "data       %s: %dx%dx%d, %d %s, %lld training and %lld test %s; augmentation %s\n", o->data, r->train->height,
-            r->train->width, r->train->channels, r->train->classes, sgrad_plural(r->train->classes, "class", "classes"),
-            (long long)r->train->count, (long long)r->test->count, sgrad_plural(r->test->count, "sample", "samples"),
-            o->augment);
+    print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->context->ranks,
             sgrad_plural(r->context->ranks, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),

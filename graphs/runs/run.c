@@ -1,6 +1,9 @@
 /* run.c: what every file that turns a run asks of it: agreement of its ranks, the learning rate, the options of its programs. */
 #include "graphs/runs/run.h"
 
+#include <math.h>
+#include <string.h>
+
 int sgrad__run_agree(struct sgrad__run *r, int error) {
     error = sgrad_ranks_agree(error);
     r->together |= error != 0;
@@ -30,10 +33,21 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
         .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks,
         .backup = o->backup, .deterministic = o->deterministic, .tf32 = o->precision == SGRAD_PRECISION_TF32,
         .histograms = training && c->rank == 0 ? o->histograms : 0, .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas,
-        .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm, .window = o->window, .image = r->image,
+        .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm, .window = o->window,
         .source = !training     ? sgrad__source_of(r->test)
                   : r->placement ? sgrad__placement_source(r->placement)
                                  : sgrad__source_of(r->train),
         .workers = r->workers,
     };
+}
+
+struct sgrad_train_result sgrad__run_result(const struct sgrad__run *r) {
+    struct sgrad_train_result result = r->result;
+    result.rank = r->context->rank;
+    result.metric = r->metric;
+    result.test_loss = result.test[0];
+    result.test_top1 = NAN;
+    for (int i = 0; i < result.metrics; i++)
+        if (strcmp(r->metric[i].name, "top1") == 0) result.test_top1 = result.test[i];
+    return result;
 }

@@ -15,12 +15,13 @@ struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
     struct sgrad_dataset *train, *test;
-    struct sgrad_image image;                   /* normalisation and augmentation of training images */
+    struct sgrad_augmentation augmentation;     /* of training images */
     const struct sgrad_model *model;
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
     struct sgrad_graph *graph;
+    const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
     struct sgrad__evaluation evaluation[3];
@@ -101,6 +102,9 @@ double sgrad__run_rate(const struct sgrad__run *run, long step);
 struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
                                                          int64_t micro);
 
+/* What it has come to, on this rank, with all that follows from the metrics. */
+struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
+
 /* ---- step.c ---- */
 
 /* Everything is there for the step after DONE others. */
@@ -110,8 +114,9 @@ int sgrad__run_submit(struct sgrad__run *run, long step);
 
 /* ---- evaluate.c ---- */
 
-/* Mean loss and accuracy over the whole test set. When a rank was asked to end the run meanwhile, run->stopping says so: NANs. */
-int sgrad__run_evaluate(struct sgrad__run *run, double *loss, double *top1);
+/* The loss's metrics over the whole test set, into the run's result. When a rank was asked to end the run meanwhile,
+ * run->stopping says so: NANs. */
+int sgrad__run_evaluate(struct sgrad__run *run);
 
 /* ---- signals.c ---- */
 

@@ -43,9 +43,11 @@ enum { SGRAD_GROUP_RANK = 0, SGRAD_GROUP_MICRO = -1, SGRAD_GROUP_GLOBAL = -2 }; 
 enum sgrad_precision { SGRAD_PRECISION_F32, SGRAD_PRECISION_TF32, SGRAD_PRECISION_BF16 };
 const char *sgrad_precision_name(enum sgrad_precision precision);      /* "f32", … */
 
+struct sgrad_reader;
 struct sgrad_train_options {
     const char *model, *data;                   /* "resnet20", "cifar10:DIR" */
     const struct sgrad_model *custom_model;     /* instead of a name */
+    const struct sgrad_reader *custom_reader;   /* a kind of data besides those of datasets.h; data NULL: all it is told */
     double epochs;
     long steps;                                 /* 0: as epochs say */
     long batch, micro_batch;                    /* micro_batch 0: chosen */
@@ -115,8 +117,15 @@ struct sgrad_train_result {
     int rank;                       /* of this process. Rank 0 alone writes and prints; without a launcher it is the only one */
     char *folder;                   /* with rank 0's files, as rank 0 names it; free it. NULL: nothing was written */
     long steps;
-    double epochs, train_loss, test_loss, test_top1, seconds, samples_per_second;
+    double epochs, train_loss, seconds, samples_per_second;
+    int metrics;                    /* that the network's loss has, the loss itself first; by metric, its value on the test set */
+    const struct sgrad_metric *metric;
+    double test[SGRAD_MAX_METRICS];
+    double test_loss, test_top1;    /* two of them; NAN: there is no such */
 };
+/* A metric's VALUE, as people read it: "97.25 %", or "0.5321". */
+const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);
+
 
 /* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
  * output. Every rank that a launcher (mpirun, srun) started calls it, with the same options. SGRAD_EINTR after SIGINT, SIGTERM,
@@ -126,7 +135,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
 /* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
 bool sgrad_run_exists(const char *folder);
 
-/* Loss and accuracy of saved weights on the test part of DATA; every rank calls it. Uses of OPTIONS: model, data, init (the
+/* The metrics of saved weights on the test part of DATA; every rank calls it. Uses of OPTIONS: model, data, init (the
  * weights), micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside
  * the weights says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);

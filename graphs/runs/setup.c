@@ -1,4 +1,6 @@
 /* setup.c: opening a run, from its options to its program; and closing it. */
+#include "codelets/ops/convert.h"
+#include "codelets/ops/image.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
@@ -22,29 +24,56 @@ static int open_context(struct sgrad__run *r) {
 
 /* A layer that an image is too small for would say so as well, but neither of which network nor how small. */
 static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *d) {
+    const struct sgrad_field *image = sgrad_dataset_image(d);
     const int least = r->model->least_side;
-    if (d->height >= least && d->width >= least) return 0;
+    if (!least || (image && image->shape.dim[0] >= least && image->shape.dim[1] >= least)) return 0;
+    if (!image)
+        return sgrad_fail(SGRAD_ESHAPE, "model %s: takes images, and %s has none, but %s", r->model->name, r->options.data,
+                          d->field[0].name);
     return sgrad_fail(SGRAD_ESHAPE,
                       "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
                       "takes them, or --image-size %d scales those of a folder",
-                      r->model->name, least, least, r->options.data, d->height, d->width, least);
+                      r->model->name, least, least, r->options.data, (int)image->shape.dim[0], (int)image->shape.dim[1], least);
+}
+
+/* Of labels there are so many classes; which numbers it cannot compare a loss says by itself. */
+static int check_logits(const struct sgrad__run *r, const struct sgrad_dataset *d, int logits) {
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, logits);
+    char text[SGRAD_SHAPE_TEXT];
+    if (sgrad_graph_error(r->graph) || !d->classes) return sgrad_graph_error(r->graph);
+    if (shape.rank == 2 + sgrad_dataset_target(d)->shape.rank && shape.dim[shape.rank - 1] == d->classes) return 0;
+    return sgrad_fail(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%s%d)",
+                      r->model->name, sgrad_shape_text(&shape, text), r->options.data, d->classes,
+                      sgrad_dataset_target(d)->shape.rank ? "…," : "", d->classes);
 }
 
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_dataset *d = r->train ? r->train : r->test;
     SGRAD_TRY(check_images(r, d));
-    r->graph = sgrad_graph_create(o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32);
-    int x = sgrad_graph_input(r->graph, d->height, d->width, d->channels);
-    int logits = r->model->build(r->graph, x, d->classes);
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, logits);
-    if (!sgrad_graph_error(r->graph) && (shape.rank != 2 || shape.dim[1] != d->classes)) {
-        char text[SGRAD_SHAPE_TEXT];
-        return sgrad_fail(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%d)",
-                          r->model->name, sgrad_shape_text(&shape, text), r->options.data, d->classes, d->classes);
+    const enum sgrad_dtype type = o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
+    struct sgrad_graph *g = r->graph = sgrad_graph_create(type);
+    int field[SGRAD_MAX_FIELDS], x;
+    for (int f = 0; d->field[f].name; f++)
+        field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
+    x = field[0];
+    if (sgrad_dataset_image(d))
+        x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale, .pad = r->augmentation.pad,
+                        .flip = r->augmentation.flip);
+    else if (d->field[0].dtype == SGRAD_F32 && type != SGRAD_F32)
+        x = sgrad_layer(g, convert, "convert", (x), 0);
+    const int target = field[sgrad_dataset_fields(d) - 1];
+    const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
+    const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
+    if (r->model->loss) {
+        r->model->loss(g, y, target);
+        SGRAD_TRY(sgrad_graph_end(g));
+    } else {
+        SGRAD_TRY(check_logits(r, d, y));
+        SGRAD_TRY(sgrad_graph_loss(g, y, target, (float)o->label_smoothing));
     }
-    SGRAD_TRY(sgrad_graph_loss(r->graph, logits, (float)o->label_smoothing));
-    if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(r->graph);
+    if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
+    r->metric = sgrad__graph_metrics(g, &r->result.metrics);
     return 0;
 }
 
@@ -120,6 +149,7 @@ static int set_rate(struct sgrad__run *r) {
 /* What a program may have left out of the options: names have defaults, a model and its data have none. */
 static int complete_options(struct sgrad_train_options *o) {
     const struct sgrad_train_options defaults = sgrad_train_defaults();
+    if (!o->data && o->custom_reader) o->data = o->custom_reader->name;
     if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
     if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");

@@ -59,8 +59,8 @@ static int stop_early(struct sgrad__run *r, long done) {
 
 /* Where a run was asked to end, the evaluation is left to its continuation. */
 static int end_epoch(struct sgrad__run *r, long done) {
-    struct sgrad__epoch e = { .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
-    SGRAD_TRY(sgrad__run_evaluate(r, &e.test_loss, &e.test_top1));
+    struct sgrad__epoch e = { .step = done, .epoch = (double)done / (double)r->steps_per_epoch, .test = r->result.test };
+    SGRAD_TRY(sgrad__run_evaluate(r));
     if (r->stopping) return 0;
     const int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, &e);
     if (error) r->unwritten = error;
@@ -68,8 +68,6 @@ static int end_epoch(struct sgrad__run *r, long done) {
     sgrad_ranks_sum(&unwritten, 1);
     if (unwritten > 0) r->stopping = true;
     r->result.train_loss = e.train_loss;
-    r->result.test_loss = e.test_loss;
-    r->result.test_top1 = e.test_top1;
     r->result.seconds += e.seconds;
     r->result.samples_per_second = e.samples_per_second;
     return 0;
@@ -130,7 +128,7 @@ static int turn(struct sgrad__run *r, long *done) {
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, r->program->votes);
-        const double loss = statistics[0] / statistics[2];
+        const double loss = statistics[0] / statistics[r->result.metrics];
         ++*done;
         if (error) continue;
         tell_step(r, slot, *done, loss);
@@ -149,7 +147,7 @@ static int train(struct sgrad__run *r, long done) {
         error = end_epoch(r, done);
     } else if (done >= r->steps) {      /* a finished run, resumed: no step of this process has a loss */
         r->result.train_loss = NAN;
-        error = sgrad__run_evaluate(r, &r->result.test_loss, &r->result.test_top1);
+        error = sgrad__run_evaluate(r);
     }
     if (!error && r->stopping) return stop_early(r, done);
     while (done < r->steps && !error) {
@@ -178,6 +176,9 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                                                  .tensorboard = r->options.tensorboard,
                                                                  .prometheus = r->options.prometheus,
                                                                  .workers = r->workers,
+                                                                 .metric = r->metric,
+                                                                 .metrics = r->result.metrics,
+                                                                 .samples = sgrad_dataset_image(r->train) ? "images" : "samples",
                                                                  .batch = r->options.batch,
                                                                  .steps = r->steps,
                                                                  .epochs = (double)r->steps / (double)r->steps_per_epoch,
@@ -189,12 +190,12 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
  * classes the same chance, on the training set or on the test set. Far worse, it has diverged; a little worse, it may just have
  * begun, but not after many steps, by which it still guesses. Only rank 0 knows. */
 static void warn_of_loss(const struct sgrad__run *r) {
-    const struct sgrad_train_result *result = &r->result;
+    const struct sgrad_train_result end = sgrad__run_result(r), *result = &end;
     const double guess = log(r->train->classes), far = ROUGH * guess;
     const bool guesses = result->steps >= ENOUGH && result->test_top1 * r->train->classes <= CHANCE;
     const double limit = guesses ? guess : far;
     char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
-    if (r->context->rank || r->peak == 0 || r->train->classes < 2) return;
+    if (r->context->rank || r->peak == 0 || r->train->classes < 2 || isnan(result->test_top1)) return;
     if (!(result->train_loss > limit && result->test_loss > limit)) return;
     sgrad_warn("the loss ends at %s, and at %s on the test set; a constant guess has %s: the run has %s",
                sgrad_number_text(result->train_loss, train), sgrad_number_text(result->test_loss, test),
@@ -247,8 +248,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
     sgrad__signals_unwatch();
     if (error && !r->together) sgrad_ranks_abort(1);
     if (!error) {
-        *result = r->result;
-        result->rank = r->context->rank;
+        *result = sgrad__run_result(r);
         result->folder = r->folder;
         r->folder = NULL;
     }

@@ -25,6 +25,16 @@ passes report run
 folder "$config" "${step/2.5/null}"$'\n' # the loss was no number
 passes report run
 
+# What is told of the test set is config.json's to say.
+numbers='{"identity":{"model":"mine"},"options":{"data":"own"},"samples":"samples","metrics":[{"name":"loss","title":"loss"},{"name":"mae","title":"absolute error"}]}'
+folder "$numbers" "$step"$'\n'"${epoch/test_top1\":0.5/test_mae\":0.25}"$'\n'
+passes report run
+says 'test loss  test absolute error'
+says '^best test absolute error 0.2500, after epoch 1$'
+says 'samples/s (median)$'
+folder "${numbers/\"name\":\"mae\"/\"name\":3}" "$step"$'\n'
+refuses 1 'run/config.json: metrics: are not 1 to 8, each with a name and a title' report run
+
 # Runs side by side: a column has its run's whole name, but for what all have in common, and its whole settings.
 pair=some/folder/a-run-with-a-name-of-some-length
 folder "${config/digits/synthetic:28x28x1,10,12800}" "$step"$'\n'"$epoch"$'\n'

@@ -26,6 +26,20 @@ losses = [[json.loads(line)["loss"] for line in open(d + "/metrics.jsonl") if '"
 assert len(losses[0]) == 3 and losses[0][0] == losses[1][0], losses
 END
 
+# Of 20 classes and more the five best are told, too, by all who tell the first.
+passes train --model mlp --data synthetic:4x4x1,20,200 --steps 40 --batch 50 --out many
+says 'top-1 [0-9.]* %  top-5 [0-9.]* %'
+passes report many
+says 'test accuracy  test top-5 accuracy'
+passes eval --weights many/model.safetensors --model mlp --data synthetic:4x4x1,20,200
+says '^test accuracy [0-9.]* %, top-5 accuracy [0-9.]* %, loss [0-9.]*$'
+python3 - <<'END' || wrong 'top-5 is not what it should be'
+import json
+epochs = [e for e in map(json.loads, open("many/metrics.jsonl")) if e["event"] == "epoch"]
+assert all(0 <= e["test_top1"] <= e["test_top5"] <= 1 for e in epochs) and epochs[-1]["test_top5"] > 0.5 > epochs[0]["test_top1"], epochs
+assert not any("test_top5" in line for line in open("first/metrics.jsonl"))
+END
+
 # A folder that holds files is refused; so is one that cannot be made, is none, or is written by another run.
 refuses 2 '.*first' "${train[@]}" --out first
 refuses 1 '.*/dev/null/run' "${train[@]}" --out /dev/null/run

@@ -161,7 +161,10 @@ static inline void instance_fill(struct instance *t) {
         if (t->op->fill) {
             float *raw = sgrad_alloc((size_t)count, sizeof *raw);
             t->op->fill(t->test, i, raw);
-            for (int64_t k = 0; k < count; k++) values[k] = x->view.dtype == SGRAD_I32 ? ((int32_t *)raw)[k] : raw[k];
+            for (int64_t k = 0; k < count; k++)
+                values[k] = x->view.dtype == SGRAD_I32  ? ((int32_t *)raw)[k]
+                            : x->view.dtype == SGRAD_U8 ? ((uint8_t *)raw)[k]
+                                                        : raw[k];
             free(raw);
         } else {
             for (int64_t k = 0; k < count; k++) values[k] = instance_normal((uint32_t)i, k);

@@ -1,6 +1,7 @@
 /* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the
  * chances of dropout. */
 #include "codelets/ops/dropout.h"
+#include "codelets/ops/image.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
@@ -158,7 +159,7 @@ static double *seen(const struct sgrad_step *step, int64_t first, int64_t count,
     double *x = sgrad_alloc((size_t)count * PIXELS, sizeof *x), *y = sgrad_alloc((size_t)count * PIXELS, sizeof *y);
     for (int64_t i = 0; i < count * PIXELS; i++)
         x[i] = pixel_of(step->sample[first - step->first + i / PIXELS], (int)(i % PIXELS));
-    run_kernel(&sgrad_image_kernel, &augment, step, first,
+    run_kernel(&sgrad_image_op.forward[0].kernel, &augment, step, first,
                (struct operand[]){ { { SGRAD_U8, shape }, SGRAD_R, x }, { { type, shape }, SGRAD_W, y } }, 2);
     free(x);
     return y;

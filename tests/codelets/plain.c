@@ -5,6 +5,7 @@
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
+#include "codelets/ops/mean_squared_error.h"
 #include "codelets/ops/softmax_cross_entropy.h"
 #include "tests/codelets/check.h"
 
@@ -145,7 +146,8 @@ static void average_pool(const struct instance *t, const struct values *in, stru
     }
 }
 
-/* x (N,…,C), labels (N,…), statistic (3): Σ loss, correct, rows; dx is of the mean loss */
+/* x (N,…,C), labels (N,…), statistic: Σ loss, correct, of 20 classes or more those among the best five, rows; dx is of the mean
+ * loss */
 static void softmax_cross_entropy(const struct instance *t, const struct values *in, struct values *out) {
     const struct sgrad_softmax_cross_entropy *a = t->attrs;
     const int64_t N = sgrad_shape_count(&t->is.x[1].shape), C = sgrad_shape_count(&t->is.x[0].shape) / N;
@@ -154,16 +156,30 @@ static void softmax_cross_entropy(const struct instance *t, const struct values 
         const double *x = in->of[SGRAD_X][0] + n * C;
         const int64_t label = (int64_t)in->of[SGRAD_X][1][n];
         double sum = 0;
-        bool correct = true;
+        int larger = 0;
         for (int64_t c = 0; c < C; c++) sum += exp(x[c]);
         for (int64_t c = 0; c < C; c++) {
             const double p = exp(x[c]) / sum, q = smoothing / (double)C + (c == label ? 1 - smoothing : 0);
             statistic[0] -= q * log(p);
             out->of[SGRAD_DX][0][n * C + c] = (p - q) / (double)N;
-            correct &= x[c] <= x[label];
+            larger += x[c] > x[label];
         }
-        statistic[1] += correct;
+        statistic[1] += larger == 0;
+        if (C >= 20) statistic[2] += larger < 5;
+        statistic[C < 20 ? 2 : 3]++;
+    }
+}
+
+/* y and t of any shape, statistic: Σ (y-t)², Σ |y-t|, elements; dy is of the mean loss */
+static void mean_squared_error(const struct instance *t, const struct values *in, struct values *out) {
+    const int64_t count = sgrad_shape_count(&t->is.x[0].shape);
+    double *statistic = out->of[SGRAD_STAT][0];
+    for (int64_t i = 0; i < count; i++) {
+        const double d = in->of[SGRAD_X][0][i] - in->of[SGRAD_X][1][i];
+        statistic[0] += d * d;
+        statistic[1] += fabs(d);
         statistic[2]++;
+        out->of[SGRAD_DX][0][i] = 2 * d / (double)count;
     }
 }
 
@@ -179,6 +195,7 @@ static const struct {
     { &sgrad_max_pool_op, max_pool, NULL },
     { &sgrad_average_pool_op, average_pool, NULL },
     { &sgrad_softmax_cross_entropy_op, softmax_cross_entropy, NULL },
+    { &sgrad_mean_squared_error_op, mean_squared_error, NULL },
 };
 
 /* What the tensors hold, or as many zeros. */

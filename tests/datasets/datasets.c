@@ -7,6 +7,9 @@
 
 #include <math.h>
 
+static const uint8_t *pixels_of(const struct sgrad_dataset *dataset) { return dataset->field[0].data; }
+static const int32_t *labels_of(const struct sgrad_dataset *dataset) { return dataset->field[1].data; }
+
 static struct sgrad_dataset *open_good(const char *text, enum sgrad_split split) {
     struct sgrad_dataset *dataset;
     assert_int_equal(sgrad_dataset_open(text, split, NULL, &dataset), 0);
@@ -31,21 +34,21 @@ static void digits(void **state) {
     struct sgrad_dataset *train = open_good("digits", SGRAD_TRAIN), *test = open_good("digits", SGRAD_TEST);
     assert_int_equal(train->count, 1437);
     assert_int_equal(test->count, 360);
-    assert_int_equal(train->height * train->width * train->channels, 64);
+    assert_int_equal(sgrad_field_bytes(&train->field[0]), 64);
     assert_int_equal(train->classes, 10);
     assert_true(train->full_scale == 16);
 
     uint8_t pixels[2][64];
     int32_t labels[2];
-    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, pixels[0], labels), 0);
+    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, (void *[]){ pixels[0], labels }), 0);
     assert_int_equal(labels[0], 1);
     assert_int_equal(labels[1], 0);
     static const uint8_t zero[64] = { 0, 0,  5, 13, 9,  1, 0,  0, 0,  0,  13, 15, 10, 15, 5, 0,  0,  3, 15, 2, 0,  11,
                                       8, 0,  0, 4,  12, 0, 0,  8, 8,  0,  0,  5,  8,  0,  0, 9,  8,  0, 0,  4, 11, 0,
                                       1, 12, 7, 0,  0,  2, 14, 5, 10, 12, 0,  0,  0,  0,  6, 13, 10, 0, 0,  0 };
     assert_memory_equal(pixels[1], zero, 64);
-    for (int64_t i = 0; i < train->count; i++) assert_in_range(train->label[i], 0, 9);
-    for (int64_t i = 0; i < train->count * 64; i++) assert_in_range(train->pixels[i], 0, 16);
+    for (int64_t i = 0; i < train->count; i++) assert_in_range(labels_of(train)[i], 0, 9);
+    for (int64_t i = 0; i < train->count * 64; i++) assert_in_range(pixels_of(train)[i], 0, 16);
     assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
     sgrad_dataset_close(train);
     sgrad_dataset_close(test);
@@ -60,8 +63,8 @@ static void statistics(void **state) {
     for (int c = 0; c < 3; c++) {
         const int n = 500 * 7 * 5;
         double sum = 0, squares = 0;
-        for (int i = 0; i < n; i++) sum += dataset->pixels[3 * i + c] / 255.0;
-        for (int i = 0; i < n; i++) squares += pow(dataset->pixels[3 * i + c] / 255.0 - sum / n, 2);
+        for (int i = 0; i < n; i++) sum += pixels_of(dataset)[3 * i + c] / 255.0;
+        for (int i = 0; i < n; i++) squares += pow(pixels_of(dataset)[3 * i + c] / 255.0 - sum / n, 2);
         assert_true(fabs(mean[c] - sum / n) < 1e-12);
         assert_true(fabs(deviation[c] - sqrt(squares / n)) < 1e-12);
     }
@@ -77,12 +80,12 @@ static void statistics(void **state) {
     assert_memory_equal(again[0], mean, 3 * sizeof *mean);
     assert_memory_equal(again[1], deviation, 3 * sizeof *deviation);
 
-    for (int i = 0; i < 500 * 7 * 5; i++) ((uint8_t *)dataset->pixels)[3 * i + 1] = 51;
+    for (int i = 0; i < 500 * 7 * 5; i++) ((uint8_t *)dataset->field[0].data)[3 * i + 1] = 51;
     assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
     assert_true(fabs(mean[1] - 0.2) < 1e-12);
     assert_true(deviation[1] == 1);
     sgrad_dataset_release(dataset);
-    assert_null(dataset->pixels);
+    assert_null(dataset->field[0].data);
     assert_int_equal(dataset->count, 500);
     sgrad_dataset_close(dataset);
 }
@@ -90,10 +93,10 @@ static void statistics(void **state) {
 /* A data set whose every reading is counted; sample 150 is damaged. */
 enum { COUNTED = 200, DAMAGED = 150 };
 static _Atomic int read_count[COUNTED];
-static int read_counted(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
+static int read_counted(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
     (void)dataset;
     read_count[index]++;
-    pixels[0] = (uint8_t)index;
+    *(uint8_t *)data[0] = (uint8_t)index;
     return index == DAMAGED ? sgrad_fail(SGRAD_EFORMAT, "sample %d is damaged", DAMAGED) : 0;
 }
 
@@ -106,8 +109,9 @@ static void assert_read(int from, int to) {
 static void ranges(void **state) {
     (void)state;
     struct sgrad_reader reader = { .name = "counted", .read = read_counted };
-    struct sgrad_dataset dataset = { .reader = &reader, .count = COUNTED, .height = 1, .width = 1, .channels = 1, .classes = 1,
-                                     .full_scale = 255 };
+    struct sgrad_dataset dataset = { .reader = &reader, .count = COUNTED, .classes = 1, .full_scale = 255,
+                                     .field = { { "pixels", SGRAD_U8, { 3, { 1, 1, 1 } }, NULL },
+                                                { "label", SGRAD_I32, { 0 }, (int32_t[COUNTED]){ 0 } } } };
     struct sgrad_dataset_sums sums;
     assert_int_equal(sgrad_dataset_check(&dataset, 0, DAMAGED), 0);
     assert_read(0, DAMAGED);
@@ -126,7 +130,7 @@ static void ranges(void **state) {
     reader.computes = true;             /* nothing to be damaged: nothing is read */
     assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
     reader.computes = false;
-    dataset.pixels = (uint8_t[COUNTED]){ 1 };
+    dataset.field[0].data = (uint8_t[COUNTED]){ 1 };
     assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
     assert_int_equal(sgrad_dataset_sums(&dataset, 0, COUNTED, &sums), 0);
     assert_int_equal(sums.sum[0], 1);
@@ -138,14 +142,14 @@ static void fingerprint(void **state) {
     struct sgrad_dataset *a = open_good("digits", SGRAD_TRAIN), *b = open_good("digits", SGRAD_TRAIN);
     const uint64_t before = sgrad_dataset_fingerprint(a);
     assert_true(before == sgrad_dataset_fingerprint(b));
-    ((uint8_t *)b->pixels)[1437 * 64 - 1] ^= 1;
+    ((uint8_t *)b->field[0].data)[1437 * 64 - 1] ^= 1;
     assert_true(before != sgrad_dataset_fingerprint(b));
-    ((uint8_t *)b->pixels)[1437 * 64 - 1] ^= 1;
-    ((int32_t *)b->label)[700] ^= 1;
+    ((uint8_t *)b->field[0].data)[1437 * 64 - 1] ^= 1;
+    ((int32_t *)b->field[1].data)[700] ^= 1;
     assert_true(before != sgrad_dataset_fingerprint(b));
-    ((int32_t *)b->label)[700] ^= 1;
+    ((int32_t *)b->field[1].data)[700] ^= 1;
     assert_true(before == sgrad_dataset_fingerprint(b));
-    b->height = 16, b->width = 4;
+    b->field[0].shape.dim[0] = 16, b->field[0].shape.dim[1] = 4;
     assert_true(before != sgrad_dataset_fingerprint(b));
     sgrad_dataset_close(a);
     sgrad_dataset_close(b);
@@ -160,18 +164,18 @@ static void synthetic_can_be_learnt(void **state) {
     assert_int_equal(test->count, 40);
     static double mean[CLASSES][SIZE];
     for (int i = 0; i < 400; i++)
-        for (int j = 0; j < SIZE; j++) mean[train->label[i]][j] += train->pixels[i * SIZE + j] / 40.0;
+        for (int j = 0; j < SIZE; j++) mean[labels_of(train)[i]][j] += pixels_of(train)[i * SIZE + j] / 40.0;
     for (int i = 0; i < test->count; i++) {
         int best = 0;
         double least = INFINITY;
         for (int k = 0; k < CLASSES; k++) {
             double distance = 0;
-            for (int j = 0; j < SIZE; j++) distance += pow(test->pixels[i * SIZE + j] - mean[k][j], 2);
+            for (int j = 0; j < SIZE; j++) distance += pow(pixels_of(test)[i * SIZE + j] - mean[k][j], 2);
             if (distance < least) least = distance, best = k;
         }
-        assert_int_equal(best, test->label[i]);
+        assert_int_equal(best, labels_of(test)[i]);
     }
-    assert_memory_not_equal(train->pixels, test->pixels, SIZE);
+    assert_memory_not_equal(pixels_of(train), pixels_of(test), SIZE);
     sgrad_dataset_close(train);
     sgrad_dataset_close(test);
 }
@@ -181,15 +185,15 @@ static void synthetic_seed_and_size(void **state) {
     struct sgrad_dataset *one = open_good("synthetic:4x4x1,3,12", SGRAD_TRAIN), *two, *large, *small;
     const struct sgrad_dataset_options seed = { .seed = 2 };
     assert_int_equal(sgrad_dataset_open("synthetic:4x4x1,3,12", SGRAD_TRAIN, &seed, &two), 0);
-    assert_memory_not_equal(one->pixels, two->pixels, 16);
+    assert_memory_not_equal(pixels_of(one), pixels_of(two), 16);
     small = open_good("synthetic:64x64x3,3,12", SGRAD_TRAIN);     /* kept in memory */
     large = open_good("synthetic:64x64x3,3,100000", SGRAD_TRAIN); /* made when read: the same samples */
-    assert_non_null(small->pixels);
-    assert_null(large->pixels);
+    assert_non_null(pixels_of(small));
+    assert_null(pixels_of(large));
     static uint8_t pixels[2 * 64 * 64 * 3];
     int32_t labels[2];
-    assert_int_equal(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, pixels, labels), 0);
-    assert_memory_equal(pixels, small->pixels + 11 * 64 * 64 * 3, 64 * 64 * 3);
+    assert_int_equal(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, (void *[]){ pixels, labels }), 0);
+    assert_memory_equal(pixels, pixels_of(small) + 11 * 64 * 64 * 3, 64 * 64 * 3);
     assert_int_equal(labels[0], 2);
     assert_true(sgrad_dataset_fingerprint(one) != sgrad_dataset_fingerprint(two));
     assert_true(sgrad_dataset_fingerprint(large) != sgrad_dataset_fingerprint(small));
@@ -212,6 +216,60 @@ static void synthetic_arguments(void **state) {
         snprintf(text, sizeof text, "synthetic:%s", wrong[i]);
         assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "is not HxWxC,CLASSES,COUNT");
     }
+}
+
+/* ---- fields of other kinds, from a reader of one's own: the middle one is in memory, the others are read ---- */
+
+enum { MEASURED = 5 };
+
+static int read_measured(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    assert_int_equal(dataset->split, SGRAD_TRAIN);
+    for (int i = 0; i < 3; i++) ((float *)data[0])[i] = (float)(10 * index + i);
+    *(float *)data[2] = (float)-index;
+    return 0;
+}
+
+static int open_measured(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    (void)options;
+    int32_t *kind = sgrad_alloc(2 * MEASURED, sizeof *kind);
+    for (int i = 0; i < 2 * MEASURED; i++) kind[i] = 100 + i;
+    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, 3), NULL };
+    dataset->field[1] = (struct sgrad_field){ "kind", SGRAD_I32, sgrad_shape(1, 2), kind };
+    dataset->field[2] = (struct sgrad_field){ "target", SGRAD_F32, { 0 }, NULL };
+    dataset->count = MEASURED;
+    dataset->identity = (uint64_t)argument[0];
+    return 0;
+}
+
+static void fields(void **state) {
+    (void)state;
+    const struct sgrad_reader reader = { .name = "measured", .argument = "NAME", .summary = "numbers of a test",
+                                         .open = open_measured, .read = read_measured };
+    const struct sgrad_dataset_options how = { .custom = &reader };
+    struct sgrad_dataset *a, *b;
+    assert_fails(sgrad_dataset_open("measured:a", SGRAD_TRAIN, NULL, &a), SGRAD_ENAME, "no dataset is called 'measured'");
+    assert_int_equal(sgrad_dataset_open("measured:a", SGRAD_TRAIN, &how, &a), 0);
+    assert_int_equal(sgrad_dataset_open("measured:b", SGRAD_TRAIN, &how, &b), 0);
+    assert_int_equal(sgrad_dataset_fields(a), 3);
+    assert_ptr_equal(sgrad_dataset_target(a), &a->field[2]);
+    assert_null(sgrad_dataset_image(a));
+    assert_int_equal(sgrad_dataset_sample_bytes(a), 3 * 4 + 2 * 4 + 4);
+    assert_true(sgrad_dataset_fingerprint(a) != sgrad_dataset_fingerprint(b));
+
+    float features[2][3], target[2];
+    int32_t kind[2][2];
+    assert_int_equal(sgrad_dataset_read(a, (int64_t[]){ 4, 1 }, 2, (void *[]){ features, kind, target }), 0);
+    assert_true(features[0][0] == 40 && features[0][2] == 42 && features[1][1] == 11);
+    assert_int_equal(kind[0][1], 109);
+    assert_int_equal(kind[1][0], 102);
+    assert_true(target[0] == -4 && target[1] == -1);
+
+    double mean[SGRAD_MAX_CHANNELS] = { 7 }, deviation[SGRAD_MAX_CHANNELS] = { 7 };     /* of images, which there are none */
+    assert_int_equal(sgrad_dataset_statistics(a, mean, deviation), 0);
+    assert_true(mean[0] == 7 && deviation[0] == 7);
+    assert_int_equal(sgrad_dataset_check(a, 0, MEASURED), 0);
+    sgrad_dataset_close(a);
+    sgrad_dataset_close(b);
 }
 
 static void augmentations(void **state) {
@@ -278,7 +336,7 @@ static void check_published(const char *kind, const char *folder, int64_t count,
     assert_int_equal(train->count, count);
     assert_int_equal(test->count, 10000);
     assert_int_equal(train->classes, 10);
-    assert_int_equal(train->channels, channels);
+    assert_int_equal(train->field[0].shape.dim[2], channels);
     assert_int_equal(sgrad_dataset_statistics(train, m, d), 0);
     for (int c = 0; c < channels; c++) {
         assert_true(fabs(m[c] - mean[c]) < 5e-5);
@@ -309,6 +367,7 @@ int main(void) {
         cmocka_unit_test(synthetic_can_be_learnt),
         cmocka_unit_test(synthetic_seed_and_size),
         cmocka_unit_test(synthetic_arguments),
+        cmocka_unit_test(fields),
         cmocka_unit_test(augmentations),
         cmocka_unit_test(no_folders),
         cmocka_unit_test(cifar10),

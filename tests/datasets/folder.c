@@ -103,21 +103,21 @@ static void order_and_formats(void **state) {
     assert_int_equal(open_split("", SGRAD_TEST, &test), 0);
     assert_int_equal(train->count, 7);
     assert_int_equal(train->classes, 2);
-    assert_int_equal(train->height, H);
-    assert_int_equal(train->width, W);
+    assert_int_equal(train->field[0].shape.dim[0], H);
+    assert_int_equal(train->field[0].shape.dim[1], W);
     assert_string_equal(train->class_name[0], "a");
     assert_string_equal(train->class_name[1], "b");
     assert_int_equal(test->count, 1);
     assert_int_equal(test->classes, 2);
-    assert_int_equal(test->label[0], 1);
+    assert_int_equal(((const int32_t *)test->field[1].data)[0], 1);
     for (int64_t i = 2; i < 7; i++) { /* 10.jpg 2.JPEG c.jpg y.PNG z.png */
-        assert_int_equal(sgrad_dataset_read(train, &i, 1, pixels, &label), 0);
+        assert_int_equal(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }), 0);
         assert_int_equal(label, 1);
         assert_near(pixels, expected, sizeof expected, i < 5 ? 4 : 0);
     }
     const uint8_t *grey = picture(1, 30);
     for (int64_t i = 0; i < 2; i++) {
-        assert_int_equal(sgrad_dataset_read(train, &i, 1, pixels, &label), 0);
+        assert_int_equal(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }), 0);
         assert_int_equal(label, 0);
         for (int j = 0; j < H * W; j++) assert_near(pixels + 3 * j, (uint8_t[]){ grey[j], grey[j], grey[j] }, 3, i == 0 ? 4 : 0);
     }
@@ -133,7 +133,7 @@ static void sizes(void **state) {
     write_png("train/a/2.png", PNG_FORMAT_RGB, picture(3, 0), W, H);
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), 1, 1);
     assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);     /* looks at the first alone */
-    assert_int_equal(dataset->height * 100 + dataset->width, H * 100 + W);
+    assert_int_equal(dataset->field[0].shape.dim[0] * 100 + dataset->field[0].shape.dim[1], H * 100 + W);
     assert_int_equal(sgrad_dataset_check(dataset, 0, 1), 0);
     assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_EFORMAT,
                  "a/2.png: is 12x16, others are 16x12: folder:DIR,SIZE brings");
@@ -145,15 +145,15 @@ static void sizes(void **state) {
     uint8_t pixels[3 * 12 * 12];
     int32_t labels[3];
     assert_int_equal(open_with("", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset), 0);
-    assert_int_equal(dataset->height, 6);
+    assert_int_equal(dataset->field[0].shape.dim[0], 6);
     sgrad_dataset_close(dataset);
     assert_int_equal(open_with(",12", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset), 0);
-    assert_int_equal(dataset->height, 12);
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, pixels, labels), 0);
+    assert_int_equal(dataset->field[0].shape.dim[0], 12);
+    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, labels }), 0);
     const uint8_t *all = picture(3, 0);
     for (int y = 0; y < H; y++)
         assert_memory_equal(pixels + 36 * y, all + 3 * (y * W + 2), 36); /* only cut: 2 columns each side */
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 2 }, 1, pixels, labels), 0);
+    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 2 }, 1, (void *[]){ pixels, labels }), 0);
     for (int i = 0; i < 12 * 12; i++) assert_memory_equal(pixels + 3 * i, all, 3);
     sgrad_dataset_close(dataset);
 }
@@ -246,7 +246,7 @@ static void *read_all(void *argument) {
     int32_t label;
     for (int n = 0; n < 3 * IMAGES; n++) {
         const int64_t i = n * visit->step % IMAGES;
-        if (sgrad_dataset_read(visit->dataset, &i, 1, pixels, &label))
+        if (sgrad_dataset_read(visit->dataset, &i, 1, (void *[]){ pixels, &label }))
             visit->errors++;
         else
             visit->seen[i] = pixels[0];
@@ -302,10 +302,11 @@ static void changed_since(void **state) {
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), 2, 2);
-    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, pixels, &label), SGRAD_EFORMAT,
+    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EFORMAT,
                  "a/1.png: is 2x2, others are 16x12");
     unlink(scratch_path("train/a/1.png"));
-    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, pixels, &label), SGRAD_EIO, "a/1.png: No such file");
+    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
+                 "a/1.png: No such file");
     sgrad_dataset_close(dataset);
 }
 

@@ -45,10 +45,10 @@ static void check_good(enum sgrad_split split) {
     int32_t label[2];
     assert_int_equal(open_split(split, &dataset), 0);
     assert_int_equal(dataset->count, N);
-    assert_int_equal(dataset->height, H);
-    assert_int_equal(dataset->width, W);
+    assert_int_equal(dataset->field[0].shape.dim[0], H);
+    assert_int_equal(dataset->field[0].shape.dim[1], W);
     assert_int_equal(dataset->classes, 4);
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 3, 0 }, 2, pixels, label), 0);
+    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 3, 0 }, 2, (void *[]){ pixels, label }), 0);
     assert_memory_equal(pixels, images + 16 + 3 * H * W, H * W);
     assert_memory_equal(pixels + H * W, images + 16, H * W);
     assert_int_equal(label[0], 3);

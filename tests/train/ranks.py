@@ -14,6 +14,7 @@ NETWORKS = {
     "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.01),
 }
 REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
+FIELDS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/fields")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
 
 
@@ -173,6 +174,19 @@ def test_same_bits_with_all_at_once():
         runs[count] = outcome(out)
     for count, run in runs.items():
         assert run == runs[1], f"{count} ranks"
+
+
+def test_same_bits_of_numbers():
+    """Samples of three fields, none an image, and a mean squared error (tests/graphs/runs/fields.c)."""
+    if not os.path.exists(FIELDS):
+        raise Skip(f"{FIELDS} is not built: cmocka is not installed")
+    runs = {}
+    for count, partition in ((1, 0), (2, 0), (4, 0), (2, 1), (4, 1)):
+        out = folder(f"fields-{count}-{partition}")
+        mpirun(count, [FIELDS, out, str(partition)])
+        runs[count, partition] = losses(out), [(e["test_loss"], e["test_mae"]) for e in events(out, "epoch")], content(out)
+    for how, run in runs.items():
+        assert run == runs[1, 0], how
 
 
 def test_resume_on_fewer():

@@ -7,11 +7,15 @@
 #include "graphs/networks/graph.h"
 #include "tests/graphs/asserts.h"
 
+static int images(struct sgrad_graph *g, int size, int channels) {
+    return sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, size, size, channels));
+}
+
 static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    const int x = images(g, size, channels), label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++)
-        if (strcmp((*m)->name, model) == 0)
-            sgrad_graph_loss(g, (*m)->build(g, sgrad_graph_input(g, size, size, channels), classes), 0);
+        if (strcmp((*m)->name, model) == 0) sgrad_graph_loss(g, (*m)->build(g, x, classes), label, 0);
     assert_int_equal(sgrad_graph_error(g), 0);
     assert_true(g->loss >= 0);
     return g;
@@ -33,7 +37,7 @@ static void least_sides(void **state) {
         if (least == 1) continue;
         struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
         scratch_listen();
-        (*m)->build(g, sgrad_graph_input(g, least - 1, least - 1, 3), 10);
+        (*m)->build(g, images(g, least - 1, 3), 10);
         scratch_said();
         assert_true(sgrad_graph_error(g));
         sgrad_graph_destroy(g);
@@ -151,12 +155,13 @@ static void starts(void **state) {
 /* A convolution (2,3,3,5) in memory, batch norm, linear. */
 static struct sgrad_graph *small(const struct sgrad_state *states, uint64_t seed) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int x = sgrad_graph_input(g, 4, 4, 5);
+    const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+    int x = images(g, 4, 5);
     x = sgrad_layer(g, conv2d, "conv", (x), .channels = 2, .kernel = 3);
     x = sgrad_layer(g, batchnorm, "bn", (x));
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true);
-    assert_int_equal(sgrad_graph_loss(g, x, 0), 0);
+    assert_int_equal(sgrad_graph_loss(g, x, label, 0), 0);
     assert_int_equal(sgrad__parameters_allocate(g, states, seed), 0);
     return g;
 }

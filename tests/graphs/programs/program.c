@@ -5,18 +5,21 @@
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/image.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
 #include "tests/graphs/asserts.h"
 
 enum { WINDOW = 3 };
 
-/* images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
- *                          └─────────────┘ (added)
- *                 bn1 ── dead ── dead_bn                          */
+/* pixels ── images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
+ *                                    └─────────────┘ (added)
+ *                           bn1 ── dead ── dead_bn                          */
 static struct sgrad_graph *network(bool again) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int x = sgrad_graph_input(g, 4, 4, 3);
+    const int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 4, 4, 3));
+    const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+    int x = sgrad_layer(g, image, "images", (pixels), 0);
     x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 5, .kernel = 3, .padding = 1);
     x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
     int dead = sgrad_layer(g, conv2d, "dead", (x), .channels = 5, .kernel = 1);
@@ -24,7 +27,8 @@ static struct sgrad_graph *network(bool again) {
     int y = sgrad_layer(g, conv2d, "conv2", (x), .channels = 5, .kernel = 3, .padding = 1, .bias = true);
     y = sgrad_graph_block(g, sgrad_layer(g, batchnorm, "bn2", (y, x), .relu = true));
     y = sgrad_layer(g, global_average_pool, "pool", (y));
-    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true), 0), 0);
+    y = sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true);
+    assert_int_equal(sgrad_graph_loss(g, y, label, 0), 0);
     if (again) assert_int_equal(sgrad__graph_recompute_blocks(g), 5);
     assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
     return g;
@@ -47,7 +51,6 @@ static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group
         .window = WINDOW,
         .fuse = fuse,
         .cpus = 1,
-        .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
         .source = sgrad__source_of(NULL),
     };
     assert_int_equal(sgrad__program_build(g, &o, &p), 0);
@@ -356,7 +359,8 @@ static void computed_again(void **state) {
 static struct sgrad_graph *deep(bool again) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     char name[32];
-    int x = sgrad_graph_input(g, 16, 16, 32);
+    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 16, 16, 32));
+    const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     for (int i = 0; i < 12; i++) {
         snprintf(name, sizeof name, "conv%d", i);
         x = sgrad_layer(g, conv2d, name, (x), .channels = 32, .kernel = 3, .padding = 1);
@@ -365,7 +369,7 @@ static struct sgrad_graph *deep(bool again) {
         if (i == 1) x = sgrad_layer(g, max_pool, "pool", (x), .kernel = 3, .stride = 1, .padding = 1);
     }
     x = sgrad_layer(g, global_average_pool, "average", (x));
-    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 4), 0), 0);
+    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 4), label, 0), 0);
     if (again) assert_in_range(sgrad__graph_recompute_blocks(g), 15, 20);   /* of 25 */
     assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
     return g;

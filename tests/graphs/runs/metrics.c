@@ -36,8 +36,9 @@ static void tell(struct sgrad__metrics *m, long step) {
 }
 
 static struct sgrad__metrics_options options(void) {
+    static const struct sgrad_metric metric[] = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true } };
     return (struct sgrad__metrics_options){ .folder = scratch_root, .batch = 32, .steps = STEPS, .epochs = 1,
-                                            .workers = &workers };
+                                            .workers = &workers, .metric = metric, .metrics = 2, .samples = "images" };
 }
 
 /* ---- TensorBoard ---- */
@@ -111,7 +112,7 @@ static void tensorboard(void **state) {
     o.tensorboard = true;
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     for (long step = 1; step <= STEPS; step++) tell(m, step);
-    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test_loss = 0.75, .test_top1 = 0.5 };
+    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test = (double[]){ 0.75, 0.5 } };
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     sgrad__metrics_close(m);
 
@@ -197,7 +198,7 @@ static void prometheus(void **state) {
         rest = strstr(rest + 1, "\n# TYPE ");
     }
     free(text);
-    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test_loss = 0.75, .test_top1 = 0.5 };
+    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test = (double[]){ 0.75, 0.5 } };
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), STEP_VALUES + EPOCH_VALUES + WORKERS);

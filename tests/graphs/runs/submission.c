@@ -66,13 +66,15 @@ static const struct sgrad_model *model(void) {
 
 static int measure(const struct sgrad_context *ctx, int micro, int lanes, int steps) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int x = sgrad_graph_input(g, SIDE, SIDE, 3);
-    SGRAD_TRY(sgrad_graph_loss(g, model()->build(g, x, CLASSES), 0));
+    const int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, SIDE, SIDE, 3));
+    const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+    const int x = sgrad_layer(g, image, "augment", (pixels), 0);
+    SGRAD_TRY(sgrad_graph_loss(g, model()->build(g, x, CLASSES), label, 0));
     SGRAD_TRY(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
     const struct sgrad__program_options o = {
         .batch = BATCH, .micro = micro, .group = BATCH, .lanes = lanes, .training = true, .fuse = true, .cpus = WORKERS,
         .optimizer = sgrad_optimizers[0], .window = 1, .network = ctx->network,
-        .source = sgrad__source_of(NULL), .image = { .full_scale = 1, .deviation = { 1, 1, 1 } },
+        .source = sgrad__source_of(NULL),
     };
     struct sgrad__program *p;
     SGRAD_TRY(sgrad__program_build(g, &o, &p));

@@ -1,0 +1,35 @@
+/* convert.c: a field of numbers as activations: y = x, of the run's compute type. */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/ops/convert.h"
+
+void sgrad__convert_cuda(const struct sgrad_args *a);
+
+/* x F32, y of any shape */
+SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+    const enum sgrad_dtype type = a->view[1].dtype;
+    const float *x = a->data[0];
+    float y_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        float *y = sgrad_row_out(type, a->data[1], i, y_room);
+        for (int64_t j = 0; j < n; j++) y[j] = x[i + j];
+        sgrad_row_done(type, a->data[1], i, n, y);
+    }
+}
+
+const struct sgrad_op sgrad_convert_op = {
+    .name = "convert",
+    .summary = "a data set's numbers (F32) as activations, f32 or bf16",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_convert),
+    .no_gradient = 1u << 0,
+    .input_dtype = { SGRAD_F32 },
+    .infer = sgrad_infer_same,
+    .forward = { { { .name = "convert", .kind = &sgrad_input_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__convert_cuda), .flops = sgrad_no_flops },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .tests = {
+        { "7 samples of 5", .x = { { 2, { 7, 5 } } } },
+        { "longer than a row", .x = { { 2, { 3, 577 } } } },
+    },
+};
