@@ -95,9 +95,9 @@ uint64_t sgrad_hash(const void *data, size_t size);
 double sgrad_now(void);
 void sgrad_sleep(double seconds);
 
-/* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells them;
- * who waits has entered, and is outside meanwhile. A wait ends when it is told, after SECONDS (0: not by itself), or for no reason:
- * look again. */
+/* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells
+ * them; who waits has entered, and is outside meanwhile. A wait ends when it is told, after SECONDS (0: not by itself), or for no
+ * reason: look again. */
 struct sgrad_monitor *sgrad_monitor_create(void);
 void sgrad_monitor_destroy(struct sgrad_monitor *monitor);      /* NULL: nothing */
 void sgrad_monitor_enter(struct sgrad_monitor *monitor);

@@ -112,8 +112,8 @@ int sgrad__run_submit(struct sgrad__run *run, long step);
 
 /* ---- evaluation.c ---- */
 
-/* The loss's metrics over the whole test set, of the weights as the steps submitted so far leave them, become those of run->epoch,
- * and run->evaluates false. One at a time; every rank calls it. */
+/* The loss's metrics over the whole test set, of the weights as the steps submitted so far leave them, become those of
+ * run->epoch, and run->evaluates false. One at a time; every rank calls it. */
 int sgrad__evaluation_begin(struct sgrad__run *run);
 int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; does not wait */
 /* Waits for it, if it is not over. Where it MAY_LEAVE what has not begun, and a rank was asked to end the run, run->stopping says
