@@ -95,9 +95,9 @@ uint64_t sgrad_hash(const void *data, size_t size);
 double sgrad_now(void);
 void sgrad_sleep(double seconds);
 
-/* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells them;
- * who waits has entered, and is outside meanwhile. A wait ends when it is told, after SECONDS (0: not by itself), or for no reason:
- * look again. */
+/* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells
+ * them; who waits has entered, and is outside meanwhile. A wait ends when it is told, after SECONDS (0: not by itself), or for no
+ * reason: look again. */
 struct sgrad_monitor *sgrad_monitor_create(void);
 void sgrad_monitor_destroy(struct sgrad_monitor *monitor);      /* NULL: nothing */
 void sgrad_monitor_enter(struct sgrad_monitor *monitor);
@@ -167,6 +167,8 @@ void sgrad_tensor_destroy(struct sgrad_tensor *tensor);                 /* waits
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to);           /* waits for its last writer */
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from);  /* waits for its last reader */
 void sgrad_tensor_forget(struct sgrad_tensor *tensor);                  /* its content ends with the tasks submitted so far */
+/* TO, of the same view, becomes what the tasks submitted so far leave in FROM; does not wait. */
+int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to);
 /* Copies to TO what the tasks submitted so far leave in TENSOR, then calls DONE(ARG) on some thread; does not wait. */
 int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void *arg), void *arg);
 

@@ -126,6 +126,12 @@ void sgrad_tensor_forget(struct sgrad_tensor *t) {
     starpu_data_invalidate_submit(t->handle);
 }
 
+int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to) {
+    assert(sgrad_view_bytes(&from->view) == sgrad_view_bytes(&to->view));
+    if (starpu_data_cpy(to->handle, from->handle, 1, NULL, NULL) == 0) return 0;
+    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be copied", from->name);
+}
+
 struct fetch {
     struct sgrad_tensor *tensor;
     void *to, *arg;

@@ -140,7 +140,16 @@ void sgrad__wholes_free(struct sgrad_graph *graph);
  * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
-/* Writes them (waits for the tasks that change them); of what is split the wholes, which are there. */
+/* A copy of them, for a file; of what is split the wholes, which are there. COPY waits for the tasks that change them; who
+ * WRITEs it, once, may be another thread. */
+struct sgrad__weights {
+    struct sgrad__items items;
+    void **value;               /* of each: as it lies in memory; when it is written, in files */
+};
+int sgrad__weights_copy(const struct sgrad_graph *graph, bool with_states, struct sgrad__weights *copy);
+int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
+void sgrad__weights_free(struct sgrad__weights *copy);
+/* All three. */
 int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata,
                         int metadata_count);
 

@@ -8,7 +8,7 @@
  *
  * A parameter that is split over ranks is whole in files (parts.c).
  *
- * Limits: everything that is saved is copied to main memory first, all at once. */
+ * Limits: everything that is saved is copied in main memory first, all at once. */
 #include "graphs/networks/graph.h"
 
 #include <math.h>
@@ -141,17 +141,35 @@ int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *f
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* The entry's data is the caller's to free. */
-static int save_item(const struct sgrad__item *item, struct sgrad_entry *entry) {
-    const size_t bytes = sgrad_view_bytes(&item->view);
-    void *memory = sgrad_alloc(1, bytes), *file = sgrad_alloc(1, bytes);
-    int error = item->split ? 0 : sgrad_tensor_read(item->tensor, memory);
-    if (item->split) memcpy(memory, *item->whole, bytes);
-    if (item->layout == SGRAD_OIHW) to_file_layout(item, memory, file);
-    else memcpy(file, memory, bytes);
-    *entry = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, file };
-    free(memory);
+int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sgrad__weights *copy) {
+    struct sgrad__weights w = { .items = sgrad__parameters_list(g, with_states) };
+    int error = 0;
+    w.value = sgrad_alloc((size_t)w.items.count, sizeof *w.value);
+    for (int i = 0; i < w.items.count && !error; i++) {
+        const struct sgrad__item *item = &w.items.item[i];
+        w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+        if (item->split) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
+        else error = sgrad_tensor_read(item->tensor, w.value[i]);
+    }
+    if (error) sgrad__weights_free(&w);
+    else *copy = w;
     return error;
+}
+
+void sgrad__weights_free(struct sgrad__weights *w) {
+    for (int i = 0; i < w->items.count; i++) free(w->value[i]);
+    free(w->value);
+    sgrad__items_free(&w->items);
+}
+
+/* Lays VALUE out as in files. */
+static void lay_out(const struct sgrad__item *item, void *value) {
+    const size_t bytes = sgrad_view_bytes(&item->view);
+    if (item->layout != SGRAD_OIHW) return;
+    void *memory = sgrad_alloc(1, bytes);
+    memcpy(memory, value, bytes);
+    to_file_layout(item, memory, value);
+    free(memory);
 }
 
 /* Writes what is in ENTRY, with its checksum added to the metadata. */
@@ -168,15 +186,23 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
     return error;
 }
 
+int sgrad__weights_write(struct sgrad__weights *w, const char *path, const char *const *metadata, int metadata_count) {
+    struct sgrad_entry *entry = sgrad_alloc((size_t)w->items.count, sizeof *entry);
+    for (int i = 0; i < w->items.count; i++) {
+        const struct sgrad__item *item = &w->items.item[i];
+        lay_out(item, w->value[i]);
+        entry[i] = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, w->value[i] };
+    }
+    int error = write_entries(entry, w->items.count, path, metadata, metadata_count);
+    free(entry);
+    return error;
+}
+
 int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_states, const char *const *metadata,
                         int metadata_count) {
-    struct sgrad__items list = sgrad__parameters_list(g, with_states);
-    struct sgrad_entry *entry = sgrad_alloc((size_t)list.count, sizeof *entry);
-    int error = 0;
-    for (int i = 0; i < list.count && !error; i++) error = save_item(&list.item[i], &entry[i]);
-    if (!error) error = write_entries(entry, list.count, path, metadata, metadata_count);
-    for (int i = 0; i < list.count; i++) free((void *)entry[i].data);
-    free(entry);
-    sgrad__items_free(&list);
+    struct sgrad__weights copy;
+    SGRAD_TRY(sgrad__weights_copy(g, with_states, &copy));
+    int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
+    sgrad__weights_free(&copy);
     return error;
 }

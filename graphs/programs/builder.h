@@ -27,7 +27,7 @@ struct sgrad__builder {
     long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
-    struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is. By bucket_of (program.c) */
+    struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
     struct sgrad_group sharing[1 + SGRAD_MAX_AXES];     /* the ranks that share what is in such buckets */
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
 };
@@ -38,7 +38,8 @@ enum {
     SGRAD__PRIORITY_WEIGHT,
     SGRAD__PRIORITY_CHAIN,
     SGRAD__PRIORITY_SENT_WEIGHT,
-    SGRAD__PRIORITY_UPDATE
+    SGRAD__PRIORITY_UPDATE,
+    SGRAD__PRIORITIES
 };
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
@@ -85,7 +86,7 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 
 /* ---- plans.c ---- */
 
-/* Messages of this rank. A strategy's and a plan's have tags of their own, the same on every rank. */
+/* Messages of this rank. A strategy's and a plan's have tags of their own, in the program's range, the same on every rank. */
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
@@ -105,9 +106,19 @@ int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind k
 
 /* ---- moves.c ---- */
 
-/* A move of node N's, of what is at FROM, for a micro-batch: TO gets buffers with what comes of it. Pieces are as many as ranks.
- * */
-void sgrad__add_move(struct sgrad__builder *b, int n, enum sgrad_move move, const int *from, int *to);
+/* TASK of node N, a move, for micro-batch M. A gradient that is there already is added to. */
+void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m);
+
+/* ---- gradients.c ---- */
+
+void sgrad__open_gradients(struct sgrad__builder *b);
+/* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first.
+ * SUMMED has each parameter's sum, or -1. */
+void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed);
+void sgrad__close_gradients(struct sgrad__builder *b);          /* there are no more */
+/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
+ * next's, are summed over the ranks together. */
+void sgrad__add_statistics(struct sgrad__builder *b);
 
 /* ---- buckets.c ---- */
 

@@ -72,8 +72,8 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
     struct sgrad__program *p = b->p;
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
-    *i = (struct sgrad__instruction){ .call = call, .first = first, .priority = priority, .every = b->every ? b->every : 1,
-                                      .name = name, .again = -1 };
+    *i = (struct sgrad__instruction){ .call = call, .first = first, .every = b->every ? b->every : 1, .name = name, .again = -1 };
+    i->priority = b->o->yields ? priority - SGRAD__PRIORITIES : priority;
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
     return i;

@@ -70,7 +70,7 @@ static void to_next(struct sgrad__builder *b, const struct place *p, const int *
 
 static void to_before(struct sgrad__builder *b, const struct place *p, const int *from, int *to) { shift(b, p, *from, to, -1); }
 
-void sgrad__add_move(struct sgrad__builder *b, int n, enum sgrad_move move, const int *from, int *to) {
+static void add(struct sgrad__builder *b, int n, enum sgrad_move move, const int *from, int *to) {
     static void (*const moves[])(struct sgrad__builder *b, const struct place *p, const int *from, int *to) = {
         [SGRAD_ADD_ALL] = add_all,         [SGRAD_ADD_PIECES] = add_pieces, [SGRAD_GATHER_PIECES] = gather_pieces,
         [SGRAD_ADD_AT_ROOT] = add_at_root, [SGRAD_COPY_ROOT] = copy_root,   [SGRAD_TO_NEXT] = to_next,
@@ -80,4 +80,25 @@ void sgrad__add_move(struct sgrad__builder *b, int n, enum sgrad_move move, cons
     struct place p = { .group = sgrad__along(b, node->is.axis), .root = node->is.root, .name = node->name };
     p.here = sgrad_group_place(&p.group, b->o->rank);
     moves[move](b, &p, from, to);
+}
+
+/* Where the buffers of a move's operand USE are for micro-batch M: one, or a piece of each rank, MICROS apart. */
+static int *moved(struct sgrad__builder *b, const struct sgrad__node *node, struct sgrad_use use, int m) {
+    const int value = use.role == SGRAD_X || use.role == SGRAD_DX ? node->input[0] : node->output;
+    if (use.role == SGRAD_PIECE) return &b->piece[m];
+    int *of = use.role == SGRAD_X || use.role == SGRAD_Y ? b->activation[0] : b->gradient;
+    return &of[b->g->value[value].root * b->micros + m];
+}
+
+void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m) {
+    const struct sgrad__node *node = &b->g->node[n];
+    const bool cut = task->use[0].role == SGRAD_PIECE, joined = task->use[1].role == SGRAD_PIECE;
+    int *from = moved(b, node, task->use[0], m), *to = moved(b, node, task->use[1], m);
+    int before[SGRAD_MAX_INPUTS], after[SGRAD_MAX_INPUTS];
+    for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * b->micros];
+    add(b, n, task->move, before, after);
+    for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
+        int *slot = &to[i * b->micros];
+        *slot = *slot < 0 ? after[i] : sgrad__add_sum(b, (int[]){ *slot, after[i] }, 2, node->name);
+    }
 }

@@ -31,7 +31,7 @@ bool sgrad__is_message(const struct sgrad_call *call) {
     return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
 }
 
-int64_t sgrad__next_tag(struct sgrad__builder *b) { return (int64_t)b->collectives++ << 20; }
+int64_t sgrad__next_tag(struct sgrad__builder *b) { return ((int64_t)b->o->tags << 44) + ((int64_t)b->collectives++ << 20); }
 
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
     add_message(b, &sgrad__send_kernel, SGRAD_R, buffer, peer, tag, priority, name);

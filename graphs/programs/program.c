@@ -163,31 +163,10 @@ static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, in
     return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
 }
 
-/* Where the buffers of a move's operand USE are for micro-batch M: one, or a piece of each rank, MICROS apart. */
-static int *moved(struct sgrad__builder *b, const struct sgrad__node *node, struct sgrad_use use, int m) {
-    const int value = use.role == SGRAD_X || use.role == SGRAD_DX ? node->input[0] : node->output;
-    if (use.role == SGRAD_PIECE) return &b->piece[m];
-    return &(use.role == SGRAD_X || use.role == SGRAD_Y ? b->activation[0] : b->gradient)[b->g->value[value].root * b->micros + m];
-}
-
-/* A task of a node that is a move. A gradient that is there already is added to. */
-static void add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m) {
-    const struct sgrad__node *node = &b->g->node[n];
-    const bool cut = task->use[0].role == SGRAD_PIECE, joined = task->use[1].role == SGRAD_PIECE;
-    int *from = moved(b, node, task->use[0], m), *to = moved(b, node, task->use[1], m);
-    int before[SGRAD_MAX_INPUTS], after[SGRAD_MAX_INPUTS];
-    for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * b->micros];
-    sgrad__add_move(b, n, task->move, before, after);
-    for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
-        int *slot = &to[i * b->micros];
-        *slot = *slot < 0 ? after[i] : sgrad__add_sum(b, (int[]){ *slot, after[i] }, 2, node->name);
-    }
-}
-
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     if (task->move) {
-        add_move(b, n, task, m);
+        sgrad__add_move(b, n, task, m);
         return;
     }
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
@@ -272,107 +251,6 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     }
 }
 
-/* ---- gradients over ranks ---- */
-
-/* Whole parameters are all ranks' to share, parts theirs who have the same: 0, or 1 + the axis over which it is split. */
-static int bucket_of(const struct sgrad__builder *b, int parameter) {
-    const struct sgrad_axis *axis = b->g->parameter[parameter].axis;
-    return axis ? 1 + (int)(axis - b->g->mesh.axis) : 0;
-}
-
-static void open_sharing(struct sgrad__builder *b) {
-    b->sharing[0] = sgrad__peers(b, 0, b->peers);
-    for (int i = 0; i < b->g->mesh.axes; i++) b->sharing[1 + i] = sgrad__across(b, &b->g->mesh.axis[i]);
-}
-
-static void close_gradients(struct sgrad__builder *b, int which) {
-    struct sgrad__bucket **bucket = &b->bucket[which];
-    if (!*bucket) return;
-    char *name = sgrad_format("bucket %d", b->p->buckets);
-    b->o->strategy->exchange(b, *bucket, b->p->buckets++, name);
-    sgrad__bucket_free(*bucket);
-    *bucket = NULL;
-    free(name);
-}
-
-/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready.
- * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
-static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
-    const int which = bucket_of(b, parameter);
-    if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
-    if (!b->bucket[which]) b->bucket[which] = sgrad__bucket_open(SGRAD_F32, &b->sharing[which]);
-    sgrad__bucket_put(b->bucket[which], summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter],
-                      parameter, w->name);
-    b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
-    const int64_t bytes = sgrad__bucket_bytes(b->bucket[which]);
-    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b, which);
-}
-
-/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
- * next's, are summed over the ranks together. */
-static void add_statistics(struct sgrad__builder *b) {
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64, b->o->peers);
-    const struct sgrad__workers *workers = b->o->workers;
-    struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
-    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
-                               .access = { SGRAD_W, SGRAD_R },
-                               .view = { ballot, sgrad__doubles(b->g->node[b->g->loss].is.stat[0]) } };
-    int loss = -1;
-    for (int n = 0; n < b->g->node_count; n++)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
-            int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
-            int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
-            if (n == b->g->loss) loss = local;
-            sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
-        }
-    int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
-                           sgrad_format("vote"));
-    sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
-    sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
-    sgrad__bucket_free(bucket);
-    b->p->votes = sgrad__add_output(b, votes);
-}
-
-/* Does a node before N, whose backward pass comes later, use the parameter as well? */
-static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
-    while (n-- > 0)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
-            if (g->node[n].p[i] == parameter) return true;
-    return false;
-}
-
-/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
-static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
-    const char *name = b->g->parameter[parameter].name;
-    int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
-    int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
-    for (int n = 0; n < b->g->node_count; n++)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
-            if (b->g->node[n].p[i] == parameter) use[uses++] = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
-    for (int m = 0; m < b->micros; m++) {
-        int of_use[uses];
-        for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
-        leaf[m] = sgrad__add_sum(b, of_use, uses, name);
-    }
-    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
-    free(leaf);
-    free(use);
-    return sum;
-}
-
-/* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
-static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        int parameter = b->g->node[n].p[i];
-        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
-        summed[parameter] = add_gradient_sum(b, parameter);
-        if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
-        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
-    }
-}
-
 /* ---- the step ---- */
 
 /* The fields of micro-batch M's samples. As many steps' as are in flight have memory, so that the next ones' are read early. */
@@ -412,13 +290,13 @@ static void add_step(struct sgrad__builder *b) {
         if (!b->p->training) continue;
         for (int n = g->node_count - 1; n >= 0; n--) {
             add_node(b, n, BACKWARD, start);
-            if (start + b->group_micros == b->micros) add_node_updates(b, n, summed);
+            if (start + b->group_micros == b->micros) sgrad__add_node_updates(b, n, summed);
         }
     }
     if (b->p->training) {
-        for (int i = 0; i <= SGRAD_MAX_AXES; i++) close_gradients(b, i);
+        sgrad__close_gradients(b);
         if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
-        if (b->peers > 1) add_statistics(b);
+        if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
@@ -466,7 +344,8 @@ static void open_builder(struct sgrad__builder *b) {
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
-    for (int i = 0; i < b->g->parameter_count; i++) b->parameter[i] = sgrad__lend_buffer(b, b->g->parameter[i].tensor);
+    for (int i = 0; i < b->g->parameter_count; i++)
+        b->parameter[i] = sgrad__lend_buffer(b, b->o->parameter ? b->o->parameter[i] : b->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad__builder *b) {
@@ -502,7 +381,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
     struct sgrad__program *p = sgrad__program_create();
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };
-    open_sharing(&b);
+    sgrad__open_gradients(&b);
     b.others = others(&b);
     const int64_t share = o->batch / b.others.count, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */

@@ -84,12 +84,16 @@ struct sgrad__source {
     struct sgrad_view records;
 };
 
+/* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. */
+enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
+
 struct sgrad__program_options {
     int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
     int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
     int rank;                           /* this one */
     const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
     const struct sgrad_network *network;        /* this, like the next, for peers */
+    int tags;                           /* SGRAD__TAGS_… */
     const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     int64_t bucket;                     /* bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
@@ -101,6 +105,8 @@ struct sgrad__program_options {
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
     int window;
+    struct sgrad_tensor *const *parameter;      /* by parameter: what it computes with; NULL: the graph's own */
+    bool yields;                        /* its tasks come after those of programs that do not */
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
@@ -154,6 +160,11 @@ struct sgrad__broadcast {
 };
 struct sgrad__program *sgrad__broadcast_build(const struct sgrad__program_options *options, const struct sgrad__broadcast *list,
                                               int count);
+
+/* ---- total.c ---- */
+
+/* TENSOR's sum over all ranks is the program's statistics. */
+struct sgrad__program *sgrad__total_build(const struct sgrad__program_options *options, struct sgrad_tensor *tensor);
 
 /* ---- workers.c: how busy the workers of all ranks are ---- */
 

@@ -4,13 +4,17 @@
  *         metadata                    step, epoch, step_in_epoch, seed; identity: what must agree when resuming;
  *                                     checksum of all tensors; stargrad: the version that wrote it
  *
- * A checkpoint appears whole or not at all; a disk that loses or turns bits is caught by lengths and checksum. */
+ * A checkpoint appears whole or not at all; a disk that loses or turns bits is caught by lengths and checksum.
+ *
+ *     run      step 8 ends │ copy │ step 9   step 10   step 11
+ *     thread                      │ checksum, write, sync, rename, remove older ones │                                */
 #include "graphs/runs/files.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,20 +83,68 @@ static int remove_old(const char *folder, long step, int keep) {
     return 0;
 }
 
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
-                           const struct sgrad__position *position, const char *identity, int keep) {
-    char *path = checkpoint_path(folder, position->step), step[24], epoch[24], step_in_epoch[24], seed[24];
-    snprintf(step, sizeof step, "%ld", position->step);
-    snprintf(epoch, sizeof epoch, "%d", position->epoch);
-    snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", position->step_in_epoch);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)position->seed);
+struct sgrad__checkpoint {
+    struct sgrad__weights weights;
+    char *folder, *identity;
+    struct sgrad__position position;
+    int keep;
+    struct sgrad_thread *thread;
+    atomic_int error;           /* so far */
+};
+
+static int save(struct sgrad__checkpoint *c) {
+    const struct sgrad__position *at = &c->position;
+    char *path = checkpoint_path(c->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
+    snprintf(step, sizeof step, "%ld", at->step);
+    snprintf(epoch, sizeof epoch, "%d", at->epoch);
+    snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", at->step_in_epoch);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)at->seed);
     const char *const metadata[][2] = {
-        { "step", step }, { "epoch", epoch },         { "step_in_epoch", step_in_epoch },
-        { "seed", seed }, { "identity", identity },   { "stargrad", PACKAGE_VERSION },
+        { "step", step }, { "epoch", epoch },            { "step_in_epoch", step_in_epoch },
+        { "seed", seed }, { "identity", c->identity },   { "stargrad", PACKAGE_VERSION },
     };
-    int error = sgrad__weights_save(graph, path, true, metadata[0], sizeof metadata / sizeof *metadata);
+    int error = sgrad__weights_write(&c->weights, path, metadata[0], sizeof metadata / sizeof *metadata);
     free(path);
-    return error ? error : remove_old(folder, position->step, keep);
+    return error ? error : remove_old(c->folder, at->step, c->keep);
+}
+
+static void *write_checkpoint(void *arg) {
+    struct sgrad__checkpoint *c = arg;
+    atomic_store(&c->error, save(c));
+    return NULL;
+}
+
+static void free_checkpoint(struct sgrad__checkpoint *c) {
+    sgrad__weights_free(&c->weights);
+    free(c->folder);
+    free(c->identity);
+    free(c);
+}
+
+int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
+                            const char *identity, int keep, struct sgrad__checkpoint **checkpoint) {
+    struct sgrad__weights weights;
+    SGRAD_TRY(sgrad__weights_copy(graph, true, &weights));
+    struct sgrad__checkpoint *c = sgrad_alloc(1, sizeof *c);
+    *c = (struct sgrad__checkpoint){ .weights = weights, .folder = sgrad_format("%s", folder), .position = *position,
+                                     .identity = sgrad_format("%s", identity), .keep = keep };
+    c->thread = sgrad_thread_start(write_checkpoint, c);
+    if (!c->thread) {
+        free_checkpoint(c);
+        return sgrad_fail(SGRAD_ENOMEM, "the thread that writes checkpoints does not start");
+    }
+    *checkpoint = c;
+    return 0;
+}
+
+bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *c) { return c && atomic_load(&c->error); }
+
+int sgrad__checkpoint_end(struct sgrad__checkpoint *c) {
+    if (!c) return 0;
+    sgrad_thread_end(c->thread);
+    const int error = atomic_load(&c->error);
+    free_checkpoint(c);
+    return error;
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */

@@ -8,17 +8,24 @@
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
+/* "pixels, U8 (32,32,3)"; free it. */
+static char *field_text(const struct sgrad_field *f) {
+    char shape[SGRAD_SHAPE_TEXT];
+    if (!f->name) return sgrad_format("none");
+    return sgrad_format("%s, %s %s", f->name, sgrad_dtype_name(f->dtype), sgrad_shape_text(&f->shape, shape));
+}
+
 static int check_shapes(const struct sgrad__run *r) {
     const struct sgrad_dataset *a = r->train, *b = r->test;
-    char one[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
     for (int f = 0; a->field[f].name || b->field[f].name; f++) {
-        const struct sgrad_field *x = &a->field[f], *y = &b->field[f];
-        if (!x->name || !y->name || strcmp(x->name, y->name) || x->dtype != y->dtype)
-            return sgrad_fail(SGRAD_ESHAPE, "%s: the training part has a field %s, the test part %s", r->options.data,
-                              x->name ? x->name : "less", y->name ? y->name : "has it not");
-        if (!sgrad_shape_equal(&x->shape, &y->shape))
-            return sgrad_fail(SGRAD_ESHAPE, "%s: %s of the training part have shape %s, of the test part %s", r->options.data,
-                              x->name, sgrad_shape_text(&x->shape, one), sgrad_shape_text(&y->shape, other));
+        char *one = field_text(&a->field[f]), *other = field_text(&b->field[f]);
+        int error = 0;
+        if (strcmp(one, other))
+            error = sgrad_fail(SGRAD_ESHAPE, "%s: field %d of the training part is %s, of the test part %s", r->options.data, f,
+                               one, other);
+        free(one);
+        free(other);
+        SGRAD_TRY(error);
     }
     if (b->classes > a->classes)
         return sgrad_fail(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", r->options.data, b->classes,

@@ -54,10 +54,15 @@ struct sgrad__position {
     uint64_t seed;
 };
 
-/* Writes FOLDER/checkpoint-STEP.safetensors: parameters, states, optimizer, and in the metadata position and IDENTITY
- * (sgrad__config_identity). Then removes the older ones but the newest KEEP. Waits for the tasks that change parameters. */
-int sgrad__checkpoint_save(struct sgrad_graph *graph, const char *folder,
-                           const struct sgrad__position *position, const char *identity, int keep);
+/* One that is being written, by a thread of its own. */
+struct sgrad__checkpoint;
+/* Copies parameters, states, optimizer (waits for the tasks that change them), and begins to write them to
+ * FOLDER/checkpoint-STEP.safetensors, with position and IDENTITY (sgrad__config_identity) in the metadata. When that is whole,
+ * the older ones but the newest KEEP are removed. */
+int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
+                            const char *identity, int keep, struct sgrad__checkpoint **checkpoint);
+bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint);      /* so far; NULL, here and below: there is none */
+int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint);                /* waits until it is written, or could not be */
 
 /* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
  * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */
@@ -122,14 +127,18 @@ void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, 
                               const struct sgrad_histogram *histogram);
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 
-/* An epoch, or what the run's last step leaves of it, is done and evaluated. */
+/* An epoch, or what the run's last step leaves of it. */
 struct sgrad__epoch {
     long step;                              /* its last one */
     double epoch;                           /* 1 after the first */
-    const double *test;                     /* by metric; NAN: not evaluated */
-    double train_loss;                      /* filled: the mean over the epoch's steps */
-    double seconds, samples_per_second;     /* filled: of its steps, evaluation left out */
+    bool evaluated;
+    double test[SGRAD_MAX_METRICS];         /* by metric; NAN: it is not evaluated */
+    double train_loss;                      /* the mean over the epoch's steps */
+    double seconds, samples_per_second;     /* of its steps */
 };
-int sgrad__metrics_epoch(struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+/* Its steps are done: fills what they have come to. */
+void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);
+/* It is evaluated, perhaps when later steps are done. */
+int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch);
 
 #endif

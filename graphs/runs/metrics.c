@@ -181,18 +181,13 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     fflush(m->is.terminal);
 }
 
-/* The last metric is a number wherever the test set was looked at, but for a regression that has diverged. */
-static bool is_evaluated(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
-    return !isnan(e->test[m->is.metrics - 1]);
-}
-
-static void print_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+static void print_epoch(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
     char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
     if (m->bar) fprintf(to, "\r\033[K");
     fprintf(to, "epoch %s/%s  loss %s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all),
             SHORT(e->train_loss));
-    for (int i = 0; i < m->is.metrics && is_evaluated(m, e); i++)
+    for (int i = 0; i < m->is.metrics && e->evaluated; i++)
         fprintf(to, "  %s%s %s", i ? "" : "test ", m->is.metric[i].text,
                 sgrad_metric_text(&m->is.metric[i], e->test[i], (char[SGRAD_NUMBER_TEXT]){ 0 }));
     fprintf(to, "  %.1f s  %.0f %s/s\n", e->seconds, e->samples_per_second, m->is.samples);
@@ -252,17 +247,21 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     return flush(m);
 }
 
-int sgrad__metrics_epoch(struct sgrad__metrics *m, struct sgrad__epoch *e) {
-    if (!m) return 0;
+void sgrad__metrics_steps(const struct sgrad__metrics *m, struct sgrad__epoch *e) {
+    if (!m) return;
     e->train_loss = m->loss / (double)m->epoch_steps;
     e->seconds = m->seconds;
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
+}
+
+int sgrad__metrics_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e) {
+    if (!m) return 0;
     m->owed = false;
     fprintf(m->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(e->epoch), e->step,
             NUMBER(e->train_loss));
     for (int i = 0; i < m->is.metrics; i++) fprintf(m->file, "\"test_%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
     fprintf(m->file, "\"seconds\":%s}\n", NUMBER(e->seconds));
-    if (is_evaluated(m, e)) tell(m, e->step, TESTS, e->test, m->is.metrics);
+    if (e->evaluated) tell(m, e->step, TESTS, e->test, m->is.metrics);
     if (m->is.terminal) print_epoch(m, e);
     return flush(m);
 }

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ALIGNED = 4 };   /* bytes of a number, where fields begin in a record */
 enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1, MESSAGE_PRIORITY = INT_MIN };      /* training goes first */
 #define TAG ((int64_t)1 << 48)      /* those of plans and strategies lie below */
 
@@ -37,7 +38,7 @@ struct sgrad__placement {
     int64_t share, slots;               /* records: of a step, of all */
     long steps_per_epoch;
     int fields;
-    size_t field[SGRAD_MAX_FIELDS], record;     /* bytes */
+    size_t field[SGRAD_MAX_FIELDS], at[SGRAD_MAX_FIELDS], record;   /* bytes: of a field, before it in a record, of a record */
     struct sgrad_tensor *records[2];    /* of even and of odd epochs; where nothing moves, one for all */
 
     int64_t packet;                     /* records of one; the same on all ranks */
@@ -77,9 +78,9 @@ static void load(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     const struct sgrad__slots to = incoming(p, a->first);
     uint8_t *record = a->data[0];
-    for (int64_t i = 0; i < to.count; i++) {
+    for (int64_t i = 0; i < to.count; i++, record += p->record) {
         void *field[SGRAD_MAX_FIELDS];
-        for (int f = 0; f < p->fields; record += p->field[f++]) field[f] = record;
+        for (int f = 0; f < p->fields; f++) field[f] = record + p->at[f];
         const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
         const int64_t sample = sgrad__order_sample(p->is.order, p->epoch, position);
         int error = sgrad_dataset_read(p->is.dataset, &sample, 1, field);
@@ -123,9 +124,9 @@ static void take(const struct sgrad_args *a) {
     const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
     const uint8_t *record = a->data[p->fields];
     record += (size_t)(step * p->share + a->first - a->step->first) * p->record;
-    for (int64_t i = 0; i < count; i++)
-        for (int f = 0; f < p->fields; record += p->field[f++])
-            memcpy((uint8_t *)a->data[f] + (size_t)i * p->field[f], record, p->field[f]);
+    for (int64_t i = 0; i < count; i++, record += p->record)
+        for (int f = 0; f < p->fields; f++)
+            memcpy((uint8_t *)a->data[f] + (size_t)i * p->field[f], record + p->at[f], p->field[f]);
 }
 
 static double packet_bytes(const struct sgrad_args *a) {
@@ -190,8 +191,11 @@ struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_o
     p->slots = sgrad__partition_slots(&p->partition, options->rank);
     p->steps_per_epoch = d->count / options->batch;
     p->fields = sgrad_dataset_fields(d);
-    for (int f = 0; f < p->fields; f++) p->field[f] = sgrad_field_bytes(&d->field[f]);
-    p->record = sgrad_dataset_sample_bytes(d);
+    for (int f = 0; f < p->fields; f++) {
+        p->field[f] = sgrad_field_bytes(&d->field[f]);
+        p->at[f] = p->record;
+        p->record += (p->field[f] + ALIGNED - 1) / ALIGNED * ALIGNED;
+    }
     p->packet = packet_size(p);
     const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
     prepare(p, LOAD, packet, all, 1);

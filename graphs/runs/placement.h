@@ -60,7 +60,7 @@ int sgrad__placement_load(struct sgrad__placement *placement, uint32_t epoch);
  * those of the epoch before have ended. */
 int sgrad__placement_step(struct sgrad__placement *placement, long step, struct sgrad_tensor **records);
 
-/* A record is a sample's fields, one after another: U8 (slots, bytes). */
+/* A record is a sample's fields, one after another, each where a number may begin: U8 (slots, bytes). */
 struct sgrad_view sgrad__placement_view(const struct sgrad__placement *placement);
 
 /* What the program of a step reads. */

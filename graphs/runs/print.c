@@ -47,17 +47,18 @@ static void print_mesh(const struct sgrad__run *r, FILE *to) {
 /* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
 static void print_data(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_dataset *d = r->train;
-    const struct sgrad_field *target = sgrad_dataset_target(d);
+    const struct sgrad_field *image = sgrad_dataset_image(d), *target = sgrad_dataset_target(d);
     fprintf(to, "data       %s: ", r->options.data);
     for (const struct sgrad_field *f = d->field; f < target; f++) {
         for (int i = 0; i < f->shape.rank; i++) fprintf(to, "%s%lld", i ? "x" : "", (long long)f->shape.dim[i]);
-        fprintf(to, "%s%s, ", sgrad_dataset_image(d) ? "" : f->shape.rank ? " " : "", sgrad_dataset_image(d) ? "" : f->name);
+        if (f != image) fprintf(to, "%s%s", f->shape.rank ? " " : "", f->name);
+        fputs(", ", to);
     }
     if (d->classes) fprintf(to, "%d %s", d->classes, sgrad_plural(d->classes, "class", "classes"));
     else fprintf(to, "%lld %s", (long long)sgrad_shape_count(&target->shape), target->name);
     fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)r->test->count,
             sgrad_plural(r->test->count, "sample", "samples"));
-    if (sgrad_dataset_image(d)) fprintf(to, "; augmentation %s", r->options.augment);
+    if (image) fprintf(to, "; augmentation %s", r->options.augment);
     fputc('\n', to);
 }
 

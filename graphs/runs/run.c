@@ -16,7 +16,9 @@ int sgrad__run_await(struct sgrad__run *r, int error, const char *what) {
     return error;
 }
 
-bool sgrad__run_is_asked(const struct sgrad__run *r) { return r->unwritten || sgrad__signal_caught(); }
+bool sgrad__run_is_asked(const struct sgrad__run *r) {
+    return r->unwritten || sgrad__signal_caught() || sgrad__checkpoint_failed(r->checkpoint);
+}
 
 double sgrad__run_rate(const struct sgrad__run *r, long step) {
     double epoch = (double)r->steps_per_epoch;
@@ -29,7 +31,7 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     const struct sgrad_context *c = r->context;
     return (struct sgrad__program_options){
         .batch = batch, .micro = micro, .group = training ? r->group : micro, .lanes = r->lanes, .training = training,
-        .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network, .allreduce = r->allreduce,
+        .yields = !training, .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network, .allreduce = r->allreduce,
         .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks,
         .backup = o->backup, .deterministic = o->deterministic, .tf32 = o->precision == SGRAD_PRECISION_TF32,
         .histograms = training && c->rank == 0 ? o->histograms : 0, .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas,

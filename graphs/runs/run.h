@@ -6,11 +6,6 @@
 #include "graphs/runs/files.h"
 #include "graphs/runs/runner.h"
 
-struct sgrad__evaluation {
-    struct sgrad__program *program;
-    struct sgrad__runner *runner;
-};
-
 struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
@@ -24,7 +19,9 @@ struct sgrad__run {
     const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
-    struct sgrad__evaluation evaluation[3];
+    struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
+    struct sgrad__epoch epoch;                  /* the last that is over */
+    bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples */
     int lanes;                                  /* of gradients, on this rank */
     int recomputed;                             /* layers that keep nothing for backward */
@@ -41,6 +38,7 @@ struct sgrad__run {
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
+    struct sgrad__checkpoint *checkpoint;       /* rank 0's, that is being written; NULL: none is */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
@@ -107,7 +105,7 @@ int sgrad__run_scatter(struct sgrad__run *run);
 int sgrad__run_agree(struct sgrad__run *run, int error);
 /* The same, where rank 0 may work on files for longer than any patience lasts; WHAT: what the others wait for. */
 int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
-/* Does this rank want the run to end? It was asked to, or cannot write down what happens. */
+/* Does this rank want the run to end? It was asked to, or cannot write down what happens, or a checkpoint. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* The learning rate of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
@@ -124,11 +122,16 @@ int sgrad__run_open_runner(struct sgrad__run *run, long done);
 /* Submits the step that follows STEP others; the caller waits for it (runner.h). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
 
-/* ---- evaluate.c ---- */
+/* ---- evaluation.c ---- */
 
-/* The loss's metrics over the whole test set, into the run's result. When a rank was asked to end the run meanwhile,
- * run->stopping says so: NANs. */
-int sgrad__run_evaluate(struct sgrad__run *run);
+/* The loss's metrics over the whole test set, of the weights as the steps submitted so far leave them, become those of
+ * run->epoch, and run->evaluates false. One at a time; every rank calls it. */
+int sgrad__evaluation_begin(struct sgrad__run *run);
+int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; does not wait */
+/* Waits for it, if it is not over. Where it MAY_LEAVE what has not begun, and a rank was asked to end the run, run->stopping says
+ * so: it is not evaluated. */
+int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
+void sgrad__evaluation_close(struct sgrad__run *run);
 
 /* ---- signals.c ---- */
 

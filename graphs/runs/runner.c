@@ -54,7 +54,7 @@ static void one_done(void *arg) {
     struct sgrad_monitor *monitor = slot->runner->monitor;
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
-    sgrad_trace_step_ends(slot->step.number);
+    if (slot->runner->program->training) sgrad_trace_step_ends(slot->step.number);
     const double now = sgrad_now();
     sgrad_monitor_enter(monitor);
     slot->finished = true;
@@ -119,12 +119,12 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     }
     atomic_store(&slot->pending, pending);
     r->submitted++;
-    sgrad_trace_step(step->number);
+    if (p->training) sgrad_trace_step(step->number);
     int error = 0;
     for (int i = 0; i < p->instruction_count && !error; i++)
         if (takes_part(p, i, step->number))
             error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
-    sgrad_trace_step(-1);
+    if (p->training) sgrad_trace_step(-1);
     for (int i = 0; i < p->outputs && !error; i++)
         if (takes_part(p, p->instruction_count + i, step->number))
             error = sgrad_tensor_fetch(p->buffer[p->output[i].buffer].tensor[0], slot->output[i], one_done,
@@ -163,6 +163,15 @@ bool sgrad__nap(struct sgrad_monitor *monitor, long left, struct sgrad__idle *id
     return true;
 }
 
+bool sgrad__runner_is_ready(const struct sgrad__runner *r) {
+    const struct sgrad__slot *slot = &r->slot[r->finished % r->program->window];
+    assert(r->finished < r->submitted);
+    sgrad_monitor_enter(r->monitor);
+    const bool finished = slot->finished;
+    sgrad_monitor_leave(r->monitor);
+    return finished;
+}
+
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
@@ -191,7 +200,8 @@ static int run_once(struct sgrad__program *program) {
 
 int sgrad__runner_broadcast(const struct sgrad_context *c, const struct sgrad__broadcast *list, int count) {
     const size_t most = (size_t)256 << 20;
-    const struct sgrad__program_options how = { .rank = c->rank, .peers = c->all, .network = c->network };
+    const struct sgrad__program_options how = { .rank = c->rank, .peers = c->all, .network = c->network,
+                                                .tags = SGRAD__TAGS_BROADCAST };
     int error = 0;
     for (int first = 0, next; first < count && c->ranks > 1 && !error; first = next) {
         size_t bytes = 0;

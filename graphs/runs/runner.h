@@ -51,6 +51,7 @@ void sgrad__runner_destroy(struct sgrad__runner *runner);
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
 /* One rank's tensors to all: the program of a step that is this and nothing else, built, turned and gone; some MB at a time. */
 int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count);
+bool sgrad__runner_is_ready(const struct sgrad__runner *runner);      /* has the oldest step in flight ended? */
 /* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);
 

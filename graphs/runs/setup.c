@@ -207,14 +207,12 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
 
 void sgrad__run_close(struct sgrad__run *r) {
     sgrad_wait_all();
+    sgrad__checkpoint_end(r->checkpoint);
     sgrad__metrics_close(r->metrics);
     sgrad__server_close(r);
     sgrad__runner_destroy(r->runner);
     sgrad__program_destroy(r->program);
-    for (int i = 0; i < 3; i++) {
-        sgrad__runner_destroy(r->evaluation[i].runner);
-        sgrad__program_destroy(r->evaluation[i].program);
-    }
+    sgrad__evaluation_close(r);
     sgrad__placement_destroy(r->placement);
     sgrad__workers_free(r->workers);
     sgrad_graph_destroy(r->graph);

@@ -1,8 +1,10 @@
 /* train.c: the training loop.
  *
  *     turn: submit steps until the window is full; wait for the oldest; write down its loss
- *     at the end of an epoch: evaluate, write a checkpoint
- *     at the end: the final weights */
+ *     at the end of an epoch: begin a checkpoint and an evaluation, which go on beside the steps that follow
+ *     at the end: the final weights
+ *
+ * A checkpoint of a later step is not begun before the evaluation is over, and told: what is continued from it owes nothing. */
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -24,24 +26,72 @@ static struct sgrad__position position_of(const struct sgrad__run *r, long done)
                                      .seed = r->options.seed };
 }
 
-/* A rank whose kernel has failed has sent what it had all the same: nothing is written before all have come so far without. */
-static int save_checkpoint(struct sgrad__run *r, long done) {
+/* The newest checkpoint is there, or all ranks know that it could not be written. */
+static int end_checkpoint(struct sgrad__run *r) {
+    const int error = sgrad__checkpoint_end(r->checkpoint);
+    r->checkpoint = NULL;
+    return sgrad__run_await(r, error, "for rank 0, which writes a checkpoint");
+}
+
+/* One at a time. A rank whose kernel has failed has sent what it had all the same: nothing is written before all have come so far
+ * without. */
+static int begin_checkpoint(struct sgrad__run *r, long done) {
     if (r->last_checkpoint == done) return 0;
     const struct sgrad__position position = position_of(r, done);
+    SGRAD_TRY(end_checkpoint(r));
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
     int error = sgrad__run_gather(r, true);
     if (!error && r->context->rank == 0)
-        error = sgrad__checkpoint_save(r->graph, r->folder, &position, r->identity, r->options.keep);
+        error = sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep, &r->checkpoint);
     sgrad__wholes_free(r->graph);
-    SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which writes a checkpoint"));
+    SGRAD_TRY(error);
     r->last_checkpoint = done;
-    if (r->options.keep == 1) r->good_checkpoint = 0;   /* it is gone */
+    if (r->options.keep == 1) r->good_checkpoint = 0;   /* it goes */
+    return 0;
+}
+
+/* The epoch's steps are done, and are evaluated beside those that follow. */
+static int begin_evaluation(struct sgrad__run *r, long done) {
+    r->epoch = (struct sgrad__epoch){ .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
+    sgrad__metrics_steps(r->metrics, &r->epoch);
+    return sgrad__evaluation_begin(r);
+}
+
+/* The epoch is evaluated; or, where the run was asked to end, that is left to its continuation. */
+static void tell_epoch(struct sgrad__run *r) {
+    const struct sgrad__epoch *e = &r->epoch;
+    if (!e->evaluated) return;
+    const int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, e);
+    if (error) r->unwritten = error;
+    r->result.train_loss = e->train_loss;
+    r->result.seconds += e->seconds;
+    r->result.samples_per_second = e->samples_per_second;
+}
+
+static int turn_evaluation(struct sgrad__run *r) {
+    if (!r->evaluates) return 0;
+    SGRAD_TRY(sgrad__evaluation_turn(r));
+    if (!r->evaluates) tell_epoch(r);
+    return 0;
+}
+
+/* It can be left only while no step has followed: the checkpoint will be of its step. */
+static int end_evaluation(struct sgrad__run *r, long done) {
+    if (r->evaluates) {
+        SGRAD_TRY(sgrad__evaluation_end(r, r->epoch.step == done));
+        tell_epoch(r);
+    }
+    double unwritten = r->unwritten != 0;
+    sgrad_ranks_sum(&unwritten, 1);
+    if (unwritten > 0) r->stopping = true;
     return 0;
 }
 
 static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite";
     const char *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
+    if (sgrad__checkpoint_end(r->checkpoint)) r->good_checkpoint = 0;
+    r->checkpoint = NULL;
     if (r->good_checkpoint > 0)
         return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)",
                    step, is, r->folder, r->good_checkpoint, help);
@@ -55,24 +105,12 @@ static int stop_early(struct sgrad__run *r, long done) {
                       : signal     ? strsignal(signal)
                                    : "another rank was asked to end";
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
-    SGRAD_TRY(save_checkpoint(r, done));
+    const int failed = begin_checkpoint(r, done);
+    if (failed && !r->together) return failed;
+    SGRAD_TRY(end_evaluation(r, done));
+    SGRAD_TRY(failed);
+    SGRAD_TRY(end_checkpoint(r));
     return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
-}
-
-/* Where a run was asked to end, the evaluation is left to its continuation. */
-static int end_epoch(struct sgrad__run *r, long done) {
-    struct sgrad__epoch e = { .step = done, .epoch = (double)done / (double)r->steps_per_epoch, .test = r->result.test };
-    SGRAD_TRY(sgrad__run_evaluate(r));
-    if (r->stopping) return 0;
-    const int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, &e);
-    if (error) r->unwritten = error;
-    double unwritten = r->unwritten != 0;
-    sgrad_ranks_sum(&unwritten, 1);
-    if (unwritten > 0) r->stopping = true;
-    r->result.train_loss = e.train_loss;
-    r->result.seconds += e.seconds;
-    r->result.samples_per_second = e.samples_per_second;
-    return 0;
 }
 
 static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
@@ -125,6 +163,7 @@ static int turn(struct sgrad__run *r, long *done) {
             sgrad__metrics_submitted(r->metrics);
             SGRAD_TRY(sgrad__run_submit(r, next++));
         }
+        SGRAD_TRY(turn_evaluation(r));
         if (next == *done) break;       /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
@@ -141,34 +180,54 @@ static int turn(struct sgrad__run *r, long *done) {
     return error;
 }
 
+/* A finished run, resumed: no step of this process has a loss. */
+static int evaluate_again(struct sgrad__run *r) {
+    r->result.train_loss = NAN;
+    SGRAD_TRY(sgrad__evaluation_begin(r));
+    return sgrad__evaluation_end(r, true);
+}
+
+/* StarPU's traces begin and end while no task runs. */
+static int come_to_rest(struct sgrad__run *r, long done) {
+    SGRAD_TRY(end_evaluation(r, done));
+    return sgrad_wait_all();
+}
+
+/* Steps until the next stop, and what is due there. (A rank that waited for all of its tasks, the evaluation's among them, would
+ * wait for ranks that wait for it.) */
+static int stretch(struct sgrad__run *r, long *done) {
+    const long before = *done;
+    if (before == r->trace_first - 1) {
+        SGRAD_TRY(come_to_rest(r, before));
+        sgrad_trace_begin();
+    }
+    const int error = turn(r, done);
+    if (error && !r->together) return error;
+    if (*done == r->trace_last) {
+        SGRAD_TRY(come_to_rest(r, *done));
+        sgrad_trace_end();
+    }
+    SGRAD_TRY(sgrad__server_settle(r));
+    if (!error && r->stopping && *done < r->steps) return 0;
+    SGRAD_TRY(end_evaluation(r, *done));
+    if (error) return error;
+    if (checkpoint_is_due(r, *done)) SGRAD_TRY(begin_checkpoint(r, *done));
+    if (*done == before || (*done % r->steps_per_epoch && *done < r->steps)) return 0;
+    return begin_evaluation(r, *done);
+}
+
 static int train(struct sgrad__run *r, long done) {
-    int error = 0;
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
-    if (owed) {                         /* the run was ended between an epoch and its evaluation */
-        error = end_epoch(r, done);
-    } else if (done >= r->steps) {      /* a finished run, resumed: no step of this process has a loss */
-        r->result.train_loss = NAN;
-        error = sgrad__run_evaluate(r);
-    }
-    if (!error && r->stopping) return stop_early(r, done);
-    while (done < r->steps && !error) {
-        long before = done;
-        if (done == r->trace_first - 1) sgrad_trace_begin();
-        error = turn(r, &done);
-        int failed = sgrad_wait_all();
-        if (done == r->trace_last) sgrad_trace_end();
-        if (!failed && (!error || r->together)) failed = sgrad__server_settle(r);
-        if (!error) error = failed;
-        if (error) break;
-        if (r->stopping && done < r->steps) return stop_early(r, done);
-        if (checkpoint_is_due(r, done)) error = save_checkpoint(r, done);
-        if (!error && done > before && (done % r->steps_per_epoch == 0 || done == r->steps)) error = end_epoch(r, done);
-        if (!error && r->stopping) return stop_early(r, done);
-    }
+    if (owed) SGRAD_TRY(begin_evaluation(r, done));     /* the run was ended between an epoch and its evaluation */
+    else if (done >= r->steps) SGRAD_TRY(evaluate_again(r));
+    while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
+    if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
+    if (r->stopping) return stop_early(r, done);
+    SGRAD_TRY(end_checkpoint(r));
     r->result.steps = done;
     r->result.epochs = (double)done / (double)r->steps_per_epoch;
-    return error;
+    return 0;
 }
 
 static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {

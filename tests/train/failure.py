@@ -127,6 +127,14 @@ def test_an_evaluation_that_fails_on_one_rank_ends():
     assert status and "none: No such file or directory" in said and "nothing has happened" not in said, (status, said)
 
 
+def test_an_evaluation_that_fails_on_one_rank_ends_training():
+    """It runs beside steps in which nothing fails."""
+    out = folder("evaluating")
+    status, said = end(start("mpirun", "-n", 2, FAILING, out, "evaluating"))
+    kept = [f for f in os.listdir(out) if re.fullmatch(r"checkpoint-\d+\.safetensors", f)]
+    assert status and set(kept) <= {"checkpoint-8.safetensors"} and not events(out, "epoch"), (status, kept, said)
+
+
 def test_launch_goes_on():
     reference, out = whole(), folder("launched")
     run = launch(2, *RUN, "--out", out, options=("--retries", 2))

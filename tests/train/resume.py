@@ -5,9 +5,11 @@ import random
 import re
 import resource
 import signal
+import struct
 import subprocess
 
-from run import command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
+from run import (RANKS, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps,
+                 wait_until)
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 3,
        "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
@@ -23,6 +25,12 @@ def whole():
     return out
 
 
+def history(path):
+    """What every epoch came to, in the order of their steps: a line comes when its evaluation is over, perhaps after later steps' lines."""
+    keys = ("step", "epoch", "train_loss", "test_loss", "test_top1")
+    return sorted(tuple(e[key] for key in keys) for e in events(path, "epoch"))
+
+
 def test_killed_at_any_moment():
     reference = whole()
     dice = random.Random(1)
@@ -35,6 +43,7 @@ def test_killed_at_any_moment():
             process.communicate()
         stargrad(*RUN, "--out", out, *resuming(out))
         assert losses(out) == losses(reference), f"trial {trial}"
+        assert history(out) == history(reference), f"trial {trial}"
         assert content(out) == content(reference), f"trial {trial}"
         assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
@@ -49,8 +58,7 @@ def test_signals_end_with_a_checkpoint():
         _, said = process.communicate()
         assert process.returncode == 1 and "checkpoint written" in said and said.count("\n") == 1, (process.returncode, said)
         stargrad(*RUN, "--out", out, "--resume")
-        assert content(out) == content(reference)
-        assert [e["epoch"] for e in events(out, "epoch")] == [1, 2, 3]
+        assert content(out) == content(reference) and history(out) == history(reference)
 
 
 def test_a_signal_does_not_wait_for_an_evaluation():
@@ -64,6 +72,37 @@ def test_a_signal_does_not_wait_for_an_evaluation():
     assert not events(out, "epoch")
     stargrad(*run, "--out", out, "--resume")        # its continuation owes the epoch's line
     assert [e["step"] for e in events(out, "epoch")] == [2] and events(out, "epoch")[0]["test_top1"] is not None
+
+
+def much_to_evaluate():
+    """A data set whose evaluation takes longer than an epoch's 8 steps of 32, at least if more is submitted with every step."""
+    out = folder("much")
+    os.mkdir(out)
+    dice = random.Random(1)
+    for part, count in (("train", 256), ("t10k", 4000)):
+        for name, rank, size in (("images-idx3", 3, 64), ("labels-idx1", 1, 1)):
+            with open(os.path.join(out, f"{part}-{name}-ubyte"), "wb") as f:
+                f.write(struct.pack(">HBB", 0, 8, rank) + struct.pack(f">{rank}I", *(count, 8, 8)[:rank]))
+                f.write(bytes(i % 10 for i in range(count)) if rank == 1 else dice.randbytes(count * size))
+    return out
+
+
+def test_what_ends_beside_an_evaluation():
+    """Its line comes after those of later steps. A signal does not keep it from coming; killed, the run owes it no more than that step."""
+    run = ("train", "--model", "convnet", "--data", "idx:" + much_to_evaluate(), "--batch", 32, "--epochs", 3, "--deterministic")
+    reference, out = folder("told"), folder("beside")
+    stargrad(*run, "--out", reference)
+    with open(os.path.join(reference, "metrics.jsonl")) as f:
+        steps = [json.loads(line)["step"] for line in f]
+    assert steps != sorted(steps) and sorted(steps) == sorted([*range(1, 25), 8, 16, 24]), steps
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = start(*run, "--out", out, *resuming(out))
+        wait_for_steps(out, 9 if number == signal.SIGTERM else 17, process)
+        process.send_signal(number)
+        _, said = process.communicate()
+        assert number == signal.SIGKILL or ("checkpoint written" in said and [e["step"] for e in events(out, "epoch")][:1] == [8]), said
+    stargrad(*run, "--out", out, "--resume")
+    assert losses(out) == losses(reference) and history(out) == history(reference) and content(out) == content(reference)
 
 
 def test_metrics_that_cannot_be_written():
@@ -82,6 +121,23 @@ def test_metrics_that_cannot_be_written():
     assert os.path.exists(os.path.join(out, f"checkpoint-{step[1]}.safetensors")), os.listdir(out)
     stargrad(*run, "--out", out, "--resume")
     assert [e["step"] for e in events(out)][-1] == 400
+
+
+def test_a_checkpoint_that_cannot_be_written():
+    """It is written beside later steps, which do not go on for long without it."""
+    run = ("train", "--model", "mlp", "--data", "synthetic:4x4x1,3,64", "--batch", 32, "--steps", 100000, "--cpus", 1)
+    for count in (1, 2):
+        out = folder("taken")
+        path = os.path.join(out, "checkpoint-1000.safetensors")
+        words = command(*run, "--checkpoint-every", "1000s", "--out", out)
+        process = subprocess.Popen(["mpirun", "-n", str(count), *words] if count > 1 else words, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS})
+        wait_for_steps(out, 1, process)
+        os.mkdir(path)
+        said = process.communicate()[1]
+        assert process.returncode and said.count(f"{path}: cannot be written: Is a directory") == 1, said
+        assert "checkpoint written" not in said and 1000 <= events(out)[-1]["step"] < 2000, events(out)[-1]
+        assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over():

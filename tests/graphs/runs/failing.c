@@ -1,17 +1,20 @@
 /* failing: trains a network of which one rank's kernel fails in a step, into the folder that is named; tests/train/failure.py
  * looks at the checkpoints that are left:
  *
- *     mpirun -n 2 failing FOLDER        rank 1 fails in step 4; every step before it leaves a checkpoint */
+ *     mpirun -n 2 failing FOLDER              rank 1 fails in step 4; every step before it leaves a checkpoint
+ *     mpirun -n 2 failing FOLDER evaluating   … in the evaluation after step 8, beside which others run; step 8 leaves one */
 #include "config.h"
 #include "graphs/graphs.h"
 
 #include <string.h>
 
 enum { FAILS = 4 };
+static bool evaluating;
 
 /* x, y of one shape: y = x */
 static void forward(const struct sgrad_args *a) {
-    if (a->step->training && a->step->number == FAILS && sgrad_launched_rank() == 1) sgrad_task_fail(SGRAD_EIO);
+    const bool here = evaluating ? !a->step->training : a->step->training && a->step->number == FAILS;
+    if (here && sgrad_launched_rank() == 1) sgrad_task_fail(SGRAD_EIO);
     memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]));
 }
 /* dy, dx */
@@ -43,9 +46,10 @@ int main(int argc, char **argv) {
     options.custom_model = &model;
     options.data = "synthetic:4x4x1,3,256";
     options.batch = 32;
-    options.steps = 8;
+    evaluating = argc > 2;
+    options.steps = evaluating ? 1000000 : 8;
     options.checkpoint_every = 1;
-    options.checkpoint_in_steps = true;
+    options.checkpoint_in_steps = !evaluating;
     options.keep = 100;
     options.cpus = 1;
     options.out = argv[1];

@@ -112,7 +112,8 @@ static void tensorboard(void **state) {
     o.tensorboard = true;
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     for (long step = 1; step <= STEPS; step++) tell(m, step);
-    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test = (double[]){ 0.75, 0.5 } };
+    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .evaluated = true, .test = { 0.75, 0.5 } };
+    sgrad__metrics_steps(m, &epoch);
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     sgrad__metrics_close(m);
 
@@ -198,7 +199,8 @@ static void prometheus(void **state) {
         rest = strstr(rest + 1, "\n# TYPE ");
     }
     free(text);
-    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .test = (double[]){ 0.75, 0.5 } };
+    struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .evaluated = true, .test = { 0.75, 0.5 } };
+    sgrad__metrics_steps(m, &epoch);
     assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), STEP_VALUES + EPOCH_VALUES + WORKERS);

@@ -171,13 +171,20 @@ static void assert_newest(const char *expected) {
     free(path);
 }
 
+/* Begun and ended. */
+static int save(const struct sgrad_graph *g, const struct sgrad__position *p, const char *identity, int keep) {
+    struct sgrad__checkpoint *checkpoint;
+    SGRAD_TRY(sgrad__checkpoint_begin(g, scratch_root, p, identity, keep, &checkpoint));
+    return sgrad__checkpoint_end(checkpoint);
+}
+
 static void checkpoint(void **state) {
     (void)state;
     struct sgrad_graph *g = network(1), *h = network(2);
     struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
     const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
     assert_newest(NULL);
-    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, id, 2), 0);
+    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(save(g, &p, id, 2), 0);
     assert_false(exists(scratch_path("checkpoint-9.safetensors")));
     assert_true(exists(scratch_path("checkpoint-10.safetensors")));
     scratch_write("checkpoint-12.safetensors.part.77", "", 0);
@@ -202,6 +209,34 @@ static void checkpoint(void **state) {
     assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
+}
+
+/* What is written is what was there when it began; what cannot be written is told when it ends, or before. */
+static void checkpoint_beside(void **state) {
+    (void)state;
+    struct sgrad_graph *g = network(1), *h = network(1), *other = network(2);
+    struct sgrad__position p = { .step = 200 };
+    struct sgrad__checkpoint *checkpoint;
+    float values[15];
+    assert_int_equal(sgrad__checkpoint_begin(g, scratch_root, &p, "{}", 1, &checkpoint), 0);
+    assert_int_equal(sgrad_tensor_read(other->parameter[0].tensor, values), 0);
+    assert_int_equal(sgrad_tensor_write(g->parameter[0].tensor, values), 0);
+    assert_int_equal(sgrad__checkpoint_end(checkpoint), 0);
+    assert_int_equal(sgrad__checkpoint_load(other, scratch_path("checkpoint-200.safetensors"), "{}", &p), 0);
+    assert_true(equal(other->parameter[0].tensor, h->parameter[0].tensor));
+    assert_false(equal(other->parameter[0].tensor, g->parameter[0].tensor));
+
+    scratch_listen();
+    assert_int_equal(sgrad__checkpoint_begin(g, scratch_path("gone"), &p, "{}", 1, &checkpoint), 0);
+    while (!sgrad__checkpoint_failed(checkpoint)) sgrad_sleep(1e-3);
+    const int error = sgrad__checkpoint_end(checkpoint);
+    assert_non_null(strstr(scratch_said(), "gone/checkpoint-200.safetensors: cannot be written"));
+    assert_int_equal(error, SGRAD_EIO);
+    assert_false(sgrad__checkpoint_failed(NULL));
+    assert_int_equal(sgrad__checkpoint_end(NULL), 0);
+    sgrad_graph_destroy(g);
+    sgrad_graph_destroy(h);
+    sgrad_graph_destroy(other);
 }
 
 /* Turns one bit, or cuts off the last bytes. */
@@ -233,7 +268,7 @@ static void spoiled_checkpoints(void **state) {
     struct sgrad_graph *g = network(1);
     struct sgrad__position p = { .step = 0 };
     for (p.step = 100; p.step <= 103; p.step++)
-        assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, "{}", 4), 0);
+        assert_int_equal(save(g, &p, "{}", 4), 0);
     spoil(scratch_path("checkpoint-103.safetensors"), 1, true);
     spoil(scratch_path("checkpoint-102.safetensors"), 3, false);
     char *path = newest(0, "checkpoint-102.safetensors is not whole");
@@ -241,7 +276,7 @@ static void spoiled_checkpoints(void **state) {
     free(path);
 
     p.step = 102;       /* the run goes on: what could not be read does not count */
-    assert_int_equal(sgrad__checkpoint_save(g, scratch_root, &p, "{}", 1), 0);
+    assert_int_equal(save(g, &p, "{}", 1), 0);
     assert_true(exists(scratch_path("checkpoint-102.safetensors")));
     assert_false(exists(scratch_path("checkpoint-101.safetensors")));
     free(newest(0, "checkpoint-103.safetensors is not whole"));
@@ -286,12 +321,14 @@ static void metrics(void **state) {
                                         .terminal = fopen(scratch_path("said"), "w") };
     assert_int_equal(sgrad__metrics_open(&o, &m), 0);
     run_steps(m, 1, 4);
-    struct sgrad__epoch first = { .step = 4, .epoch = 1, .test = (double[]){ 0.5, 0.912 } }, second = first;
+    struct sgrad__epoch first = { .step = 4, .epoch = 1, .evaluated = true, .test = { 0.5, 0.912 } }, second = first;
+    sgrad__metrics_steps(m, &first);
     assert_int_equal(sgrad__metrics_epoch(m, &first), 0);
     assert_near(first.train_loss, (1 + 1 / 2. + 1 / 3. + 1 / 4.) / 4, 1e-7);
     assert_true(first.seconds > 0 && first.samples_per_second > 0);
     run_steps(m, 5, 8);
-    second = (struct sgrad__epoch){ .step = 8, .epoch = 2, .test = (double[]){ NAN, NAN } };
+    second = (struct sgrad__epoch){ .step = 8, .epoch = 2, .test = { NAN, NAN } };
+    sgrad__metrics_steps(m, &second);
     assert_int_equal(sgrad__metrics_epoch(m, &second), 0);
     sgrad__metrics_close(m);
 
@@ -319,7 +356,8 @@ static void metrics(void **state) {
     assert_null(strstr(text, "\"step\":7,"));
     free(text);
     run_steps(m, 7, 8);
-    struct sgrad__epoch again = { .step = 8, .epoch = 2, .test = (double[]){ 0.5, 0.9 } };
+    struct sgrad__epoch again = { .step = 8, .epoch = 2, .evaluated = true, .test = { 0.5, 0.9 } };
+    sgrad__metrics_steps(m, &again);
     assert_int_equal(sgrad__metrics_epoch(m, &again), 0);
     assert_true(again.train_loss == second.train_loss);     /* as if it had never stopped */
     sgrad__metrics_close(m);
@@ -369,6 +407,7 @@ int main(void) {
         in_folder(config_file),
         in_folder(bad_config_file),
         in_folder(checkpoint),
+        in_folder(checkpoint_beside),
         in_folder(spoiled_checkpoints),
         in_folder(metrics),
         in_folder(metrics_of_nothing),

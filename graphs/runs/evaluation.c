@@ -1,0 +1,201 @@
+/* evaluation.c: the loss's metrics on the test part of a data set, while other steps run.
+ *
+ *     steps         … 389  390 │ 391   392   393   394   395 …
+ *     weights                  │ copied
+ *     evaluation               │   0 1   2 3   4 5   6 7  total          batches, of which some are in flight
+ *
+ * Tasks copy the weights, as the steps before leave them; the evaluation's tasks read the copies, and yield to those of steps.
+ * Batches are dealt out to the ranks, every so many one; those that have the same samples have the same batches. What each comes
+ * to goes to all ranks by a last program, which has tags of its own, and is added in the order of batches, whichever rank had
+ * them.
+ *
+ * Nothing waits: whoever turns steps turns the evaluation now and then. */
+#include "graphs/runs/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A program, turned. */
+struct part {
+    struct sgrad__program *program;
+    struct sgrad__runner *runner;
+    int64_t first, batch, batches;      /* sample; the first of its batches among all, and how many */
+};
+/* Every sample once: some micro-batches at a time, then one, then what is left. */
+enum { AT_ONCE = 8, PARTS = 3 };
+struct sgrad__evaluation {
+    struct part part[PARTS], total;
+    struct sgrad_tensor **weight;       /* by parameter: the copies */
+    struct sgrad_tensor *shared;        /* what value holds, for all ranks */
+    int64_t batches;                    /* of all ranks */
+    int sums;                           /* of a batch: one for each metric, and of how many rows or elements */
+    double *value;                      /* (batches + 1, sums): those of this rank's; then whether it has left the others out */
+    int64_t done, next, end;            /* this rank's oldest batch in flight; its next one; none begins from there on */
+    bool totals;                        /* this rank's batches are done, and the total is in flight */
+};
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static int open_part(struct part *p, struct sgrad__program *program) {
+    p->program = program;
+    SGRAD_TRY(sgrad__program_allocate(program));
+    p->runner = sgrad__runner_create(program);
+    return 0;
+}
+
+static void close_part(struct part *p) {
+    sgrad__runner_destroy(p->runner);
+    sgrad__program_destroy(p->program);
+}
+
+static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    e->weight = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->is.shape, SGRAD_PERSISTENT, &e->weight[i]));
+    }
+    return 0;
+}
+
+static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    const int64_t count = r->test->count, micro = r->evaluated < count ? r->evaluated : count;
+    const int64_t size[PARTS] = { AT_ONCE * micro, micro, count % micro };
+    for (int64_t i = 0, from = 0; i < PARTS; i++) {
+        const int64_t batches = size[i] ? (count - from) / size[i] : 0;
+        e->part[i] = (struct part){ .first = from, .batch = e->batches, .batches = batches };
+        if (!batches) continue;
+        struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], i < 2 ? micro : size[i]);
+        struct sgrad__program *program;
+        o.parameter = e->weight;
+        o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
+        SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
+        SGRAD_TRY(open_part(&e->part[i], program));
+        e->batches += batches;
+        from += batches * size[i];
+    }
+    return 0;
+}
+
+static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    const struct sgrad_context *c = r->context;
+    const struct sgrad__program_options how = { .rank = c->rank, .peers = c->all, .network = c->network,
+                                                .tags = SGRAD__TAGS_EVALUATION };
+    e->sums = r->result.metrics + 1;
+    e->value = sgrad_alloc((size_t)(e->batches + 1) * (size_t)e->sums, sizeof *e->value);
+    SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)e->batches + 1, e->sums), SGRAD_PERSISTENT,
+                                  &e->shared));
+    return open_part(&e->total, sgrad__total_build(&how, e->shared));
+}
+
+static int open_evaluation(struct sgrad__run *r) {
+    if (r->evaluation) return 0;
+    struct sgrad__evaluation *e = r->evaluation = sgrad_alloc(1, sizeof *e);
+    SGRAD_TRY(open_weights(r, e));
+    SGRAD_TRY(open_batches(r, e));
+    return open_total(r, e);
+}
+
+void sgrad__evaluation_close(struct sgrad__run *r) {
+    struct sgrad__evaluation *e = r->evaluation;
+    if (!e) return;
+    for (int i = 0; i < PARTS; i++) close_part(&e->part[i]);
+    close_part(&e->total);
+    for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(e->weight[i]);
+    sgrad_tensor_destroy(e->shared);
+    free(e->weight);
+    free(e->value);
+    free(e);
+    r->evaluation = NULL;
+}
+
+/* ---- turning ---------------------------------------------------------------------------------------------------- */
+
+int sgrad__evaluation_begin(struct sgrad__run *r) {
+    SGRAD_TRY(open_evaluation(r));
+    struct sgrad__evaluation *e = r->evaluation;
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        SGRAD_TRY(sgrad_tensor_copy(r->graph->parameter[i].tensor, e->weight[i]));
+    memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
+    e->done = e->next = r->part;
+    e->end = e->batches;
+    e->totals = false;
+    r->evaluates = true;
+    return 0;
+}
+
+static struct part *part_of(struct sgrad__evaluation *e, int64_t batch) {
+    struct part *p = e->part;
+    while (batch >= p->batch + p->batches) p++;
+    return p;
+}
+
+static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    const struct part *p = part_of(e, e->next);
+    const struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
+    const int64_t size = p->program->share, from = p->first + (e->next - p->batch) * size;
+    int64_t *sample = sgrad_alloc((size_t)size, sizeof *sample);
+    for (int64_t i = 0; i < size; i++) sample[i] = from + i;
+    int error = sgrad__runner_submit(p->runner, &step, sample);
+    free(sample);
+    e->next += r->parts;
+    return error;
+}
+
+/* Waits for the oldest batch in flight. */
+static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    const struct part *p = part_of(e, e->done);
+    const struct sgrad__slot *slot;
+    SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
+    const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
+    if (r->copy == 0) memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);
+    e->done += r->parts;
+    return 0;
+}
+
+static int submit_total(struct sgrad__evaluation *e) {
+    static const int64_t no_sample;
+    SGRAD_TRY(sgrad_tensor_write(e->shared, e->value));
+    e->totals = true;
+    return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
+}
+
+/* Waits for the total. Where a rank has left batches out, all know. */
+static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
+    const struct sgrad__slot *slot;
+    double sum[SGRAD_MAX_METRICS + 1] = { 0 };
+    SGRAD_TRY(sgrad__runner_wait(e->total.runner, &slot));
+    const double *value = sgrad__slot_doubles(slot, e->total.program->statistics);
+    const int64_t values = e->batches * e->sums;
+    for (int64_t i = 0; i < values; i++) sum[i % e->sums] += value[i];
+    r->epoch.evaluated = value[values] == 0;
+    r->stopping |= !r->epoch.evaluated;
+    for (int i = 0; i < r->result.metrics; i++)
+        r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? sum[i] / sum[r->result.metrics] : NAN;
+    r->evaluates = false;
+    return 0;
+}
+
+int sgrad__evaluation_turn(struct sgrad__run *r) {
+    struct sgrad__evaluation *e = r->evaluation;
+    const int64_t ahead = (int64_t)r->options.window * r->parts;
+    if (!r->evaluates) return 0;
+    while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(r, e));
+    while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(r, e));
+    if (e->done >= e->end && !e->totals) SGRAD_TRY(submit_total(e));
+    return e->totals && sgrad__runner_is_ready(e->total.runner) ? take_total(r, e) : 0;
+}
+
+int sgrad__evaluation_end(struct sgrad__run *r, bool may_leave) {
+    struct sgrad__evaluation *e = r->evaluation;
+    while (r->evaluates) {
+        if (may_leave && r->copies == 1 && e->next < e->end && sgrad__run_is_asked(r)) {     /* copies would wait for it */
+            e->end = e->next;
+            e->value[e->batches * e->sums] = 1;
+        }
+        SGRAD_TRY(sgrad__evaluation_turn(r));
+        if (e->totals && r->evaluates) SGRAD_TRY(take_total(r, e));
+        else if (r->evaluates) SGRAD_TRY(take_batch(r, e));
+    }
+    return 0;
+}
