@@ -25,6 +25,10 @@
  * run once per group (SGRAD_GROUP; it may write DP and STAT alone) or once per step (SGRAD_STEP). DP i and STAT i are added
  * over the whole step, and over the ranks, in the same way: a task only ever writes its own leaf.
  *
+ * Ranks. A task may be a move of a value between the ranks along an axis of the mesh (collectives.h): forward from every rank's X
+ * to every rank's Y, and backward, from every DY to every DX, its transpose, for a loss that is the sum of what all ranks
+ * compute. So all_gather and reduce_scatter are each other's backward, broadcast and reduce too, and all_reduce is its own.
+ *
  * Accumulation: DX may be shared with another reader of the same value: bit j of args->accumulate says that operand j is to be
  * added to, not overwritten. (Of y = add(x, relu(x)), add's backward comes first and overwrites x's gradient; relu's adds, to
  * operand 2.) Everything else that is W is overwritten, but by kernels that say .adds: on CPUs they heed the
@@ -41,6 +45,7 @@
 #ifndef SGRAD_CODELETS_H
 #define SGRAD_CODELETS_H
 
+#include "runtime/collectives.h"
 #include "runtime/philox.h"
 #include "runtime/runtime.h"
 
@@ -65,8 +70,21 @@ enum sgrad_role {
     SGRAD_DX,       /* gradient of the loss with respect to X i, to Y, to P i */
     SGRAD_DY,
     SGRAD_DP,
+    SGRAD_PIECE,    /* of a value that ranks share: place i's, for the next task of the operation */
 };
 enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };
+
+/* What the ranks along an axis of the mesh do with a value, in place of a kernel's work: use[0] is moved to use[1]. */
+enum sgrad_move {
+    SGRAD_STAY,             /* nothing: a task as others */
+    SGRAD_ADD_ALL,          /* every place gets the sum over all */
+    SGRAD_ADD_PIECES,       /* PIECE: every place gets the sum of its own */
+    SGRAD_GATHER_PIECES,    /* to PIECE: every place gets all */
+    SGRAD_ADD_AT_ROOT,      /* the root gets the sum over all, the others zeros */
+    SGRAD_COPY_ROOT,        /* every place gets the root's */
+    SGRAD_TO_NEXT,          /* every place gets the one's before, the first the last's */
+    SGRAD_TO_BEFORE,        /* every place gets the next one's, the last the first's */
+};
 
 struct sgrad_use {
     enum sgrad_role role;
@@ -81,14 +99,15 @@ struct sgrad_use {
 static inline bool sgrad_adds(const struct sgrad_args *args, int i) { return args->accumulate >> i & 1; }
 
 struct sgrad_task {
-    struct sgrad_kernel kernel;
+    struct sgrad_kernel kernel;                 /* of a move its name and kind alone */
     struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */
     enum sgrad_scope scope;
+    enum sgrad_move move;
 };
 
 /* What all steps of a program do: samples. */
 struct sgrad_batch {
-    int64_t samples;            /* of the whole batch, over all ranks */
+    int64_t samples;            /* of the whole batch, over all ranks: each as often as ranks have it */
     int64_t group;              /* over which group sums were taken */
     int64_t averaged;           /* of which the step takes the mean: the batch, where all ranks go in step */
 };
@@ -137,6 +156,12 @@ struct sgrad_signature {
     struct sgrad_shape part[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of PART, SUM i (F64) */
     struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of STAT i (F64) */
     bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
+    /* Moves between ranks. The rule is told the mesh (NULL: there is none) and names the axis, perhaps a place on it, and what of
+     * the value is one place's. */
+    const struct sgrad_mesh *mesh;
+    const struct sgrad_axis *axis;
+    int root;
+    struct sgrad_view piece;
 };
 
 /* One test shape: the gradient test, the device test and the benchmarks run every operation on each of its rows.

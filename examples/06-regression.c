@@ -8,7 +8,7 @@
  * say last: here features F32 (10) and target F32 (1). Training and evaluation tell what the network's loss measures: that is in
  * the record of its operation, so a classifier's tells how many are right, and this one how far off they are.
  *
- * Next: docs/add-a-dataset.md, which moves a reader into the library, and reads files. */
+ * Next: 07-split-layer.c. docs/add-a-dataset.md moves a reader into the library, and reads files. */
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
 

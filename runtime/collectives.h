@@ -49,6 +49,30 @@ struct sgrad_group {
 };
 int sgrad_group_place(const struct sgrad_group *group, int rank);     /* -1: it is no member */
 
+/* Ranks with coordinates. Those of the last axis are neighbours; the ranks that differ in one coordinate alone are a group along
+ * its axis. Six ranks as data=2,tensor=3:
+ *
+ *              tensor 0  1  2
+ *     data 0          0  1  2        along tensor: 0 1 2, and 3 4 5
+ *     data 1          3  4  5        along data:   0 3, 1 4, and 2 5                                               */
+#define SGRAD_MAX_AXES 4
+struct sgrad_axis {
+    char name[16];
+    int ranks;                      /* 0: not known yet */
+};
+struct sgrad_mesh {
+    int axes;
+    struct sgrad_axis axis[SGRAD_MAX_AXES];
+};
+/* "data=2,tensor=3". Where axis REST is not named it comes first, and has the ranks that are left. */
+int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh);
+int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks);     /* to so many; an error where that cannot be */
+const struct sgrad_axis *sgrad_mesh_axis(const struct sgrad_mesh *mesh, const char *name);    /* NULL: there is none */
+/* Of AXIS, one of the mesh's own: RANK's place on it; and the ranks along it, RANK among them, which MEMBER, of axis->ranks, is
+ * to hold. */
+int sgrad_mesh_place(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank);
+struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank, int *member);
+
 /* What is known of the machine. The author of a plan and its cost see a group's: its ranks are the places. */
 struct sgrad_network {
     int ranks;

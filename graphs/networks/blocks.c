@@ -16,11 +16,14 @@
 
 #include <stdlib.h>
 
-/* The layer that makes VALUE's memory; NULL: none does, or one that prepares inputs, whose output is there for steps to come. */
+/* One that prepares inputs leaves what is there for steps to come; and what moves between ranks moves once. */
+static bool computes_once(const struct sgrad__node *node) { return sgrad__graph_prepares(node) || node->is.axis; }
+
+/* The layer that makes VALUE's memory; NULL: none does, or one that computes it once. */
 static struct sgrad__node *maker_of(struct sgrad_graph *g, int value) {
     if (g->error || value < 0 || value >= g->value_count) return NULL;
     const int maker = g->value[g->value[value].root].maker;
-    return maker < 0 || sgrad__graph_prepares(&g->node[maker]) ? NULL : &g->node[maker];
+    return maker < 0 || computes_once(&g->node[maker]) ? NULL : &g->node[maker];
 }
 
 void sgrad_graph_recompute(struct sgrad_graph *g, int value) {
@@ -73,7 +76,7 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *g) {
             if (g->node[n].ends_block) last = n;
     }
     for (int n = 0; n < last; n++)
-        if (!g->node[n].ends_block && !sgrad__graph_prepares(&g->node[n])) g->node[n].again = true;
+        if (!g->node[n].ends_block && !computes_once(&g->node[n])) g->node[n].again = true;
     for (int n = 0; n < g->node_count; n++) count += g->node[n].again && bytes_of(&g->node[n]) > 0;
     return count;
 }

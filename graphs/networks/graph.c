@@ -29,7 +29,12 @@ void sgrad_graph_destroy(struct sgrad_graph *g) {
         free(g->tie[i].name);
         free(g->tie[i].as);
     }
+    for (int i = 0; i < g->split_count; i++) {
+        free(g->split[i].name);
+        free(g->split[i].axis);
+    }
     free(g->tie);
+    free(g->split);
     free(g->value);
     free(g->node);
     free(g->parameter);
@@ -61,6 +66,44 @@ int sgrad_graph_field(struct sgrad_graph *g, const char *name) {
         if (strcmp(g->value[g->input[i]].name, name) == 0) return g->input[i];
     if (!g->error) g->error = sgrad_fail(SGRAD_ENAME, "the data set's samples have no field %s", name);
     return -1;
+}
+
+/* ---- ranks ---- */
+
+void sgrad__graph_set_mesh(struct sgrad_graph *g, const struct sgrad_mesh *mesh) { g->mesh = *mesh; }
+
+int sgrad_graph_ranks(const struct sgrad_graph *g, const char *name) {
+    const struct sgrad_axis *axis = sgrad_mesh_axis(&g->mesh, name);
+    return axis && axis->ranks ? axis->ranks : 1;
+}
+
+bool sgrad__graph_uses(const struct sgrad_graph *g, const struct sgrad_axis *axis) {
+    for (int n = 0; n < g->node_count; n++)
+        if (g->node[n].is.axis && !strcmp(g->node[n].is.axis->name, axis->name)) return true;
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameter[i].axis && !strcmp(g->parameter[i].axis->name, axis->name)) return true;
+    return false;
+}
+
+void sgrad_graph_split(struct sgrad_graph *g, const char *name, const char *axis, int dimension) {
+    g->split = sgrad_grow(g->split, g->split_count, sizeof *g->split);
+    g->split[g->split_count++] = (struct sgrad__split){ sgrad_format("%s", name), sgrad_format("%s", axis), dimension, false };
+}
+
+/* What an initial value's fan counts is whole, too: outputs, for He's, inputs for the others. */
+static void split_parameter(struct sgrad_graph *g, struct sgrad__parameter *p) {
+    char text[SGRAD_SHAPE_TEXT];
+    for (struct sgrad__split *s = g->split; s < g->split + g->split_count; s++) {
+        if (strcmp(s->name, p->name)) continue;
+        s->made = true;
+        if (s->dimension < 0 || s->dimension >= p->is.shape.rank)
+            g->error = sgrad_fail(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s", p->name, s->dimension,
+                                  sgrad_shape_text(&p->is.shape, text));
+        if (g->error || sgrad_graph_ranks(g, s->axis) == 1) continue;
+        p->axis = sgrad_mesh_axis(&g->mesh, s->axis);
+        p->dimension = s->dimension;
+        if ((p->is.init == SGRAD_HE) == (s->dimension == 0)) p->is.fan *= p->axis->ranks;
+    }
 }
 
 /* ---- parameters ---- */
@@ -98,7 +141,16 @@ static int add_parameter(struct sgrad_graph *g, const char *layer, const struct 
         }
     g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
     g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = name, .is = *is, .state = state };
+    if (!state) split_parameter(g, &g->parameter[g->parameter_count]);
     return g->parameter_count++;
+}
+
+/* Statistics are summed over all ranks, which have to be of the same then. */
+static void check_split(struct sgrad_graph *g, const struct sgrad__node *n) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !g->error; i++)
+        if (n->p[i] >= 0 && g->parameter[n->p[i]].axis && n->is.stat[0].rank)
+            g->error = sgrad_fail(SGRAD_EINVAL, "%s: cannot be split: %s takes statistics that are all ranks'",
+                                  g->parameter[n->p[i]].name, n->op->name);
 }
 
 /* ---- layers ---- */
@@ -146,6 +198,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     struct sgrad__node n = { .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_alloc(1, op->attrs_size), .output = -1 };
     if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
     n.is.layer = n.name;
+    n.is.mesh = &g->mesh;
     n.is.inputs = count;
     bool needs_gradient = false;
     for (int i = 0; i < count; i++) {
@@ -164,6 +217,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
         n.s[i] = n.is.s[i].name ? add_parameter(g, name, &n.is.s[i], true) : -1;
         needs_gradient |= n.p[i] >= 0;
     }
+    check_split(g, &n);
     if (g->error) {
         free(n.name);
         free(n.attrs);
@@ -241,6 +295,10 @@ int sgrad_graph_end(struct sgrad_graph *g) {
         if (!g->tie[i].made)
             g->error =
                 sgrad_fail(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name, g->tie[i].as);
+    for (int i = 0; i < g->split_count && !g->error; i++)
+        if (!g->split[i].made)
+            g->error = sgrad_fail(SGRAD_ENAME, "%s: is to be split over axis %s, and no layer has such a parameter",
+                                  g->split[i].name, g->split[i].axis);
     return g->error;
 }
 

@@ -19,7 +19,11 @@ struct sgrad__value {
 /* A tensor that outlives the step: a parameter, or a state of an operation. */
 struct sgrad__parameter {
     char *name;                         /* "layer1.0.conv1.weight" */
-    struct sgrad_parameter is;
+    struct sgrad_parameter is;          /* this rank's part, where it is split */
+    const struct sgrad_axis *axis;      /* over whose ranks it is split; NULL: it is whole */
+    int dimension;                      /* along which */
+    void **whole;                       /* of one that is split: the wholes of itself and of what is kept of it, each F32, or NULL
+                                           where this rank has neither read nor gathered it */
     bool state;                         /* not trained */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
     struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
@@ -44,18 +48,35 @@ struct sgrad__tie {
     bool made;
 };
 
+/* A parameter that is split over the ranks of an axis. */
+struct sgrad__split {
+    char *name, *axis;
+    int dimension;
+    bool made;
+};
+
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;
-    int value_count, node_count, parameter_count, tie_count;
+    struct sgrad_mesh mesh;
+    int rank;               /* on the mesh */
+    int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
     struct sgrad__tie *tie;
+    struct sgrad__split *split;
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
 };
+
+/* The axis along which ranks have different samples: the ranks that are left, where it is not named. */
+#define SGRAD__DATA "data"
+/* The ranks' coordinates, before anything is added; this one's number may come later. */
+void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh);
+/* Do values move along AXIS, or is a parameter split over it? */
+bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis *axis);
 
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
@@ -90,9 +111,11 @@ int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained
 #define SGRAD__STATES "optimizer."
 struct sgrad__item {
     char *name;
-    struct sgrad_view view;
+    struct sgrad_view view;             /* of the whole */
     enum sgrad_file_layout layout;      /* in files */
-    struct sgrad_tensor *tensor;
+    struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part */
+    const struct sgrad__parameter *split;       /* NULL: it is whole */
+    void **whole;                       /* then the place of its whole */
 };
 struct sgrad__items {
     int count;
@@ -101,13 +124,24 @@ struct sgrad__items {
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph, bool with_states);
 void sgrad__items_free(struct sgrad__items *list);
 
+/* ---- parts.c: parameters that are split over ranks ---- */
+
+struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
+/* Between WHOLE and the PART of PLACE, both F32, as they lie in memory. */
+void sgrad__part_take(const struct sgrad__parameter *p, int place, const float *whole, float *part);
+void sgrad__part_put(const struct sgrad__parameter *p, int place, const float *part, float *whole);
+/* An item that is split: this rank's part of its whole, which is there, becomes its tensor. */
+int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);
+void sgrad__wholes_free(struct sgrad_graph *graph);
+
 /* ---- weights.c ---- */
 
 /* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
  * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
-/* A copy of them, for a file. COPY waits for the tasks that change them; who WRITEs it, once, may be another thread. */
+/* A copy of them, for a file; of what is split the wholes, which are there. COPY waits for the tasks that change them; who
+ * WRITEs it, once, may be another thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* of each: as it lies in memory; when it is written, in files */

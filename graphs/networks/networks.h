@@ -21,6 +21,27 @@
  *     int x = sgrad_layer(g, image, "augment", (pixels), .full_scale = 255);
  *     int error = sgrad_graph_loss(g, model.build(g, x, 10), label, 0);
  *
+ * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), the ranks of one place
+ * on its axis "data" have the same samples, and may share the work on them: by parameters that are split (sgrad_graph_split),
+ * and by operations that move values along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two
+ * layers, of which every rank has a part (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
+ *
+ *     sgrad_graph_split(g, "up.weight", "tensor", 0);
+ *     x = sgrad_layer(g, linear, "up", (x), .features = 64 / sgrad_graph_ranks(g, "tensor"));
+ *     x = sgrad_layer(g, relu, "relu", (x));
+ *     sgrad_graph_split(g, "down.weight", "tensor", 1);
+ *     x = sgrad_layer(g, linear, "down", (x), .features = 32);         // a sum over a part of the columns
+ *     x = sgrad_layer(g, all_reduce, "sum", (x), .axis = "tensor");
+ *
+ * What a step differentiates is the sum of all ranks' losses, divided by the samples of all ranks, where one that two ranks have
+ * counts twice: a loss that ranks compute alike counts once. Then a network that is right forwards is right backwards. A move's
+ * backward is its transpose; the gradient of a parameter that is whole is summed over all ranks, that of one that is split over
+ * those that have the same part; nobody divides by anything else. A parameter that is whole has to stand for the same on all
+ * ranks: a bias after a split product goes behind the sum, where it is added once.
+ *
+ * Limits: values move in F32. They are cut for 8 ranks at most along an axis. Ranks of one place on "data" drop the same
+ * elements of their parts (dropout). Batch norm, LARS and LAMB take whole channels and parameters, and refuse parts.
+ *
  * What is made of it, a training step, is for graphs/programs/programs.h. */
 #ifndef SGRAD_NETWORKS_H
 #define SGRAD_NETWORKS_H
@@ -63,6 +84,13 @@ int sgrad_graph_error(const struct sgrad_graph *graph);
 /* The parameter NAME, of a layer that is still to come, is to be AS, that of one that is there ("decoder.weight" as
  * "embedding.weight"): one tensor, saved under its first name, whose gradients add. Their shapes must be equal. */
 void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as);
+
+/* How many ranks stand along AXIS of the run's mesh (runs.h, options.mesh): 1, where it has no such axis. */
+int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
+/* The parameter NAME, of a layer that is still to come, is a rank's part of one that is split along DIMENSION, as it lies in
+ * memory, over the ranks of AXIS, in their order. It begins as that part of the whole, whatever the number of ranks, and is saved
+ * whole. Its gradient stays with the ranks that have the same part. Along an axis of one rank it is the whole. */
+void sgrad_graph_split(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 
 /* The layer that makes VALUE keeps nothing for backward, which computes again what it made when it comes to need it, out of
  * inputs that may be computed again themselves: less memory, more work, the same bits, running statistics and dropped elements

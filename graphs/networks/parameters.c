@@ -29,16 +29,23 @@ static void draw(enum sgrad_init init, double fan, struct sgrad_random r, double
     }
 }
 
-/* Numbers are drawn in the order of memory. */
-static int initialize(const struct sgrad__parameter *p, uint64_t seed) {
+/* Numbers are drawn in the order of memory; of a parameter that is split those of the whole. */
+static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter *p, uint64_t seed) {
     if (p->is.init == SGRAD_ZEROS) return 0;    /* as tensors begin */
-    const int64_t count = sgrad_shape_count(&p->is.shape);
+    const struct sgrad_shape shape = sgrad__whole_shape(p);
+    const int64_t count = sgrad_shape_count(&shape);
     const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each has a place of its own in the random stream */
     float *value = sgrad_alloc((size_t)count, sizeof *value);
     for (int64_t i = 0; i < count; i += 4) {
         double x[4];
         draw(p->is.init, p->is.fan, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
+    }
+    if (p->axis) {
+        float *part = sgrad_alloc(1, sgrad_view_bytes(&p->tensor->view));
+        sgrad__part_take(p, sgrad_mesh_place(&g->mesh, p->axis, g->rank), value, part);
+        free(value);
+        value = part;
     }
     int error = sgrad_tensor_write(p->tensor, value);
     free(value);
@@ -61,14 +68,18 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
     SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->is.shape, SGRAD_PERSISTENT, &p->tensor));
     const int count = p->state ? 0 : states(g);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
+    if (p->axis) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
     for (int i = 0; i < count; i++) {
+        if (p->axis && g->states[i].shape)
+            return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
+                                            "another optimizer does without", p->name, p->axis->name, g->states[i].name);
         const struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->is.shape;
         char *name = state_name(g, p, i);
         int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);
         free(name);
         if (error) return error;
     }
-    return initialize(p, seed);
+    return initialize(g, p, seed);
 }
 
 int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *states, uint64_t seed) {
@@ -80,13 +91,16 @@ int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *
 }
 
 void sgrad__parameters_free(struct sgrad_graph *g) {
+    sgrad__wholes_free(g);
     for (int i = 0; i < g->parameter_count; i++) {
         struct sgrad__parameter *p = &g->parameter[i];
         sgrad_tensor_destroy(p->tensor);
         for (int j = 0; p->kept && p->kept[j]; j++) sgrad_tensor_destroy(p->kept[j]);
         free(p->kept);
+        free(p->whole);
         p->tensor = NULL;
         p->kept = NULL;
+        p->whole = NULL;
     }
 }
 
@@ -102,11 +116,15 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     struct sgrad__items list = { .item = sgrad_alloc(most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        const struct sgrad_view view = { p->is.dtype, p->is.shape };
-        list.item[list.count++] = (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor };
+        const struct sgrad_view view = { p->is.dtype, sgrad__whole_shape(p) };
+        const struct sgrad__parameter *split = p->axis ? p : NULL;
+        list.item[list.count++] =
+            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, p->whole };
         for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
             const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
-            list.item[list.count++] = (struct sgrad__item){ state_name(g, p, j), p->kept[j]->view, layout, p->kept[j] };
+            const struct sgrad_view kept = split ? view : p->kept[j]->view;
+            list.item[list.count++] =
+                (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, split ? p->whole + 1 + j : NULL };
         }
     }
     return list;

@@ -6,6 +6,8 @@
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
  *
+ * A parameter that is split over ranks is whole in files (parts.c).
+ *
  * Limits: everything that is saved is copied in main memory first, all at once. */
 #include "graphs/networks/graph.h"
 
@@ -104,17 +106,24 @@ static int check_file(struct sgrad__items *list, const struct sgrad_safetensors 
     return 0;
 }
 
-static int load_item(const struct sgrad__item *item, const struct sgrad_safetensors *from, const struct sgrad_entry *entry) {
+static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item, const struct sgrad_safetensors *from,
+                     const struct sgrad_entry *entry) {
     if (!entry) return 0;
     const int64_t count = sgrad_shape_count(&item->view.shape);
-    const size_t bytes = sgrad_view_bytes(&item->tensor->view);
+    const size_t bytes = sgrad_view_bytes(&item->view);
     void *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
     int error = sgrad_safetensors_read(from, entry, data);
     if (item->view.dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
     else memcpy(file, data, bytes);
     bool moves = item->layout == SGRAD_OIHW;
     if (moves) to_memory_layout(item, file, memory);
-    if (!error) error = sgrad_tensor_write(item->tensor, moves ? memory : file);
+    if (!error && item->split) {
+        free(*item->whole);
+        *item->whole = memcpy(sgrad_alloc(1, bytes), moves ? memory : file, bytes);
+        error = sgrad__item_take(g, item);
+    } else if (!error) {
+        error = sgrad_tensor_write(item->tensor, moves ? memory : file);
+    }
     free(data);
     free(file);
     free(memory);
@@ -125,7 +134,7 @@ int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *f
     struct sgrad__items list = sgrad__parameters_list(g, with_states);
     int error = check_file(&list, file, with_states);
     for (int i = 0; i < list.count && !error; i++)
-        error = load_item(&list.item[i], file, sgrad_safetensors_find(file, list.item[i].name));
+        error = load_item(g, &list.item[i], file, sgrad_safetensors_find(file, list.item[i].name));
     sgrad__items_free(&list);
     return error;
 }
@@ -137,8 +146,10 @@ int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sg
     int error = 0;
     w.value = sgrad_alloc((size_t)w.items.count, sizeof *w.value);
     for (int i = 0; i < w.items.count && !error; i++) {
-        w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&w.items.item[i].view));
-        error = sgrad_tensor_read(w.items.item[i].tensor, w.value[i]);
+        const struct sgrad__item *item = &w.items.item[i];
+        w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+        if (item->split) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
+        else error = sgrad_tensor_read(item->tensor, w.value[i]);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;

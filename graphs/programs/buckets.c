@@ -21,14 +21,16 @@ struct entry {
 };
 struct sgrad__bucket {
     enum sgrad_dtype dtype;
+    const struct sgrad_group *group;
     int count;
     int64_t size;               /* elements */
     struct entry *entry;
 };
 
-struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype) {
+struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, const struct sgrad_group *group) {
     struct sgrad__bucket *bucket = sgrad_alloc(1, sizeof *bucket);
     bucket->dtype = dtype;
+    bucket->group = group;
     return bucket;
 }
 
@@ -143,7 +145,7 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const 
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts,
                                          .limit = most_chunks(k, cuts),
-                                         .group = b->o->peers,
+                                         .group = k->group,
                                          .halving = b->o->deterministic };
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
@@ -175,7 +177,7 @@ static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, 
 void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
-                                         .group = b->o->peers, .root = root, .halving = b->o->deterministic };
+                                         .group = k->group, .root = root, .halving = b->o->deterministic };
     const struct sgrad_collective *method = sgrad_collective_cheapest(SGRAD_BROADCAST, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
     const int chunks = cuts * plan.chunks;

@@ -11,11 +11,13 @@ struct sgrad__builder {
     int micros, group_micros;                   /* of this rank's share; of a group, on this rank */
     int lanes;                                  /* of gradients */
     int place, peers;                           /* of this rank, among those who share the batch */
-    struct sgrad_group span;                    /* of them, those that share a group of samples: alone, it ends within a rank */
+    struct sgrad_group others;                  /* of them, those that have other samples, and this one; by its place here */
+    struct sgrad_group span;                    /* of these, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation[2], *gradient;              /* by value; of activations, and of what is kept, those computed again, too */
     int *keep[2], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
     int *first;                                 /* instruction: by node and forward task */
+    int *piece;                                 /* by index: of the node that is being added */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read;              /* of the input */
@@ -25,7 +27,8 @@ struct sgrad__builder {
     long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
-    struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
+    struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
+    struct sgrad_group sharing[1 + SGRAD_MAX_AXES];     /* the ranks that share what is in such buckets */
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
 };
 
@@ -89,26 +92,48 @@ void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
 /* CHUNK holds this rank's values and takes the results. */
 void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
-/* The COUNT peers from place FIRST on. */
+/* The COUNT peers from place FIRST on; the ranks along AXIS; and the peers that have this one's place on it. */
 struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
+struct sgrad_group sgrad__along(struct sgrad__builder *b, const struct sgrad_axis *axis);
+struct sgrad_group sgrad__across(struct sgrad__builder *b, const struct sgrad_axis *axis);
+/* Buffers of one size, the same of the others in GROUP, this rank among them, by the cheapest method: they become what it leads
+ * to. */
+void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                         int *chunk, int chunks, int priority, const char *name);
 /* BUFFER and the same of the others in GROUP, this rank among them, by the cheapest method, as one chunk: what it leads to. */
 int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
                           int buffer, int priority, const char *name);
 
+/* ---- moves.c ---- */
+
+/* TASK of node N, a move, for micro-batch M. A gradient that is there already is added to. */
+void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m);
+
+/* ---- gradients.c ---- */
+
+void sgrad__open_gradients(struct sgrad__builder *b);
+/* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first.
+ * SUMMED has each parameter's sum, or -1. */
+void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed);
+void sgrad__close_gradients(struct sgrad__builder *b);          /* there are no more */
+/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
+ * next's, are summed over the ranks together. */
+void sgrad__add_statistics(struct sgrad__builder *b);
+
 /* ---- buckets.c ---- */
 
-/* A bucket gathers what travels together between ranks, so that few messages are sent. Every rank puts the same things in, in the
- * same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to.
+/* A bucket gathers what travels together within a group, so that few messages are sent. Every rank puts the same things in, in
+ * the same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to.
  * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or
  * -1. */
-struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype);
+struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, const struct sgrad_group *group);
 void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter,
                        const char *name);
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
 int64_t sgrad__bucket_chunk(const struct sgrad__bucket *bucket, int chunks, int chunk);     /* elements of one */
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
 
-/* Sums it over all ranks by METHOD (NULL: the cheapest), and updates its parameters. */
+/* Sums it over its group by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
                        int priority, const char *name);
 void sgrad__add_copy(struct sgrad__builder *b, int from, int to);      /* of one buffer, without a bucket */
@@ -120,7 +145,7 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket
 /* From here on it stands for its parameters' values: to be gathered, or taken from such buffers. */
 void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
-/* What it stands for at ROOT, by the cheapest method, to all peers, who take it. */
+/* What it stands for at ROOT, by the cheapest method, to its whole group, which takes it. */
 void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
                              const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */

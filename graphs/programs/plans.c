@@ -69,17 +69,35 @@ struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int c
     return (struct sgrad_group){ count, b->o->peers ? b->o->peers->rank + first : &b->o->rank };
 }
 
-int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
-                          int buffer, int priority, const char *name) {
-    if (group->count == 1) return buffer;
-    const struct sgrad_exchange what = { .bytes = (double)sgrad_view_bytes(&b->p->buffer[buffer].view),
-                                         .limit = 1,
+struct sgrad_group sgrad__along(struct sgrad__builder *b, const struct sgrad_axis *axis) {
+    int *member = sgrad__own(b->p, sgrad_alloc((size_t)axis->ranks, sizeof *member));
+    return sgrad_mesh_group(&b->g->mesh, axis, b->o->rank, member);
+}
+
+struct sgrad_group sgrad__across(struct sgrad__builder *b, const struct sgrad_axis *axis) {
+    const struct sgrad_group all = sgrad__peers(b, 0, b->peers);
+    const struct sgrad_mesh *mesh = &b->g->mesh;
+    int *member = sgrad__own(b->p, sgrad_alloc((size_t)all.count, sizeof *member)), count = 0;
+    for (int i = 0; i < all.count; i++)
+        if (sgrad_mesh_place(mesh, axis, all.rank[i]) == sgrad_mesh_place(mesh, axis, b->o->rank)) member[count++] = all.rank[i];
+    return (struct sgrad_group){ count, member };
+}
+
+void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                         int *chunk, int chunks, int priority, const char *name) {
+    const struct sgrad_exchange what = { .bytes = (double)chunks * (double)sgrad_view_bytes(&b->p->buffer[*chunk].view),
+                                         .limit = chunks,
                                          .group = group,
                                          .root = root,
                                          .halving = b->o->deterministic };
     const struct sgrad_collective *method = sgrad_collective_cheapest(kind, &what, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &what, b->o->rank, b->o->network);
-    sgrad__add_plan(b, &plan, &buffer, priority, name);
+    sgrad__add_plan(b, &plan, chunk, priority, name);
     free(plan.action);
+}
+
+int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
+                          int buffer, int priority, const char *name) {
+    if (group->count > 1) sgrad__add_exchange(b, kind, group, root, &buffer, 1, priority, name);
     return buffer;
 }

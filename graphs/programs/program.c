@@ -101,6 +101,10 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
         return on_demand(b, &b->dparameter[at + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
+    case SGRAD_PIECE:
+        if (!is->axis || i >= is->axis->ranks) return -1;
+        *view = per_micro(b, is->piece);
+        return on_demand(b, &b->piece[i * b->micros + m], *view, node->name, "piece", i, m);
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, is->keep[i]);
@@ -135,7 +139,8 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
 
 /* Has it a row for each sample? */
 static bool has_rows(enum sgrad_role role) {
-    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP;
+    return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP ||
+           role == SGRAD_PIECE;
 }
 
 /* The first micro-batch of M's lane. */
@@ -160,6 +165,10 @@ static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, in
 
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+    if (task->move) {
+        sgrad__add_move(b, n, task, m);
+        return;
+    }
     struct sgrad_call call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: others have begun it */
@@ -228,6 +237,10 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     if (phase == BACKWARD && b->g->node[n].output >= 0 &&
         b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0)
         return; /* the loss does not depend on it */
+    if (b->g->node[n].is.axis) {
+        memset(b->piece, 0xff, (size_t)(SGRAD_MAX_INPUTS * b->micros) * sizeof *b->piece);
+        if (phase == BACKWARD && !b->g->value[b->g->node[n].input[0]].needs_gradient) return;
+    }
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
         if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
@@ -235,94 +248,6 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
             continue;
         }
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
-    }
-}
-
-/* ---- gradients over ranks ---- */
-
-static void close_gradients(struct sgrad__builder *b) {
-    if (!b->bucket) return;
-    char *name = sgrad_format("bucket %d", b->p->buckets);
-    b->o->strategy->exchange(b, b->bucket, b->p->buckets++, name);
-    sgrad__bucket_free(b->bucket);
-    b->bucket = NULL;
-    free(name);
-}
-
-/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready.
- * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
-static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
-    if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
-    if (!b->bucket) b->bucket = sgrad__bucket_open(SGRAD_F32);
-    sgrad__bucket_put(b->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter], parameter,
-                      w->name);
-    b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
-    const int64_t bytes = sgrad__bucket_bytes(b->bucket);
-    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_gradients(b);
-}
-
-/* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
- * next's, are summed over the ranks together. */
-static void add_statistics(struct sgrad__builder *b) {
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64);
-    const struct sgrad__workers *workers = b->o->workers;
-    struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
-    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
-                               .access = { SGRAD_W, SGRAD_R },
-                               .view = { ballot, sgrad__doubles(b->g->node[b->g->loss].is.stat[0]) } };
-    int loss = -1;
-    for (int n = 0; n < b->g->node_count; n++)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
-            int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
-            int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
-            if (n == b->g->loss) loss = local;
-            sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
-        }
-    int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
-                           sgrad_format("vote"));
-    sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
-    sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
-    sgrad__bucket_free(bucket);
-    b->p->votes = sgrad__add_output(b, votes);
-}
-
-/* Does a node before N, whose backward pass comes later, use the parameter as well? */
-static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
-    while (n-- > 0)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
-            if (g->node[n].p[i] == parameter) return true;
-    return false;
-}
-
-/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
-static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
-    const char *name = b->g->parameter[parameter].name;
-    int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
-    int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
-    for (int n = 0; n < b->g->node_count; n++)
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
-            if (b->g->node[n].p[i] == parameter) use[uses++] = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
-    for (int m = 0; m < b->micros; m++) {
-        int of_use[uses];
-        for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
-        leaf[m] = sgrad__add_sum(b, of_use, uses, name);
-    }
-    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
-    free(leaf);
-    free(use);
-    return sum;
-}
-
-/* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first. */
-static void add_node_updates(struct sgrad__builder *b, int n, int *summed) {
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        int parameter = b->g->node[n].p[i];
-        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
-        summed[parameter] = add_gradient_sum(b, parameter);
-        if (b->peers > 1) put_gradient(b, parameter, summed);
-        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }
 
@@ -365,13 +290,13 @@ static void add_step(struct sgrad__builder *b) {
         if (!b->p->training) continue;
         for (int n = g->node_count - 1; n >= 0; n--) {
             add_node(b, n, BACKWARD, start);
-            if (start + b->group_micros == b->micros) add_node_updates(b, n, summed);
+            if (start + b->group_micros == b->micros) sgrad__add_node_updates(b, n, summed);
         }
     }
     if (b->p->training) {
-        close_gradients(b);
+        sgrad__close_gradients(b);
         if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
-        if (b->peers > 1) add_statistics(b);
+        if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
@@ -415,6 +340,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
+    b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
@@ -424,7 +350,8 @@ static void open_builder(struct sgrad__builder *b) {
 
 static void close_builder(struct sgrad__builder *b) {
     int *arrays[] = { b->activation[0], b->activation[1], b->keep[0], b->keep[1], b->gradient,   b->part,
-                      b->sum,           b->leaf,          b->total,   b->parameter, b->dparameter, b->first };
+                      b->sum,           b->leaf,          b->total,   b->parameter, b->dparameter, b->first,
+                      b->piece };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(b->elsewhere);
     free(b->call);
@@ -443,29 +370,38 @@ static int64_t micros_at_once(const struct sgrad__builder *b) {
     return groups * b->group_micros;
 }
 
+/* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axis for that. */
+static struct sgrad_group others(struct sgrad__builder *b) {
+    const struct sgrad_axis *data = sgrad_mesh_axis(&b->g->mesh, SGRAD__DATA);
+    return data && b->o->peers ? sgrad__along(b, data) : sgrad__peers(b, 0, sgrad__peer_count(b->o));
+}
+
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
     const bool grouped = o->training && has_groups(g);
     const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
-    const int64_t share = o->batch / peers, group = grouped ? o->group : o->micro;
+    struct sgrad__program *p = sgrad__program_create();
+    struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };
+    sgrad__open_gradients(&b);
+    b.others = others(&b);
+    const int64_t share = o->batch / b.others.count, group = grouped ? o->group : o->micro;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(o->batch % peers == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % b.others.count == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
 
     const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
-    struct sgrad__program *p = sgrad__program_create();
     p->graph = g;
-    p->batch = (struct sgrad_batch){ o->batch, group, averaged };
+    p->batch = (struct sgrad_batch){ share * peers, group, averaged };
     p->share = share;
     p->micro = o->micro;
     p->training = o->training;
     p->grouped = grouped;
     p->window = o->window;
     p->bucket_bytes = bucket_bytes(g, o);
-    struct sgrad__builder b = { .p = p, .g = g, .o = o, .micros = (int)(share / o->micro),
-                                .group_micros = (int)(here / o->micro), .place = place, .peers = peers };
+    b.micros = (int)(share / o->micro);
+    b.group_micros = (int)(here / o->micro);
     b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;
-    const int span = (int)(group / here);
-    b.span = sgrad__peers(&b, place - place % span, span);
+    const int span = (int)(group / here), at = sgrad_group_place(&b.others, o->rank);
+    b.span = (struct sgrad_group){ span, b.others.rank + at - at % span };
     if (o->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", o->source.records);
     open_builder(&b);
     add_step(&b);

@@ -28,6 +28,7 @@ struct sgrad_optimizer {
     double rate;                        /* learning rate, where none is asked for */
     const char *const *options;         /* of train, those that not every optimizer heeds: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;
+    bool whole;                         /* it looks at all of a parameter at once, which may not be split over ranks */
     const struct sgrad_state *states;   /* what it keeps of each parameter; ends without a name */
 };
 extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */

@@ -31,13 +31,29 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
                            sgrad_format("%s update", w->name));
 }
 
+/* Of all parameters that are split over AXIS, over its ranks; those of the parts are no longer in NORM. -1: there is none. */
+static int add_norm_of_parts(struct sgrad__builder *b, const struct sgrad_axis *axis, int *norm) {
+    int *part = sgrad_alloc((size_t)b->g->parameter_count, sizeof *part), sum;
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        const bool split = b->g->parameter[i].axis == axis;
+        part[i] = split ? norm[i] : -1;
+        if (split) norm[i] = -1;
+    }
+    sum = sgrad__add_sum(b, part, b->g->parameter_count, "gradient norm of parts");
+    free(part);
+    if (sum < 0) return -1;
+    const struct sgrad_group group = sgrad__along(b, axis);
+    return sgrad__add_collective(b, SGRAD_ALLREDUCE, &group, -1, sum, SGRAD__PRIORITY_UPDATE, "gradient norm of parts");
+}
+
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
-    int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
+    int *norm = sgrad_alloc((size_t)b->g->parameter_count + SGRAD_MAX_AXES, sizeof *norm), count = b->g->parameter_count;
     for (int i = 0; i < b->g->parameter_count; i++) {
         norm[i] = -1;
         if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
     }
-    b->norm = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm");
+    for (int i = 0; i < b->g->mesh.axes; i++) norm[count++] = add_norm_of_parts(b, &b->g->mesh.axis[i], norm);
+    b->norm = sgrad__add_sum(b, norm, count, "gradient norm");
     for (int i = 0; i < b->g->parameter_count; i++)
         if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
     free(norm);

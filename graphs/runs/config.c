@@ -61,8 +61,8 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
         PUT(precision, text(sgrad_precision_name(o->precision)));
     TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(strategy), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce), REAL(bucket),
-        TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window),
+    TEXT(strategy), TEXT(mesh), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce),
+        REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window),
         REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
 #undef PUT
 #undef TEXT

@@ -5,8 +5,9 @@
  *     evaluation               │   0 1   2 3   4 5   6 7  total          batches, of which some are in flight
  *
  * Tasks copy the weights, as the steps before leave them; the evaluation's tasks read the copies, and yield to those of steps.
- * Batches are dealt out to the ranks, every so many one. What each comes to goes to all ranks by a last program, which has tags
- * of its own, and is added in the order of batches, whichever rank had them.
+ * Batches are dealt out to the ranks, every so many one; those that have the same samples have the same batches. What each comes
+ * to goes to all ranks by a last program, which has tags of its own, and is added in the order of batches, whichever rank had
+ * them.
  *
  * Nothing waits: whoever turns steps turns the evaluation now and then. */
 #include "graphs/runs/run.h"
@@ -67,6 +68,7 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
         struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], i < 2 ? micro : size[i]);
         struct sgrad__program *program;
         o.parameter = e->weight;
+        o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
         SGRAD_TRY(open_part(&e->part[i], program));
         e->batches += batches;
@@ -115,7 +117,7 @@ int sgrad__evaluation_begin(struct sgrad__run *r) {
     for (int i = 0; i < r->graph->parameter_count; i++)
         SGRAD_TRY(sgrad_tensor_copy(r->graph->parameter[i].tensor, e->weight[i]));
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
-    e->done = e->next = r->context->rank;
+    e->done = e->next = r->part;
     e->end = e->batches;
     e->totals = false;
     r->evaluates = true;
@@ -136,7 +138,7 @@ static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     for (int64_t i = 0; i < size; i++) sample[i] = from + i;
     int error = sgrad__runner_submit(p->runner, &step, sample);
     free(sample);
-    e->next += r->context->ranks;
+    e->next += r->parts;
     return error;
 }
 
@@ -145,8 +147,9 @@ static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct part *p = part_of(e, e->done);
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
-    memcpy(e->value + e->done * e->sums, sgrad__slot_doubles(slot, p->program->statistics), (size_t)e->sums * sizeof *e->value);
-    e->done += r->context->ranks;
+    const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
+    if (r->copy == 0) memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);
+    e->done += r->parts;
     return 0;
 }
 
@@ -175,7 +178,7 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
 
 int sgrad__evaluation_turn(struct sgrad__run *r) {
     struct sgrad__evaluation *e = r->evaluation;
-    const int64_t ahead = (int64_t)r->options.window * r->context->ranks;
+    const int64_t ahead = (int64_t)r->options.window * r->parts;
     if (!r->evaluates) return 0;
     while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(r, e));
     while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(r, e));
@@ -186,7 +189,7 @@ int sgrad__evaluation_turn(struct sgrad__run *r) {
 int sgrad__evaluation_end(struct sgrad__run *r, bool may_leave) {
     struct sgrad__evaluation *e = r->evaluation;
     while (r->evaluates) {
-        if (may_leave && e->next < e->end && sgrad__run_is_asked(r)) {
+        if (may_leave && r->copies == 1 && e->next < e->end && sgrad__run_is_asked(r)) {     /* copies would wait for it */
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;
         }

@@ -153,14 +153,16 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
 }
 
 /* Rank 0's values, and its optimizer's, to every rank. */
-static int broadcast_parameters(const struct sgrad_context *context, const struct sgrad_graph *g) {
-    struct sgrad__items items = sgrad__parameters_list(g, true);
+static int broadcast_parameters(struct sgrad__run *r) {
+    struct sgrad__items items = sgrad__parameters_list(r->graph, true);
     struct sgrad__broadcast *list = sgrad_alloc((size_t)items.count, sizeof *list);
-    for (int i = 0; i < items.count; i++) list[i] = (struct sgrad__broadcast){ items.item[i].tensor, items.item[i].tensor, 0 };
-    int error = sgrad__runner_broadcast(context, list, items.count);
+    int count = 0;
+    for (struct sgrad__item *item = items.item; item < items.item + items.count; item++)
+        if (!item->split) list[count++] = (struct sgrad__broadcast){ item->tensor, item->tensor, 0 };
+    int error = sgrad__runner_broadcast(r->context, list, count);
     free(list);
     sgrad__items_free(&items);
-    return error;
+    return error ? error : sgrad__run_scatter(r);
 }
 
 int sgrad__run_compare_options(struct sgrad__run *r) {
@@ -193,5 +195,5 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;
     broadcast_folder(r);
-    return broadcast_parameters(r->context, r->graph);
+    return broadcast_parameters(r);
 }

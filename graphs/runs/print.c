@@ -38,6 +38,12 @@ static void print_placement(const struct sgrad__run *r, FILE *to) {
             r->options.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
+static void print_mesh(const struct sgrad__run *r, FILE *to) {
+    fprintf(to, "mesh      ");
+    for (int i = 0; i < r->mesh.axes; i++) fprintf(to, " %s=%d", r->mesh.axis[i].name, r->mesh.axis[i].ranks);
+    fprintf(to, ": %d ranks at a time have the same samples, and share the work on them\n", r->copies);
+}
+
 /* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
 static void print_data(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_dataset *d = r->train;
@@ -63,10 +69,11 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
-    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->context->ranks,
-            sgrad_plural(r->context->ranks, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
+    if (r->copies > 1) print_mesh(r, to);
+    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->parts,
+            sgrad_plural(r->parts, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
             (long long)r->micro,
-            r->program->batch.averaged == o->batch ? "synchronous"
+            r->program->batch.averaged == r->program->batch.samples ? "synchronous"
             : r->strategy->fresh                   ? "synchronous but for the slowest"
                                                    : "asynchronous");
     if (r->program->grouped)
@@ -74,7 +81,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fputc('\n', to);
     if (o->recompute)
         fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", r->recomputed, r->graph->node_count);
-    if (r->program->batch.averaged != o->batch)
+    if (r->program->batch.averaged != r->program->batch.samples)
         fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n", r->strategy->fresh ? "first " : "",
                 (long long)r->program->batch.averaged, sgrad_plural(r->program->batch.averaged, "sample", "samples"),
                 r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window,

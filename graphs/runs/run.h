@@ -45,6 +45,9 @@ struct sgrad__run {
     int unwritten;                              /* the error by which metrics could not be written; 0: none */
     const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
+    struct sgrad_mesh mesh;
+    int parts, part;                            /* the batch's, each of other samples; this rank's */
+    int copies, copy;                           /* ranks that have the same samples; this one's place among them */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
     struct sgrad__server *server;               /* of asynchronous training; NULL: none */
@@ -69,7 +72,7 @@ int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_open_placement(struct sgrad__run *run);
 int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training images; after open_data */
 
-/* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks. */
+/* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks of other samples. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
 void sgrad__run_choose_micro_batch(struct sgrad__run *run);
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
@@ -86,6 +89,15 @@ void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
  * others get what it holds from there. */
 int sgrad__run_open_folder(struct sgrad__run *run, long *done);
+
+/* ---- mesh.c: the coordinates of ranks, and parameters that are split over them ---- */
+
+int sgrad__run_open_mesh(struct sgrad__run *run);           /* before the graph */
+int sgrad__run_place_on_mesh(struct sgrad__run *run);       /* once the ranks are known: the graph, too */
+/* What is split is gathered on rank 0, whole, until sgrad__wholes_free; and, where rank 0 has read a whole, every rank gets its
+ * part of that. Every rank calls them. */
+int sgrad__run_gather(struct sgrad__run *run, bool with_states);
+int sgrad__run_scatter(struct sgrad__run *run);
 
 /* ---- run.c ---- */
 

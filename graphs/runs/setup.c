@@ -53,6 +53,7 @@ static int open_graph(struct sgrad__run *r) {
     SGRAD_TRY(check_images(r, d));
     const enum sgrad_dtype type = o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
     struct sgrad_graph *g = r->graph = sgrad_graph_create(type);
+    sgrad__graph_set_mesh(g, &r->mesh);
     int field[SGRAD_MAX_FIELDS], x;
     for (int f = 0; d->field[f].name; f++)
         field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
@@ -170,11 +171,13 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_data(r));
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
+    SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(sgrad__run_compare_options(r));
-    int error = sgrad__run_check_sizes(r, r->context->ranks);
+    int error = sgrad__run_place_on_mesh(r);
+    if (!error) error = sgrad__run_check_sizes(r, r->parts);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad__run_choose_micro_batch(r);
@@ -192,8 +195,10 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
     if (!r->options.init) return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(sgrad__run_open_test_set(r));
+    SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(open_graph(r));
     SGRAD_TRY(open_context(r));
+    SGRAD_TRY(sgrad__run_agree(r, sgrad__run_place_on_mesh(r)));
     SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
     SGRAD_TRY(sgrad__run_open_data_of_weights(r));
     r->evaluated = r->options.micro_batch ? r->options.micro_batch : 32;

@@ -60,7 +60,7 @@ static double least_seconds(const struct sgrad__run *r, int64_t micro) {
     static const double submission = 8e-6, rate = 5e10;     /* of a task, measured; flops of a core */
     enum { TASKS = 3, PASSES = 3 };                         /* of a layer; forward, and backward twice */
     const struct sgrad__work work = sgrad__graph_work(r->graph);
-    const double share = (double)r->options.batch / r->context->ranks, micros = share / (double)micro;
+    const double share = (double)r->options.batch / r->parts, micros = share / (double)micro;
     const double workers = micros < r->context->cpus ? micros : r->context->cpus;
     const double submits = micros * TASKS * work.layers * submission, computes = PASSES * share * work.flops / rate / workers;
     return submits > computes ? submits : computes;
@@ -70,7 +70,7 @@ static double least_seconds(const struct sgrad__run *r, int64_t micro) {
  * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
 static int64_t good_division(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    const int64_t share = o->batch / r->context->ranks, here = r->group < share ? r->group : share;
+    const int64_t share = o->batch / r->parts, here = r->group < share ? r->group : share;
     int64_t micro = largest_divisor(here, o->deterministic ? 32 : r->context->cudas ? 256 : good_micro_batch(r->graph));
     if (o->deterministic)
         while (o->batch % 8 == 0 && (o->batch / 8) % micro) micro = largest_divisor(here, micro - 1);
@@ -88,17 +88,18 @@ static int64_t good_division(const struct sgrad__run *r) {
 static int good_lanes(const struct sgrad__run *r) {
     enum { LEAST = 8 };
     const double most = (double)((int64_t)1 << 30), bytes = (double)sgrad__parameters_count(r->graph) * sizeof(float);
-    const int ranks = r->context->ranks;
-    if (r->options.deterministic) return ranks < LEAST ? LEAST / ranks : 1;
+    if (r->options.deterministic) return r->parts < LEAST ? LEAST / r->parts : 1;
     return bytes * LEAST < most ? (int)(most / bytes) : LEAST;
 }
 
 /* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
- * groups, all of one size; and they share an evaluation, batch by batch: both take rank 0's. */
+ * groups, all of one size; they share an evaluation, batch by batch; and ranks of the same samples move values between each other
+ * for each micro-batch: all these take rank 0's. */
 void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (!r->micro) r->micro = good_division(r);
     r->evaluated = r->micro;
     sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
     r->lanes = good_lanes(r);
+    if (r->copies > 1) r->micro = r->evaluated;
     if (r->options.bn_group == SGRAD_GROUP_MICRO) r->group = r->micro = r->evaluated;
 }

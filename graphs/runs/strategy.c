@@ -46,7 +46,7 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
                                                 .group_ranks = r->group_ranks,
                                                 .backup = r->options.backup };
     r->push_ranks = r->strategy->fresh ? 1 : r->strategy->ranks(&how);
-    if (r->strategy->served && r->group > o->batch / ranks * r->push_ranks)
+    if (r->strategy->served && r->group > o->batch / r->parts * r->push_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);
     if (r->strategy->served && o->staleness) r->options.window = o->staleness + 1;
     return 0;

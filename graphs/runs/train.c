@@ -40,8 +40,11 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
     const struct sgrad__position position = position_of(r, done);
     SGRAD_TRY(end_checkpoint(r));
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
-    if (r->context->rank == 0)
-        SGRAD_TRY(sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep, &r->checkpoint));
+    int error = sgrad__run_gather(r, true);
+    if (!error && r->context->rank == 0)
+        error = sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep, &r->checkpoint);
+    sgrad__wholes_free(r->graph);
+    SGRAD_TRY(error);
     r->last_checkpoint = done;
     if (r->options.keep == 1) r->good_checkpoint = 0;   /* it goes */
     return 0;
@@ -292,7 +295,9 @@ static int train_run(struct sgrad__run *r) {
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));
-    int error = r->context->rank ? 0 : save_weights(r);
+    int error = sgrad__run_gather(r, false);
+    if (!error && r->context->rank == 0) error = save_weights(r);
+    sgrad__wholes_free(r->graph);
     SGRAD_TRY(sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights"));
     sgrad_ranks_broadcast(&r->result, sizeof r->result, 0);
     return 0;

@@ -1,5 +1,6 @@
 /* collectives: all ranks' plans in one process: every contribution counts once, nothing waits for ever, no message is left
  * unread, every place ends with what the kind promises, and the choice among methods is what their costs say. */
+#include "runtime/runtime.h"
 #include "tests/runtime/world.h"
 
 static bool is_sum(enum sgrad_collective_kind kind) { return kind != SGRAD_ALL_GATHER && kind != SGRAD_BROADCAST; }
@@ -314,6 +315,50 @@ static void crowded_hosts(void **state) {
     assert_true(doubling->cost(4, &blocks) < doubling->cost(4, &spread));
 }
 
+/* Neighbours are along the last axis; the axis that takes what is left comes first, unless it is named elsewhere. */
+static void ranks_on_a_mesh(void **state) {
+    (void)state;
+    struct sgrad_mesh mesh;
+    int member[4];
+    assert_int_equal(sgrad_mesh_parse("a=3,b=2", "rest", &mesh), 0);
+    assert_int_equal(sgrad_mesh_fit(&mesh, 24), 0);
+    const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"),
+                            *b = sgrad_mesh_axis(&mesh, "b");
+    assert_true(rest == mesh.axis && rest->ranks == 4 && a->ranks == 3 && b->ranks == 2 && !sgrad_mesh_axis(&mesh, "c"));
+    for (int rank = 0; rank < 24; rank++) {
+        assert_int_equal(rank, (sgrad_mesh_place(&mesh, rest, rank) * 3 + sgrad_mesh_place(&mesh, a, rank)) * 2 +
+                                   sgrad_mesh_place(&mesh, b, rank));
+        for (const struct sgrad_axis *axis = mesh.axis; axis < mesh.axis + mesh.axes; axis++) {
+            const struct sgrad_group group = sgrad_mesh_group(&mesh, axis, rank, member);
+            assert_int_equal(group.count, axis->ranks);
+            assert_int_equal(group.rank[sgrad_mesh_place(&mesh, axis, rank)], rank);
+        }
+    }
+    assert_true(sgrad_mesh_group(&mesh, a, 9, member).rank[0] == 7 && member[1] == 9 && member[2] == 11);
+
+    assert_int_equal(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh), 0);
+    assert_int_equal(sgrad_mesh_fit(&mesh, 6), 0);
+    assert_int_equal(sgrad_mesh_place(&mesh, sgrad_mesh_axis(&mesh, "rest"), 4), 1);
+}
+
+static void meshes_that_are_none(void **state) {
+    (void)state;
+    static const char *const wrong[] = { "", "a", "a=", "=2", "a=0", "a=-1", "a=2x", "a=2,", ",a=2", "a=2,a=3",
+                                         "a=99999999999999999999", "a=40000", "anaxisofalongname=2", "a=1,b=1,c=1,d=1",
+                                         "a=1,b=1,c=1,d=1,e=1" };
+    struct sgrad_mesh mesh;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (sgrad_mesh_parse(wrong[i], "rest", &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);
+    for (int ranks = 5; ranks < 8; ranks += 2) {
+        assert_int_equal(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh), 0);
+        assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
+        assert_int_equal(sgrad_mesh_parse("a=2", "rest", &mesh), 0);
+        assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
+    }
+    assert_int_equal(sgrad_mesh_parse("a=32768,b=32768,c=32768", "rest", &mesh), 0);
+    assert_int_equal(sgrad_mesh_fit(&mesh, 4), SGRAD_EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_right),
@@ -327,6 +372,8 @@ int main(void) {
         cmocka_unit_test(the_cheapest_is_chosen),
         cmocka_unit_test(short_and_long_buffers),
         cmocka_unit_test(crowded_hosts),
+        cmocka_unit_test(ranks_on_a_mesh),
+        cmocka_unit_test(meshes_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,5 +12,6 @@ const struct sgrad_optimizer sgrad_lamb_optimizer = {
     .rate = 0.005,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &sgrad_lamb_kernel,
+    .whole = true,
     .states = (const struct sgrad_state[]){ { .name = "exp_avg" }, { .name = "exp_avg_sq" }, { 0 } },
 };

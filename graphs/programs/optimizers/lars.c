@@ -9,5 +9,6 @@ const struct sgrad_optimizer sgrad_lars_optimizer = {
     .rate = 1,
     .options = (const char *const[]){ "momentum", "nesterov", "trust", NULL },
     .update = &sgrad_lars_kernel,
+    .whole = true,
     .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
 };

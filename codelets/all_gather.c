@@ -1,0 +1,29 @@
+/* all_gather.c: y = the values of the ranks along an axis side by side, on each of them. Its backward is a reduce_scatter:
+ *
+ *     place   0      1                                            0        1
+ *     x       a a    b b    ->   y   a a b b   a a b b            dy   p p q q   r r s s   ->   dx   p+r p+r    q+s q+s      */
+#include "config.h"
+#include "codelets/moves.h"
+#include "codelets/ops/all_gather.h"
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_all_gather *is = attrs;
+    return sgrad__infer_pieces(s, is->axis, &is->dimension, true);
+}
+
+static void describe(const void *attrs, char *text, size_t size) {
+    const struct sgrad_all_gather *is = attrs;
+    snprintf(text, size, "over %s, dimension %d", is->axis, is->dimension);
+}
+
+const struct sgrad_op sgrad_all_gather_op = {
+    .name = "all_gather",
+    .summary = "the values of the ranks along an axis of the mesh side by side, on each of them",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_all_gather),
+    .infer = infer,
+    .describe = describe,
+    .forward = { SGRAD__MOVE(all_gather, GATHER_PIECES, X, PIECE, forward), SGRAD__JOIN(all_gather, Y, forward) },
+    .backward = { SGRAD__CUT(all_gather, DY, backward), SGRAD__MOVE(all_gather, ADD_PIECES, PIECE, DX, backward) },
+    .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_all_gather){ .axis = "tensor" } } },
+};

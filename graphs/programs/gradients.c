@@ -1,0 +1,110 @@
+/* gradients.c: what becomes of a step's gradients and statistics: sums over this rank's micro-batches, buckets over the ranks
+ * that share them, updates.
+ *
+ *     parameter    leaves of its gradient      this rank's sum      bucket      the sum over the ranks that share it
+ *     conv.weight  lane 0  lane 1  lane 2  ─>         Σ        ─>  ┐
+ *     conv.bias    lane 0  lane 1  lane 2  ─>         Σ        ─>  ┴─ exchange ─>  update, update                           */
+#include "graphs/programs/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whole parameters are all ranks' to share, parts theirs who have the same: 0, or 1 + the axis over which it is split. */
+static int bucket_of(const struct sgrad__builder *b, int parameter) {
+    const struct sgrad_axis *axis = b->g->parameter[parameter].axis;
+    return axis ? 1 + (int)(axis - b->g->mesh.axis) : 0;
+}
+
+void sgrad__open_gradients(struct sgrad__builder *b) {
+    b->sharing[0] = sgrad__peers(b, 0, b->peers);
+    for (int i = 0; i < b->g->mesh.axes; i++) b->sharing[1 + i] = sgrad__across(b, &b->g->mesh.axis[i]);
+}
+
+static void close_bucket(struct sgrad__builder *b, int which) {
+    struct sgrad__bucket **bucket = &b->bucket[which];
+    if (!*bucket) return;
+    char *name = sgrad_format("bucket %d", b->p->buckets);
+    b->o->strategy->exchange(b, *bucket, b->p->buckets++, name);
+    sgrad__bucket_free(*bucket);
+    *bucket = NULL;
+    free(name);
+}
+
+void sgrad__close_gradients(struct sgrad__builder *b) {
+    for (int i = 0; i <= SGRAD_MAX_AXES; i++) close_bucket(b, i);
+}
+
+/* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready.
+ * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
+static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const int which = bucket_of(b, parameter);
+    if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
+    if (!b->bucket[which]) b->bucket[which] = sgrad__bucket_open(SGRAD_F32, &b->sharing[which]);
+    sgrad__bucket_put(b->bucket[which], summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter],
+                      parameter, w->name);
+    b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
+    const int64_t bytes = sgrad__bucket_bytes(b->bucket[which]);
+    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_bucket(b, which);
+}
+
+void sgrad__add_statistics(struct sgrad__builder *b) {
+    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64, b->o->peers);
+    const struct sgrad__workers *workers = b->o->workers;
+    struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
+    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
+                               .access = { SGRAD_W, SGRAD_R },
+                               .view = { ballot, sgrad__doubles(b->g->node[b->g->loss].is.stat[0]) } };
+    int loss = -1;
+    for (int n = 0; n < b->g->node_count; n++)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && b->g->node[n].is.stat[i].rank; i++) {
+            int at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
+            int local = sgrad__add_sum(b, &b->leaf[at], b->micros, b->g->node[n].name);
+            if (n == b->g->loss) loss = local;
+            sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
+        }
+    int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
+    sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
+                           sgrad_format("vote"));
+    sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
+    sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
+    sgrad__bucket_free(bucket);
+    b->p->votes = sgrad__add_output(b, votes);
+}
+
+/* Does a node before N, whose backward pass comes later, use the parameter as well? */
+static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
+    while (n-- > 0)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (g->node[n].p[i] == parameter) return true;
+    return false;
+}
+
+/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
+static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
+    const char *name = b->g->parameter[parameter].name;
+    int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
+    int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
+    for (int n = 0; n < b->g->node_count; n++)
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
+            if (b->g->node[n].p[i] == parameter) use[uses++] = (n * SGRAD_MAX_PARAMETERS + i) * b->micros;
+    for (int m = 0; m < b->micros; m++) {
+        int of_use[uses];
+        for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
+        leaf[m] = sgrad__add_sum(b, of_use, uses, name);
+    }
+    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
+    free(leaf);
+    free(use);
+    return sum;
+}
+
+void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+        int parameter = b->g->node[n].p[i];
+        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
+        summed[parameter] = add_gradient_sum(b, parameter);
+        if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
+        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
+    }
+}

@@ -1,0 +1,100 @@
+/* mesh.c: where this rank stands on the run's mesh, and the way of parameters that are split over ranks: whole to rank 0, which
+ * writes files, and from it, which has read one.
+ *
+ *     gather     parts of ranks 0 1  ──>  whole on rank 0             scatter     whole on rank 0  ──>  parts of all ranks   */
+#include "graphs/runs/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int sgrad__run_open_mesh(struct sgrad__run *r) {
+    return r->options.mesh ? sgrad_mesh_parse(r->options.mesh, SGRAD__DATA, &r->mesh) : 0;
+}
+
+/* Ranks that have the same samples and share no work would do the same twice. */
+static int check_axes(const struct sgrad__run *r) {
+    for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
+        if (strcmp(axis->name, SGRAD__DATA) && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
+            return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s: all %d ranks would do the same",
+                              r->options.mesh, r->model->name, axis->name, axis->ranks);
+    return 0;
+}
+
+static int check_together(const struct sgrad__run *r) {
+    if (r->copies == 1) return 0;
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
+        if (p->axis && r->optimizer->whole)
+            return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
+                                            "does without", r->optimizer->name, p->name, p->axis->name);
+    if (r->strategy->sharded || r->strategy->served)
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
+    if (r->options.partition)
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --data-placement replicate, not with partition", r->options.mesh);
+    return 0;
+}
+
+int sgrad__run_place_on_mesh(struct sgrad__run *r) {
+    const int rank = r->context->rank, ranks = r->context->ranks;
+    r->parts = ranks;
+    r->part = r->graph->rank = rank;
+    r->copies = 1;
+    if (!r->options.mesh) return 0;
+    SGRAD_TRY(sgrad_mesh_fit(&r->mesh, ranks));
+    SGRAD_TRY(check_axes(r));
+    const struct sgrad_axis *data = sgrad_mesh_axis(&r->mesh, SGRAD__DATA);
+    sgrad__graph_set_mesh(r->graph, &r->mesh);
+    r->parts = data->ranks;
+    r->part = sgrad_mesh_place(&r->mesh, data, rank);
+    r->copies = ranks / r->parts;
+    for (int other = 0; other < rank; other++) r->copy += sgrad_mesh_place(&r->mesh, data, other) == r->part;
+    return check_together(r);
+}
+
+/* ---- parameters that are split ---- */
+
+static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
+    const struct sgrad_axis *axis = item->split->axis;
+    const size_t bytes = sgrad_view_bytes(&item->tensor->view);
+    int *member = sgrad_alloc((size_t)axis->ranks, sizeof *member), error = 0;
+    const struct sgrad_group from = sgrad_mesh_group(&r->graph->mesh, axis, 0, member);
+    float *part = sgrad_alloc(1, bytes);
+    if (r->context->rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+    for (int place = 0; place < from.count; place++) {
+        if (from.rank[place] == r->context->rank) error = sgrad_tensor_read(item->tensor, part);
+        sgrad_ranks_broadcast(part, bytes, from.rank[place]);
+        if (r->context->rank == 0) sgrad__part_put(item->split, place, part, *item->whole);
+    }
+    free(part);
+    free(member);
+    return error;
+}
+
+static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *item) {
+    const size_t bytes = sgrad_view_bytes(&item->view);
+    bool there = *item->whole;
+    sgrad_ranks_broadcast(&there, sizeof there, 0);
+    if (!there) return 0;
+    if (!*item->whole) *item->whole = sgrad_alloc(1, bytes);
+    sgrad_ranks_broadcast(*item->whole, bytes, 0);
+    return sgrad__item_take(r->graph, item);
+}
+
+static int for_split(struct sgrad__run *r, bool with_states,
+                     int (*what)(const struct sgrad__run *r, const struct sgrad__item *item)) {
+    struct sgrad__items list = sgrad__parameters_list(r->graph, with_states);
+    int error = 0;
+    for (int i = 0; i < list.count; i++) {
+        const int failed = list.item[i].split ? what(r, &list.item[i]) : 0;
+        if (failed) error = failed;
+    }
+    sgrad__items_free(&list);
+    return error;
+}
+
+int sgrad__run_gather(struct sgrad__run *r, bool with_states) { return for_split(r, with_states, gather_item); }
+
+int sgrad__run_scatter(struct sgrad__run *r) {
+    int error = for_split(r, true, scatter_item);
+    sgrad__wholes_free(r->graph);
+    return error;
+}
