@@ -21,6 +21,7 @@
  * Limits: an epoch's first step waits for the last of its records; a rank has eight bytes a sample of the whole set for the
  * order, as without placement, and twice as many more while an exchange is planned. */
 #include "graphs/runs/placement.h"
+#include "graphs/runs/runner.h"
 
 #include <limits.h>
 #include <math.h>
@@ -50,6 +51,8 @@ struct sgrad__placement {
     struct sgrad__exchange exchange;    /* to the next one; ranks is 0 where there is none */
     int64_t turns, turn;                /* in all, submitted */
     long first, last;                   /* steps over which they are spread */
+    struct sgrad_monitor *monitor;
+    long outstanding;                   /* within it: tasks submitted that have not run */
 };
 
 /* ---- kernels: argument `first` is the turn ----------------------------------------------------------------------- */
@@ -202,6 +205,7 @@ struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_o
     prepare(p, GATHER, all, packet, 2);
     prepare(p, SCATTER, packet, all, 2);
     prepare(p, KEEP, all, all, 2);
+    p->monitor = sgrad_monitor_create();
     return p;
 }
 
@@ -213,6 +217,7 @@ void sgrad__placement_destroy(struct sgrad__placement *p) {
     }
     for (int i = 0; i < 2; i++) sgrad_tensor_destroy(p->records[i]);
     sgrad__exchange_free(&p->exchange);
+    sgrad_monitor_destroy(p->monitor);
     free(p);
 }
 
@@ -234,12 +239,35 @@ static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t e
     return p->records[p->is.shuffle ? epoch % 2 : 0];
 }
 
+static void count(struct sgrad__placement *p, long more) {
+    sgrad_monitor_enter(p->monitor);
+    p->outstanding += more;
+    sgrad_monitor_tell(p->monitor);
+    sgrad_monitor_leave(p->monitor);
+}
+
+static void has_run(void *arg) { count(arg, -1); }
+
 static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *first, struct sgrad_tensor *second, int64_t turn) {
-    return sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call],
-                                                         .operand = (struct sgrad_tensor *[]){ first, second },
-                                                         .first = turn,
-                                                         .priority = PRIORITY,
-                                                         .name = kernel[call].name });
+    count(p, 1);
+    const int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call],
+                                                                    .operand = (struct sgrad_tensor *[]){ first, second },
+                                                                    .first = turn,
+                                                                    .priority = PRIORITY,
+                                                                    .name = kernel[call].name,
+                                                                    .done = has_run,
+                                                                    .done_arg = p });
+    if (error) count(p, -1);
+    return error;
+}
+
+/* Until the tasks that look at the exchange have run. Other ranks have submitted their part of it with the epoch's last step. */
+static void come_to_rest(struct sgrad__placement *p) {
+    struct sgrad__idle idle = { .before = -1 };
+    sgrad_monitor_enter(p->monitor);
+    while (p->outstanding > 0)
+        if (sgrad__nap(p->monitor, p->outstanding, &idle)) sgrad_stall_tell(false, "for the records of the next epoch");
+    sgrad_monitor_leave(p->monitor);
 }
 
 static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
@@ -293,6 +321,7 @@ int sgrad__placement_load(struct sgrad__placement *p, uint32_t epoch) {
 
 /* The way to the next epoch, where there is one, begins with STEP. */
 static void begin(struct sgrad__placement *p, long step) {
+    come_to_rest(p);
     p->epoch = (uint32_t)(step / p->steps_per_epoch);
     p->first = step;
     p->last = ((long)p->epoch + 1) * p->steps_per_epoch - 1;
