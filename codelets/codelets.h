@@ -253,7 +253,6 @@ struct sgrad_hyper {
     bool nesterov;
 };
 
-
 #ifdef __cplusplus
 }
 #endif

@@ -13,7 +13,6 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
 
-
 void sgrad__image_cuda(const struct sgrad_args *a);
 
 static int infer(struct sgrad_signature *s, void *attrs) {

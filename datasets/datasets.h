@@ -86,6 +86,12 @@ static inline const struct sgrad_field *sgrad_dataset_image(const struct sgrad_d
     return dataset->field[0].dtype == SGRAD_U8 && dataset->field[0].shape.rank == 3 ? &dataset->field[0] : NULL;
 }
 
+/* Channels of its images; 0: there are none. */
+static inline int sgrad_dataset_channels(const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    return image ? (int)image->shape.dim[2] : 0;
+}
+
 /* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL.
  * SGRAD_ENAME: no such kind; SGRAD_EINVAL: malformed argument; SGRAD_EIO, SGRAD_EFORMAT: something is wrong with a file. */
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,

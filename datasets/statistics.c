@@ -34,18 +34,13 @@ static bool in_memory(const struct sgrad_dataset *dataset) {
     return all;
 }
 
-static int channels_of(const struct sgrad_dataset *dataset) {
-    const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    return image ? (int)image->shape.dim[2] : 0;
-}
-
 /* Whole numbers: their sum does not depend on which thread took what. */
 static void *tally_samples(void *argument) {
     struct tally *tally = argument;
     const struct sgrad_dataset *dataset = tally->dataset;
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const size_t size = image ? sgrad_field_bytes(image) : 0;
-    const int channels = channels_of(dataset);
+    const int channels = sgrad_dataset_channels(dataset);
     const bool reads = !in_memory(dataset);
     void *room[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
@@ -102,7 +97,7 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
                            double *deviation) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const uint64_t n = image ? (uint64_t)dataset->count * (uint64_t)image->shape.dim[0] * (uint64_t)image->shape.dim[1] : 0;
-    for (int c = 0; c < channels_of(dataset); c++) {
+    for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;
         mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;

@@ -7,7 +7,6 @@
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Whole parameters are all ranks' to share, parts theirs who have the same: 0, or 1 + the axis over which it is split. */
 static int bucket_of(const struct sgrad__builder *b, int parameter) {

@@ -84,7 +84,8 @@ struct sgrad__source {
     struct sgrad_view records;
 };
 
-/* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. */
+/* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. An
+ * evaluation is several: their ranges follow its first. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
 
 struct sgrad__program_options {

@@ -54,14 +54,9 @@ int sgrad__run_open_data(struct sgrad__run *r) {
 
 /* ---- mean and deviation ----------------------------------------------------------------------------------------- */
 
-static int channels_of(const struct sgrad_dataset *d) {
-    const struct sgrad_field *image = sgrad_dataset_image(d);
-    return image ? (int)image->shape.dim[2] : 0;
-}
-
 static void set_input(struct sgrad__run *r) {
     struct sgrad_image *image = sgrad__graph_image(r->graph);
-    for (int c = 0; c < channels_of(r->test); c++) {
+    for (int c = 0; c < sgrad_dataset_channels(r->test); c++) {
         image->mean[c] = (float)r->mean[c];
         image->deviation[c] = (float)r->deviation[c];
     }
@@ -104,7 +99,7 @@ static int check_test_set(struct sgrad__run *r) {
 static int find_known(struct sgrad__run *r, const char *folder, bool *found) {
     int error = 0;
     *found = false;
-    if (r->context->rank == 0) error = sgrad__config_input(folder, channels_of(r->test), r->mean, r->deviation, found);
+    if (r->context->rank == 0) error = sgrad__config_input(folder, sgrad_dataset_channels(r->test), r->mean, r->deviation, found);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad_ranks_broadcast(found, sizeof *found, 0);
     sgrad_ranks_broadcast(r->mean, sizeof r->mean, 0);

@@ -110,11 +110,10 @@ void sgrad__run_leave_folder(struct sgrad__run *r) {
 }
 
 static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
-    const struct sgrad_field *image = sgrad_dataset_image(r->train);
     *config = (struct sgrad__config){
         .options = &r->options, .model = r->model->name, .parameters = sgrad__parameters_count(r->graph),
         .fingerprint = r->fingerprint, .metric = r->metric, .metrics = r->result.metrics, .ranks = r->context->ranks,
-        .samples = image ? "images" : "samples", .channels = image ? (int)image->shape.dim[2] : 0,
+        .samples = sgrad__run_samples(r), .channels = sgrad_dataset_channels(r->train),
         .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
     };
     memcpy(config->mean, r->mean, sizeof r->mean);

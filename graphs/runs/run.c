@@ -43,6 +43,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     };
 }
 
+const char *sgrad__run_samples(const struct sgrad__run *r) { return sgrad_dataset_image(r->train) ? "images" : "samples"; }
+
 struct sgrad_train_result sgrad__run_result(const struct sgrad__run *r) {
     struct sgrad_train_result result = r->result;
     result.rank = r->context->rank;

@@ -112,6 +112,8 @@ double sgrad__run_rate(const struct sgrad__run *run, long step);
 struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
                                                          int64_t micro);
 
+/* What the training set's samples are called: "images". */
+const char *sgrad__run_samples(const struct sgrad__run *run);
 /* What it has come to, on this rank, with all that follows from the metrics. */
 struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
 

@@ -239,7 +239,7 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                                                  .workers = r->workers,
                                                                  .metric = r->metric,
                                                                  .metrics = r->result.metrics,
-                                                                 .samples = sgrad_dataset_image(r->train) ? "images" : "samples",
+                                                                 .samples = sgrad__run_samples(r),
                                                                  .batch = r->options.batch,
                                                                  .steps = r->steps,
                                                                  .epochs = (double)r->steps / (double)r->steps_per_epoch,
