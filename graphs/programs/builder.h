@@ -20,9 +20,10 @@ struct sgrad__builder {
     int *piece;                                 /* by index: of the node that is being added */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
-    const struct sgrad_call *read;              /* of the input */
+    const struct sgrad_call *read[2];           /* of the input; of micro-batches of the first one's size, and others */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
-    const struct sgrad_call **call;             /* by node, phase, task, and whether its lane has begun: the last one made */
+    const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
+                                                   one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
     long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
@@ -53,10 +54,15 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
 /* The call of this kernel with these attributes on these views, made when it is first asked for. */
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
-                                                  int64_t first, int priority, char *name);
+                                                  int micro, int priority, char *name);
 int sgrad__add_output(struct sgrad__builder *b, int buffer);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
+
+/* ---- micros.c ---- */
+
+/* The program's share is cut: no micro-batch has more than MOST samples, or reaches beyond a unit of UNIT. */
+void sgrad__cut_share(struct sgrad__program *p, int64_t unit, int64_t most);
 
 /* ---- updates.c ---- */
 
@@ -77,7 +83,7 @@ void sgrad__fuse(struct sgrad__builder *b);
 void sgrad__hold_back(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
 /* After that: micro-batch m uses the memory of m - APART. LITTLE: buffers of different sizes use the same, too. */
-void sgrad__share_memory(struct sgrad__program *p, int64_t apart, bool little);
+void sgrad__share_memory(struct sgrad__program *p, int apart, bool little);
 
 /* ---- sums.c ---- */
 

@@ -31,11 +31,10 @@
  * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
  * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
 #include "graphs/programs/builder.h"
+#include "graphs/programs/fusion.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { LINKS = 12 };
 
 /* What the links of a task hand on to each other of one slice: a core's second-level cache, 1 MiB in today's servers, and its
  * part of the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). It does not depend on the machine, since sums depend on
@@ -45,88 +44,11 @@ enum { LEAST = 4 };                 /* samples: fewer are not worth an operation
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
 static const double SMALL_UPDATE = 2e5, WHOLE = 4e9; /* flops of a CPU's task of updates, of a GPU's task: each some 100 us */
 
-/* ---- the task --------------------------------------------------------------------------------------------------- */
-
-struct sgrad__fusion {
-    int links, slices;
-    int64_t samples;                                /* of a slice */
-    bool backwards;                                 /* the last slice comes first */
-    double flops;
-    size_t workspace;
-    int inner;                                      /* buffers in the workspace, each for one slice */
-    size_t room[SGRAD_MAX_OPERANDS + 1];            /* where they begin; then the links' own workspace */
-    size_t stride[SGRAD_MAX_OPERANDS];              /* of the task's operands: bytes from slice to slice */
-    struct link {
-        const struct sgrad_call *whole;             /* on all samples */
-        const struct sgrad_call *slice[2];          /* on the first slice; on the others, where sums are added to */
-        int operand[SGRAD_MAX_OPERANDS];            /* of the task; from SGRAD_MAX_OPERANDS on: inner ones; -1: absent */
-    } link[LINKS];
-};
-
-static void run(const struct sgrad_args *a, bool cuda) {
-    const struct sgrad__fusion *f = a->attrs;
-    char *room = (char *)sgrad_aligned((size_t)a->workspace);
-    for (int i = 0; i < f->slices; i++)
-        for (const struct link *l = f->link; l < f->link + f->links; l++) {
-            const struct sgrad_call *call = l->slice[i > 0];
-            const int s = f->backwards ? f->slices - 1 - i : i;
-            void *data[SGRAD_MAX_OPERANDS];
-            for (int j = 0; j < call->operands; j++) {
-                const int at = l->operand[j];
-                data[j] = at < 0                     ? NULL
-                          : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
-                                                     : (char *)a->data[at] + (size_t)s * f->stride[at];
-            }
-            struct sgrad_args args = sgrad_call_args(call);
-            args.data = data;
-            args.step = a->step;
-            args.first = a->first + s * f->samples;
-            args.workspace = room + f->room[f->inner];
-            args.workspace_size = call->workspace;
-            (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
-        }
-}
-static void run_cpu(const struct sgrad_args *a) { run(a, false); }
-static void run_cuda(const struct sgrad_args *a) { run(a, true); }
-
-static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
-static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
-
-/* For CPUs alone, and for both. */
-#define FUSED(KIND, CUDA)                                                                                                        \
-    { .name = "fused " #KIND, .kind = &sgrad_##KIND##_kind, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
-static const struct sgrad_kernel kernels[][2] = {
-    { FUSED(forward, NULL), FUSED(forward, run_cuda) },
-    { FUSED(backward, NULL), FUSED(backward, run_cuda) },
-    { FUSED(update, NULL), FUSED(update, run_cuda) },
-};
-
-static const struct sgrad_kernel *kernel_of(const struct sgrad_kind *kind, bool cuda) {
-    int i = 0;
-    while (kernels[i][cuda].kind != kind) i++;
-    return &kernels[i][cuda];
-}
-
-static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }
-
-int sgrad__call_links(const struct sgrad_call *call) {
-    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->links : 1;
-}
-
-const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link) {
-    return is_fused(call) ? ((const struct sgrad__fusion *)call->attrs)->link[link].whole : call;
-}
-
-int64_t sgrad__call_slice(const struct sgrad_call *call) {
-    const struct sgrad__fusion *f = call->attrs;
-    return is_fused(call) && f->slices > 1 ? f->samples : 0;
-}
-
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
 /* Instructions that become one, where the first of them stands. */
 struct chain {
-    int start, links, link[LINKS];
+    int start, links, link[SGRAD__LINKS];
     const struct sgrad_kind *kind;
     bool backwards, sliced;
     const struct chain *repeats;    /* the one that computed first what this one computes again; NULL: it is none such */
@@ -231,7 +153,8 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
         for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
         more -= i > 0;      /* what the one before has made */
     }
-    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > LINKS || c->touched + more > SGRAD_MAX_OPERANDS;
+    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > SGRAD__LINKS ||
+           c->touched + more > SGRAD_MAX_OPERANDS;
 }
 
 /* Would the task be too long? */
@@ -246,7 +169,7 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
     const struct sgrad_call *call = in->call;
     bool meets = c && !c->sliced;
     int more = 0;
-    if (!c || c->links == LINKS || c->kind != kind || too_much(f, c, in)) return false;
+    if (!c || c->links == SGRAD__LINKS || c->kind != kind || too_much(f, c, in)) return false;
     for (int i = 0; i < call->operands; i++) {
         if (in->operand[i] < 0) continue;
         const struct touched *t = find(c, in->operand[i]);
@@ -300,7 +223,7 @@ static void find_chains(struct fuser *f) {
         if (in->again >= 0) join_again(f, j);
         if (in->again < 0 && can_fuse(f, j)) {
             const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind : in->call->kernel->kind;
-            struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->first / f->p->micro];
+            struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->micro];
             if (!joins(f, *open, in, kind)) {
                 const bool sliced = !f->b->o->cudas && kind != &sgrad_update_kind, turn = sliced && *open && !(*open)->backwards;
                 *open = sgrad_alloc(1, sizeof **open);
@@ -326,21 +249,25 @@ static void find_chains(struct fuser *f) {
 /* ---- a chain as a task ------------------------------------------------------------------------------------------ */
 
 static int64_t row_bytes(const struct fuser *f, int buffer) {
-    return (int64_t)sgrad_view_bytes(&f->p->buffer[buffer].view) / f->p->micro;
+    const struct sgrad_view *view = &f->p->buffer[buffer].view;
+    return (int64_t)sgrad_view_bytes(view) / view->shape.dim[0];
 }
 
-/* Samples of a slice: as many as the cache holds of what is handed on. All, where it is full of weights, or holds too few. */
-static int64_t slice_of(const struct fuser *f, const struct chain *c) {
-    int64_t handed = 0, other = 0, samples = f->p->micro;
-    if (c->repeats) return slice_of(f, c->repeats);
-    if (!c->sliced) return samples;
+static int64_t samples_of(const struct fuser *f, const struct chain *c) {
+    return f->p->micro[f->p->instruction[c->start].micro].samples;
+}
+
+/* Of so many samples that the cache holds what is handed on. One, where it is full of weights, or holds too few samples. */
+static int slices_of(const struct fuser *f, const struct chain *c) {
+    int64_t handed = 0, other = 0;
+    if (c->repeats) return slices_of(f, c->repeats);
+    if (!c->sliced) return 1;
     for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
         if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
         else if (t->links > 1) handed += row_bytes(f, t->buffer);
     }
-    if (other > CACHE / 2) return samples;
-    while (samples >= LEAST && (f->p->micro % samples || samples * handed > CACHE)) samples--;
-    return samples < LEAST ? f->p->micro : samples;
+    if (other > CACHE / 2 || handed == 0 || CACHE / handed < LEAST) return 1;
+    return sgrad__micros(samples_of(f, c), CACHE / handed);
 }
 
 static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t) {
@@ -350,7 +277,6 @@ static bool is_inner(const struct fuser *f, const struct chain *c, const struct 
 }
 
 static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
-    if (samples == f->p->micro) return whole;
     struct sgrad_call *call = sgrad__own(f->p, sgrad_alloc(1, sizeof *call));
     *call = *whole;
     for (int i = 0; i < call->operands; i++) {
@@ -363,7 +289,7 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
 }
 
 static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->samples != b->samples || a->backwards != b->backwards || a->inner != b->inner) return false;
+    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner) return false;
     for (int l = 0; l < a->links; l++)
         if (a->link[l].whole != b->link[l].whole ||
             memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
@@ -380,13 +306,19 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
     struct made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
     *made = *wanted;
     size_t most = 0;
-    for (struct link *l = made->link; l < made->link + made->links; l++)
-        for (int later = 0; later < 2; later++) {
-            l->slice[later] = later && !leaves_sums(l->whole) ? l->slice[0] : slice_call(f, l->whole, made->samples, later);
-            if (l->slice[later]->workspace > most) most = l->slice[later]->workspace;
+    for (struct sgrad__link *l = made->link; l < made->link + made->links; l++)
+        for (int i = 0; i < 4; i++) {
+            const bool smaller = i > 1, later = i % 2;
+            const int64_t samples = smaller ? made->samples / made->slices : sgrad__fusion_slice(made);
+            const struct sgrad_call **slice = &l->slice[smaller][later];
+            *slice = made->slices == 1                         ? l->whole
+                     : later && !leaves_sums(l->whole)         ? l->slice[smaller][0]
+                     : smaller && made->samples % made->slices == 0 ? l->slice[0][later]
+                                                               : slice_call(f, l->whole, samples, later);
+            if ((*slice)->workspace > most) most = (*slice)->workspace;
         }
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
-    call.kernel = kernel_of(c->kind, f->b->o->cudas > 0);
+    call.kernel = sgrad__fusion_kernel(c->kind, f->b->o->cudas > 0);
     call.attrs = made;
     *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
     *list = entry;
@@ -394,41 +326,41 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
 }
 
 /* The layer that has most of the work gives the task its name. */
-static char *name_of(const struct fuser *f, const struct chain *c, int64_t micro) {
+static char *name_of(const struct fuser *f, const struct chain *c, int micro) {
     const struct sgrad__instruction *most = &f->p->instruction[c->start];
     for (int l = 1; l < c->links; l++)
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
     const int layer = (int)strcspn(most->name, " ");
-    const char *what = kernel_of(c->kind, false)->name;
+    const char *what = sgrad__fusion_kernel(c->kind, false)->name;
     if (c->kind == &sgrad_update_kind) return sgrad_format("%.*s %s", layer, most->name, what);
-    return sgrad_format("%.*s %s%s #%lld", layer, most->name, what, c->repeats ? " again" : "", (long long)micro);
+    return sgrad_format("%.*s %s%s #%d", layer, most->name, what, c->repeats ? " again" : "", micro);
 }
 
 static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instruction *fused) {
-    struct sgrad__fusion wanted = { .links = c->links, .samples = slice_of(f, c), .backwards = c->backwards };
+    struct sgrad__fusion wanted = { .links = c->links, .slices = slices_of(f, c), .samples = samples_of(f, c),
+                                    .backwards = c->backwards };
     struct sgrad_call call = { .operands = 0 };
     int slot[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
-    wanted.slices = (int)(f->p->micro / wanted.samples);
     for (int i = 0; i < c->touched; i++) {
         const struct touched *t = &c->buffer[i];
         if (is_inner(f, c, t)) {
             slot[i] = SGRAD_MAX_OPERANDS + wanted.inner;
             wanted.room[wanted.inner + 1] =
-                wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * wanted.samples));
+                wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * sgrad__fusion_slice(&wanted)));
             wanted.inner++;
             f->p->buffer[t->buffer].copies = 0;
             continue;
         }
         slot[i] = call.operands;
         operand[call.operands] = t->buffer;
-        wanted.stride[call.operands] = t->rows ? (size_t)(row_bytes(f, t->buffer) * wanted.samples) : 0;
+        wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;
         call.view[call.operands] = f->p->buffer[t->buffer].view;
         call.access[call.operands++] = !t->written ? SGRAD_R : t->first_written ? SGRAD_W : SGRAD_RW;
     }
     *fused = f->p->instruction[c->start];
     for (int l = 0; l < c->links; l++) {
         const struct sgrad__instruction *in = &f->p->instruction[c->link[l]];
-        struct link *link = &wanted.link[l];
+        struct sgrad__link *link = &wanted.link[l];
         link->whole = in->call;
         wanted.flops += in->call->flops;
         if (in->priority > fused->priority) fused->priority = in->priority;
@@ -438,13 +370,13 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
                 if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = slot[t];
     }
     fused->call = call_of(f, c, &wanted, call);
-    fused->name = name_of(f, c, fused->first / f->p->micro);
+    fused->name = name_of(f, c, fused->micro);
     memset(fused->operand, 0xff, sizeof fused->operand);
     memcpy(fused->operand, operand, (size_t)call.operands * sizeof *operand);
 }
 
 /* One link alone stays what it is, unless it goes by slices, as it went among others. */
-static bool is_made(const struct fuser *f, const struct chain *c) { return c && (c->links > 1 || slice_of(f, c) < f->p->micro); }
+static bool is_made(const struct fuser *f, const struct chain *c) { return c && (c->links > 1 || slices_of(f, c) > 1); }
 
 /* Instruction J, or the chain that it is part of, goes into the new program, behind what is computed again for it. */
 static void put(struct fuser *f, int j) {

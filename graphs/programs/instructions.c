@@ -68,11 +68,11 @@ int sgrad__by_address(const void *a, const void *b) {
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
 struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, const struct sgrad_call *call, const int *operand,
-                                                  int64_t first, int priority, char *name) {
+                                                  int micro, int priority, char *name) {
     struct sgrad__program *p = b->p;
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
-    *i = (struct sgrad__instruction){ .call = call, .first = first, .every = b->every ? b->every : 1, .name = name, .again = -1 };
+    *i = (struct sgrad__instruction){ .call = call, .micro = micro, .every = b->every ? b->every : 1, .name = name, .again = -1 };
     i->priority = b->o->yields ? priority - SGRAD__PRIORITIES : priority;
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
@@ -105,6 +105,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
     for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
     sgrad_tensor_destroy(p->workspace);
+    free(p->micro);
     free(p->owned);
     free(p->shard);
     free(p->output);

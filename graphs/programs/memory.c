@@ -86,7 +86,7 @@ enum { SMALL = 64 << 10 };      /* bytes that are not worth giving back */
 /* Buffers whose contents have ended, of one size and of micro-batches that use the same memory. */
 struct shelf {
     size_t bytes;
-    int64_t berth;
+    int berth;
     int count, *buffer;
 };
 
@@ -95,7 +95,7 @@ struct shelves {
     struct shelf *shelf;
 };
 
-static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t berth) {
+static struct shelf *shelf_of(struct shelves *s, size_t bytes, int berth) {
     for (int i = 0; i < s->count; i++)
         if (s->shelf[i].bytes == bytes && s->shelf[i].berth == berth) return &s->shelf[i];
     s->shelf = sgrad_grow(s->shelf, s->count, sizeof *s->shelf);
@@ -105,7 +105,7 @@ static struct shelf *shelf_of(struct shelves *s, size_t bytes, int64_t berth) {
 
 /* Where memory for BYTES of BERTH comes from: of that size; where it shall be LITTLE, the next larger, or the largest that there
  * is, which grows. NULL: from nowhere. */
-static struct shelf *shelf_for(struct shelves *s, size_t bytes, int64_t berth, bool little) {
+static struct shelf *shelf_for(struct shelves *s, size_t bytes, int berth, bool little) {
     struct shelf *best = NULL;
     for (struct shelf *at = s->shelf; at < s->shelf + s->count; at++) {
         if (at->berth != berth || !at->count) continue;
@@ -116,12 +116,12 @@ static struct shelf *shelf_for(struct shelves *s, size_t bytes, int64_t berth, b
     return best;
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int64_t apart, bool little) {
+void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad__instruction *in = &p->instruction[i];
-        const int64_t berth = in->first / p->micro % apart;
+        const int berth = in->micro % apart;
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)

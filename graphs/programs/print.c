@@ -55,10 +55,11 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     struct sgrad_call **sorted = sgrad_alloc((size_t)p->call_count, sizeof *sorted);
     int *times = count_calls(p, sorted);
     double total = 0;
-    const long long micros = (long long)(p->share / p->micro);
-    fprintf(to, "%s of %lld %s: %lld %s of %lld", p->training ? "training step" : "evaluation", (long long)p->share,
-            sgrad_plural(p->share, "sample", "samples"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
-            (long long)p->micro);
+    char *samples = sgrad__micros_text(p);
+    fprintf(to, "%s of %lld %s: %d %s of %s", p->training ? "training step" : "evaluation", (long long)p->share,
+            sgrad_plural(p->share, "sample", "samples"), p->micros, sgrad_plural(p->micros, "micro-batch", "micro-batches"),
+            samples);
+    free(samples);
     if (p->grouped) fprintf(to, ", groups of %lld", (long long)p->batch.group);
     fputc('\n', to);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");

@@ -36,10 +36,13 @@ enum phase { FORWARD, AGAIN, BACKWARD, FINISH, PHASES };
 
 /* ---- operands ---- */
 
-static struct sgrad_view per_micro(const struct sgrad__builder *b, struct sgrad_view view) {
-    view.shape.dim[0] = b->p->micro;
+static struct sgrad_view per_micro(const struct sgrad__builder *b, int m, struct sgrad_view view) {
+    view.shape.dim[0] = b->p->micro[m].samples;
     return view;
 }
+
+/* 0: it is of the first one's size. */
+static int size_of(const struct sgrad__builder *b, int m) { return b->p->micro[m].samples != b->p->micro[0].samples; }
 
 /* The buffer at *SLOT, made when it is first asked for. */
 static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index,
@@ -80,7 +83,7 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         if ((use.role == SGRAD_X || use.role == SGRAD_DX) && i >= is->inputs) return -1;
         v = &g->value[value];
         if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
-        *view = per_micro(b, v->view);
+        *view = per_micro(b, m, v->view);
         if (use.role == SGRAD_X || use.role == SGRAD_Y) {
             const int maker = g->value[v->root].maker;
             const bool twice = again(b, maker, phase);
@@ -103,11 +106,11 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         return on_demand(b, &b->dparameter[at + m], *view, g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_PIECE:
         if (!is->axis || i >= is->axis->ranks) return -1;
-        *view = per_micro(b, is->piece);
+        *view = per_micro(b, m, is->piece);
         return on_demand(b, &b->piece[i * b->micros + m], *view, node->name, "piece", i, m);
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
-        *view = per_micro(b, is->keep[i]);
+        *view = per_micro(b, m, is->keep[i]);
         slot = &b->keep[again(b, n, phase)][at + m];
         if (*slot < 0 && use.access == SGRAD_R && again(b, n, phase)) add_again(b, n, m);
         return on_demand(b, slot, *view, node->name, "keep", i, m);
@@ -192,7 +195,8 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
     }
     if (!wanted) return;
-    const struct sgrad_call **known = &b->call[((n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index) * 2 + lane];
+    const int kind = (n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index;
+    const struct sgrad_call **known = &b->call[(kind * 2 + size_of(b, m)) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = sgrad__graph_prepares(&b->g->node[n]) ? SGRAD__PRIORITY_INPUT
@@ -201,7 +205,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
                                                          : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m);
-    struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m * b->p->micro, priority, name);
+    struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m, priority, name);
     int *first = &b->first[(n * SGRAD_MAX_TASKS + index) * b->micros + m];
     if (phase == FORWARD) *first = (int)(in - b->p->instruction);
     if (phase == AGAIN) in->again = *first;
@@ -261,7 +265,7 @@ static void add_input(struct sgrad__builder *b, int m) {
     int operand[SGRAD_MAX_OPERANDS];
     for (int i = 0; i < b->g->inputs; i++) {
         const struct sgrad__value *v = &b->g->value[b->g->input[i]];
-        const struct sgrad_view view = per_micro(b, v->view);
+        const struct sgrad_view view = per_micro(b, m, v->view);
         const int buffer = sgrad__add_buffer(b, sgrad_format("%s#%d", v->name, m), view);
         b->activation[0][b->g->input[i] * b->micros + m] = operand[i] = buffer;
         p->buffer[buffer].rows = true;
@@ -274,8 +278,9 @@ static void add_input(struct sgrad__builder *b, int m) {
         read.view[read.operands] = from->records;
         read.access[read.operands++] = SGRAD_R;
     }
-    if (!m) b->read = sgrad__add_call(b, read);
-    sgrad__add_instruction(b, b->read, operand, m * p->micro, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
+    const struct sgrad_call **known = &b->read[size_of(b, m)];
+    if (!*known) *known = sgrad__add_call(b, read);
+    sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
 }
 
 static void add_step(struct sgrad__builder *b) {
@@ -341,7 +346,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
-    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 2, sizeof *b->call);
+    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 4, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++)
@@ -365,8 +370,8 @@ static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__pro
 }
 
 /* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
-static int64_t micros_at_once(const struct sgrad__builder *b) {
-    const int64_t wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
+static int micros_at_once(const struct sgrad__builder *b) {
+    const int wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
     return groups * b->group_micros;
 }
 
@@ -383,22 +388,22 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };
     sgrad__open_gradients(&b);
     b.others = others(&b);
-    const int64_t share = o->batch / b.others.count, group = grouped ? o->group : o->micro;
+    const int64_t share = o->batch / b.others.count, group = grouped ? o->group : share;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
-    assert(o->batch % b.others.count == 0 && share % o->micro == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
-    assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && here % o->micro == 0);
+    assert(o->batch % b.others.count == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
+    assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && (!o->unit || here % o->unit == 0));
 
     const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
     p->graph = g;
     p->batch = (struct sgrad_batch){ share * peers, group, averaged };
     p->share = share;
-    p->micro = o->micro;
     p->training = o->training;
     p->grouped = grouped;
     p->window = o->window;
     p->bucket_bytes = bucket_bytes(g, o);
-    b.micros = (int)(share / o->micro);
-    b.group_micros = (int)(here / o->micro);
+    sgrad__cut_share(p, o->unit ? o->unit : here, o->micro);
+    b.micros = p->micros;
+    b.group_micros = grouped ? (int)(p->micros * here / share) : 1;
     b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;
     const int span = (int)(group / here), at = sgrad_group_place(&b.others, o->rank);
     b.span = (struct sgrad_group){ span, b.others.rank + at - at % span };

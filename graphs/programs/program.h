@@ -22,10 +22,15 @@ struct sgrad__buffer {
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
+/* Samples of this rank's share that tasks take together: micros.c. */
+struct sgrad__micro {
+    int64_t first, samples;
+};
+
 struct sgrad__instruction {
     const struct sgrad_call *call;
     int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
-    int64_t first;                                      /* sample, within this rank's part of the batch */
+    int micro;                                          /* of a group's tasks its first; 0: they have no samples */
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */
     int64_t tag;
@@ -52,7 +57,9 @@ struct sgrad__shard {
 struct sgrad__program {
     struct sgrad_graph *graph;
     struct sgrad_batch batch;
-    int64_t share, micro;                               /* samples: of this rank, of a task */
+    int64_t share;                                      /* samples of this rank */
+    int micros;
+    struct sgrad__micro *micro;                         /* there are two sizes at most, the first one is the larger */
     bool training;
     bool grouped;                                       /* an operation adds over the samples of a group: batch norm */
     int window;
@@ -89,7 +96,9 @@ struct sgrad__source {
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
 
 struct sgrad__program_options {
-    int64_t batch, micro, group;        /* group: samples of a batch-norm group; within a rank's share, or several shares */
+    int64_t batch, micro;               /* samples; of a task, at most */
+    int64_t group;                      /* samples of a batch-norm group; within a rank's share, or several shares */
+    int64_t unit;                       /* samples of which a micro-batch does not reach beyond the end; 0: a group's */
     int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
     int rank;                           /* this one */
     const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
@@ -130,6 +139,9 @@ bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and
 static inline bool sgrad__takes_part(long every, long step) { return step % every == 0; }
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
+/* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24"; free it */
+int sgrad__micros(int64_t samples, int64_t most);
+char *sgrad__micros_text(const struct sgrad__program *program);
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +
  * workers), when the second operand is there */
 struct sgrad_dataset;

@@ -22,8 +22,8 @@ struct part {
     struct sgrad__runner *runner;
     int64_t first, batch, batches;      /* sample; the first of its batches among all, and how many */
 };
-/* Every sample once: some micro-batches at a time, then one, then what is left. */
-enum { AT_ONCE = 8, PARTS = 3 };
+/* Every sample once: some micro-batches at a time, then what is left. */
+enum { AT_ONCE = 8, PARTS = 2 };
 struct sgrad__evaluation {
     struct part part[PARTS], total;
     struct sgrad_tensor **weight;       /* by parameter: the copies */
@@ -59,13 +59,13 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
 }
 
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const int64_t count = r->test->count, micro = r->evaluated < count ? r->evaluated : count;
-    const int64_t size[PARTS] = { AT_ONCE * micro, micro, count % micro };
+    const int64_t count = r->test->count, most = AT_ONCE * r->evaluated;
+    const int64_t size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
         e->part[i] = (struct part){ .first = from, .batch = e->batches, .batches = batches };
         if (!batches) continue;
-        struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], i < 2 ? micro : size[i]);
+        struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], r->evaluated);
         struct sgrad__program *program;
         o.parameter = e->weight;
         o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;

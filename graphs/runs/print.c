@@ -65,17 +65,19 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
-    const long long parameters = (long long)sgrad__parameters_count(r->graph), micros = (long long)(r->program->share / r->micro);
+    const long long parameters = (long long)sgrad__parameters_count(r->graph);
+    char *samples = sgrad__micros_text(r->program);
     fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     if (r->copies > 1) print_mesh(r, to);
-    fprintf(to, "batch      %ld = %d %s x %lld %s x %lld, %s", o->batch, r->parts,
-            sgrad_plural(r->parts, "rank", "ranks"), micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
-            (long long)r->micro,
+    fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->batch, r->parts,
+            sgrad_plural(r->parts, "rank", "ranks"), r->program->micros,
+            sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples,
             r->program->batch.averaged == r->program->batch.samples ? "synchronous"
             : r->strategy->fresh                   ? "synchronous but for the slowest"
                                                    : "asynchronous");
+    free(samples);
     if (r->program->grouped)
         fprintf(to, "; batch norm over %lld %s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"));
     fputc('\n', to);

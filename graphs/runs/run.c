@@ -30,12 +30,13 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_context *c = r->context;
     return (struct sgrad__program_options){
-        .batch = batch, .micro = micro, .group = training ? r->group : micro, .lanes = r->lanes, .training = training,
-        .yields = !training, .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network, .allreduce = r->allreduce,
-        .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers, .group_ranks = r->group_ranks,
-        .backup = o->backup, .deterministic = o->deterministic, .tf32 = o->precision == SGRAD_PRECISION_TF32,
-        .histograms = training && c->rank == 0 ? o->histograms : 0, .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas,
-        .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm, .window = o->window,
+        .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
+        .training = training, .yields = !training, .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network,
+        .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
+        .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,
+        .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
+        .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas, .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
+        .window = o->window,
         .source = !training     ? sgrad__source_of(r->test)
                   : r->placement ? sgrad__placement_source(r->placement)
                                  : sgrad__source_of(r->train),

@@ -22,10 +22,11 @@ struct sgrad__run {
     struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
     struct sgrad__epoch epoch;                  /* the last that is over */
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
-    int64_t micro, group;                       /* samples */
+    int64_t micro, group;                       /* samples; of a task, at most */
+    int64_t unit;                               /* samples of which no task reaches beyond the end */
     int lanes;                                  /* of gradients, on this rank */
     int recomputed;                             /* layers that keep nothing for backward */
-    int64_t evaluated;                          /* samples of an evaluation's micro-batch: the same on all ranks */
+    int64_t evaluated;                          /* samples of an evaluation's task, at most: the same on all ranks */
     long steps, steps_per_epoch;
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     struct sgrad__order order;

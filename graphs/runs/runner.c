@@ -84,7 +84,8 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     return sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = p->workspace, .step = step, .first = step->first + i->first,
+        .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
+        .first = step->first + (p->micro ? p->micro[i->micro].first : 0),
         .priority = i->priority, .name = i->name, .done = done, .done_arg = arg });
 }
 

@@ -3,12 +3,6 @@
 
 #include <stdlib.h>
 
-static int64_t largest_divisor(int64_t n, int64_t limit) {
-    for (int64_t d = limit < n ? limit : n; d > 1; d--)
-        if (n % d == 0) return d;
-    return 1;
-}
-
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted) {
     int64_t best = 1;
     for (int64_t d = 1; d <= n; d++)
@@ -47,40 +41,45 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
 }
 
 /* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches. */
-static int64_t good_micro_batch(const struct sgrad_graph *g) {
+static int64_t good_samples(const struct sgrad_graph *g) {
     const int64_t caches = 4 << 20;
     int64_t bytes = 0;
     for (int i = 0; i < g->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&g->value[i].view);
     return 32 * bytes < caches ? 64 : 32;
 }
 
-/* Seconds that a step in micro-batches of MICRO samples takes at least: one thread submits the tasks, some of each layer and
+/* Seconds that a step in MICROS micro-batches takes at least: one thread submits the tasks, some of each layer and
  * micro-batch, and no more workers compute than there are micro-batches (a model to compare by: rates of a usual core). */
-static double least_seconds(const struct sgrad__run *r, int64_t micro) {
+static double least_seconds(const struct sgrad__run *r, int64_t micros) {
     static const double submission = 8e-6, rate = 5e10;     /* of a task, measured; flops of a core */
     enum { TASKS = 3, PASSES = 3 };                         /* of a layer; forward, and backward twice */
     const struct sgrad__work work = sgrad__graph_work(r->graph);
-    const double share = (double)r->options.batch / r->parts, micros = share / (double)micro;
-    const double workers = micros < r->context->cpus ? micros : r->context->cpus;
-    const double submits = micros * TASKS * work.layers * submission, computes = PASSES * share * work.flops / rate / workers;
+    const double share = (double)r->options.batch / r->parts;
+    const double workers = micros < r->context->cpus ? (double)micros : r->context->cpus;
+    const double submits = (double)micros * TASKS * work.layers * submission;
+    const double computes = PASSES * share * work.flops / rate / workers;
     return submits > computes ? submits : computes;
 }
 
-/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do.
- * --deterministic must not look at the machine, and up to eight ranks, a power of two, have to choose the same. */
-static int64_t good_division(const struct sgrad__run *r) {
+static int64_t greatest_common_divisor(int64_t a, int64_t b) { return b ? greatest_common_divisor(b, a % b) : a; }
+
+/* A group of batch norm is whole micro-batches. --deterministic must not look at the machine, and up to eight ranks, a power of
+ * two, have to cut the batch alike: at every eighth, unless the user says into what. */
+static int64_t good_unit(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = o->batch / r->parts, here = r->group < share ? r->group : share;
-    int64_t micro = largest_divisor(here, o->deterministic ? 32 : r->context->cudas ? 256 : good_micro_batch(r->graph));
-    if (o->deterministic)
-        while (o->batch % 8 == 0 && (o->batch / 8) % micro) micro = largest_divisor(here, micro - 1);
-    else
-        while (share / micro < r->context->cpus && micro > 1) {
-            const int64_t next = largest_divisor(here, micro - 1);
-            if (least_seconds(r, next) > least_seconds(r, micro)) break;
-            micro = next;
-        }
-    return micro;
+    return o->deterministic && !o->micro_batch && o->batch % 8 == 0 ? greatest_common_divisor(here, o->batch / 8) : here;
+}
+
+/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do. */
+static int64_t good_micro_batch(const struct sgrad__run *r) {
+    const int64_t units = r->options.batch / r->parts / r->unit;
+    const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r->graph);
+    int64_t pieces = sgrad__micros(r->unit, good);
+    while (!r->options.deterministic && units * pieces < r->context->cpus && pieces < r->unit &&
+           least_seconds(r, units * (pieces + 1)) <= least_seconds(r, units * pieces))
+        pieces++;
+    return sgrad__micros(r->unit, pieces);
 }
 
 /* A gradient for each micro-batch, so that none waits for another, where there is memory for so many; but the same eight over all
@@ -96,10 +95,13 @@ static int good_lanes(const struct sgrad__run *r) {
  * groups, all of one size; they share an evaluation, batch by batch; and ranks of the same samples move values between each other
  * for each micro-batch: all these take rank 0's. */
 void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
-    if (!r->micro) r->micro = good_division(r);
+    r->unit = good_unit(r);
+    if (!r->micro) r->micro = good_micro_batch(r);
     r->evaluated = r->micro;
     sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
     r->lanes = good_lanes(r);
     if (r->copies > 1) r->micro = r->evaluated;
-    if (r->options.bn_group == SGRAD_GROUP_MICRO) r->group = r->micro = r->evaluated;
+    if (r->options.bn_group != SGRAD_GROUP_MICRO) return;
+    r->group = r->micro = r->options.micro_batch ? r->options.micro_batch : sgrad__nearest_divisor(r->unit, r->evaluated);
+    r->unit = r->group;
 }

@@ -32,6 +32,17 @@ def test_micro_batch_is_how_never_what():
     assert all(abs(a - b) <= 1e-5 * b for a, b in zip(one[:4], other)), (one, other)
 
 
+def test_micro_batches_need_not_be_equal():
+    """A batch of 61, which nothing divides, is 31 and 30."""
+    run = ("train", "--model", "resnet20", "--data", "synthetic:16x16x3,10,183", "--augment", "crop:4,flip", "--lr", 0.01, "--epochs", 1,
+           "--deterministic", "--batch", 61)
+    chosen, whole = folder("chosen"), folder("whole")
+    assert "2 micro-batches x 31 or 30" in stargrad(*run, "--out", chosen)
+    assert "1 micro-batch x 61" in stargrad(*run, "--micro-batch", 61, "--out", whole)
+    one, other = losses(chosen), losses(whole)
+    assert len(one) == 3 and all(abs(a - b) <= 1e-5 * b for a, b in zip(one, other)), (one, other)
+
+
 def test_groups():
     """Batch norm over 16 samples is the same run in micro-batches of 16 and of 4."""
     one, other = (train("group", "--bn-group", 16, "--micro-batch", m)[0] for m in (16, 4))
@@ -53,8 +64,10 @@ def test_dropout():
 
 def test_fused():
     """Operations do the same as one task, a few samples at a time and in shared memory, and as a task each."""
-    for model, batch, micro, *more in (("resnet20", 64, 32), ("nin", 32, 32), ("lenet", 64, 32), ("nin", 48, 4), ("resnet20", 64, 4, "--bn-group", 8)):
-        run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, "--micro-batch", micro, *more, "--steps", 3, "--lr", 0.01, "--deterministic")
+    for model, batch, micro, *more in (("resnet20", 64, 32), ("nin", 32, 32), ("lenet", 64, 32), ("nin", 48, 4), ("resnet20", 61, 0),
+                                       ("nin", 61, 0), ("resnet20", 64, 4, "--bn-group", 8)):
+        run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, *(("--micro-batch", micro) if micro else ()), *more,
+               "--steps", 3, "--lr", 0.01, "--deterministic")
         got = []
         for how in ((), ("--no-fuse",)):
             out = folder("fused")

@@ -68,6 +68,16 @@ def test_recompute():
         assert train(count, *run, "--recompute") == one, f"computed again, on {count} ranks"
 
 
+def test_a_batch_that_cuts_unevenly():
+    """Eighths of 328 samples are micro-batches of 21 and 20, whatever the ranks; 37 samples of a rank are 19 and 18."""
+    run = (*SMALL, "--batch", 328, "--steps", 2, "--deterministic")
+    one = train(1, *run)
+    for count in (2, 4):
+        assert train(count, *run) == one, f"{count} ranks"
+    run = (*SMALL, "--batch", 74, "--steps", 2)
+    assert near(train(2, *run)[0], train(1, *run)[0])
+
+
 def test_groups_of_several_ranks():
     run = (*SMALL, "--bn-group", 32, "--batch", 128, "--micro-batch", 8, "--steps", 3, "--deterministic")
     one = train(1, *run)

@@ -100,10 +100,9 @@ static bool added(const struct sgrad__instruction *in, const struct content *con
 }
 
 /* What an instruction leaves in what it writes: a sum the tree of its operands, any other task its own micro-batch. */
-static void write_content(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content,
-                          char *text, size_t size) {
+static void write_content(const struct sgrad__instruction *in, const struct content *content, char *text, size_t size) {
     if (in->call->kernel == &sgrad_sum_kernel) assert_true(added(in, content, 0, SGRAD_SUM_INPUTS, text, size));
-    else snprintf(text, size, "%d", (int)(in->first / p->micro));
+    else snprintf(text, size, "%d", in->micro);
 }
 
 /* One operand: nothing is read that was not written, or is forgotten; what is written again is added to, and the kernel knows. */
@@ -124,7 +123,7 @@ static void walk_instruction(const struct sgrad__program *p, const struct sgrad_
     char text[256];
     for (int j = 0; j < in->call->operands; j++)
         if (in->operand[j] >= 0) check_operand(p, in, j, &content[in->operand[j]]);
-    write_content(p, in, content, text, sizeof text);
+    write_content(in, content, text, sizeof text);
     for (int j = 0; j < in->call->operands; j++) {
         if (in->operand[j] < 0) continue;
         struct content *c = &content[in->operand[j]];
@@ -168,8 +167,7 @@ static void check_sum(const struct sgrad__instruction *in, int j, const struct c
 
 /* Where sums are read: batch norm's over its group, its statistics' over the groups; gradients over all that made them. */
 static void check_sums(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content) {
-    const int micros = (int)(p->batch.samples / p->micro), group = (int)(p->batch.group / p->micro),
-              m = (int)(in->first / p->micro), start = m - m % group;
+    const int micros = p->micros, group = (int)(p->micros * p->batch.group / p->share), m = in->micro, start = m - m % group;
     const char *kernel = in->call->kernel->name;
     if (!strcmp(kernel, "batchnorm apply")) check_sum(in, 4, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);
@@ -191,7 +189,7 @@ static void walk(const struct sgrad__program *p) {
         if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
         if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
     }
-    assert_string_equal(content[p->output[p->statistics].buffer].text, tree(0, (int)(p->batch.samples / p->micro), 1));
+    assert_string_equal(content[p->output[p->statistics].buffer].text, tree(0, p->micros, 1));
     free(content);
 }
 
@@ -304,6 +302,46 @@ static void size_is_linear(void **state) {
     assert_int_equal(sums[3], sums[1]);     /* eight terms are one task */
     assert_int_equal(sums[4], 3 * sums[1]);
     assert_int_equal(sums[5], 5 * sums[1]);
+}
+
+/* Every sample of the share is in one micro-batch, in order, none reaches beyond a unit, and all that a task takes or leaves for
+ * its samples is for so many. */
+static void check_cut(int batch, int group, int unit, int most, bool fused, const char *sizes) {
+    const struct sgrad__program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = true,
+                                              .optimizer = sgrad_optimizers[0], .window = WINDOW, .fuse = fused, .cpus = 1,
+                                              .source = sgrad__source_of(NULL) };
+    struct sgrad__program *p;
+    char text[256] = "";
+    int64_t next = 0;
+    assert_int_equal(sgrad__program_build(plain, &o, &p), 0);
+    for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
+        assert_int_equal(p->micro[m].first, next);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", m ? " " : "", (long long)p->micro[m].samples);
+    }
+    assert_int_equal(next, batch);
+    assert_string_equal(text, sizes);
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        for (int j = 0; j < in->call->operands; j++)
+            if (in->operand[j] >= 0 && p->buffer[in->operand[j]].rows) {
+                assert_int_equal(p->buffer[in->operand[j]].view.shape.dim[0], p->micro[in->micro].samples);
+                assert_int_equal(in->call->view[j].shape.dim[0], p->micro[in->micro].samples);
+            }
+    }
+    if (!fused) walk(p);
+    sgrad__program_destroy(p);
+}
+
+static void uneven(void **state) {
+    (void)state;
+    for (int fused = 0; fused < 2; fused++) {
+        check_cut(20, 20, 10, 4, fused, "4 3 3 4 3 3");
+        check_cut(20, 10, 0, 4, fused, "4 3 3 4 3 3");
+        check_cut(20, 20, 0, 8, fused, "7 7 6");
+        check_cut(7, 7, 0, 7, fused, "7");
+        check_cut(7, 7, 0, 9, fused, "7");
+        check_cut(5, 1, 0, 4, fused, "1 1 1 1 1");
+    }
 }
 
 /* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */
@@ -438,7 +476,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training),     cmocka_unit_test(evaluation),     cmocka_unit_test(nothing_in_vain),
         cmocka_unit_test(shared_value), cmocka_unit_test(size_is_linear), cmocka_unit_test(window),
-        cmocka_unit_test(computed_again), cmocka_unit_test(memory_falls),
+        cmocka_unit_test(computed_again), cmocka_unit_test(memory_falls), cmocka_unit_test(uneven),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

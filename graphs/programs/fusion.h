@@ -1,0 +1,32 @@
+/* fusion.h: the task that several operations are. Private to graphs/programs/. */
+#ifndef SGRAD_GRAPHS_FUSION_H
+#define SGRAD_GRAPHS_FUSION_H
+
+#include "graphs/programs/program.h"
+
+enum { SGRAD__LINKS = 12 };
+
+/* Operations, one after another, for each slice of the samples: a call's attributes. */
+struct sgrad__fusion {
+    int links, slices;                              /* as equal as can be, the larger ones first */
+    int64_t samples;                                /* of all slices */
+    bool backwards;                                 /* the last slice comes first */
+    double flops;
+    size_t workspace;
+    int inner;                                      /* buffers in the workspace, each for one slice */
+    size_t room[SGRAD_MAX_OPERANDS + 1];            /* where they begin; then the links' own workspace */
+    size_t row[SGRAD_MAX_OPERANDS];                 /* of the task's operands: bytes of a sample; 0: they have none */
+    struct sgrad__link {
+        const struct sgrad_call *whole;             /* on all samples */
+        const struct sgrad_call *slice[2][2];       /* on a larger slice, a smaller one; each the first one, and later, where sums
+                                                       are added to */
+        int operand[SGRAD_MAX_OPERANDS];            /* of the task; from SGRAD_MAX_OPERANDS on: inner ones; -1: absent */
+    } link[SGRAD__LINKS];
+};
+
+/* The kernel that runs one, for a kind of task, on CPUs alone or on both. */
+const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, bool cuda);
+/* Samples of a slice, at most. */
+static inline int64_t sgrad__fusion_slice(const struct sgrad__fusion *f) { return (f->samples + f->slices - 1) / f->slices; }
+
+#endif
