@@ -1,17 +1,27 @@
-/* failure.c: the first error that a kernel reports stops the tasks that have not started, until a wait has returned it. */
+/* failure.c: the first error that a kernel reports stops those tasks that belong together and have not started. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
-static _Atomic int failure;
+struct sgrad_failure {
+    _Atomic int error;
+};
 
-void sgrad_task_fail(int error) {
+/* Of tasks that say nothing of whom they belong to: until a wait has returned it. */
+static struct sgrad_failure others;
+
+struct sgrad_failure *sgrad_failure_create(void) { return sgrad_alloc(1, sizeof(struct sgrad_failure)); }
+void sgrad_failure_destroy(struct sgrad_failure *failure) { free(failure); }
+
+int sgrad_failure_error(const struct sgrad_failure *failure) { return atomic_load(&failure->error); }
+int sgrad_task_error(void) { return sgrad_failure_error(&others); }
+
+void sgrad__failure_note(struct sgrad_failure *failure, int error) {
     int none = 0;
-    atomic_compare_exchange_strong(&failure, &none, error);
+    atomic_compare_exchange_strong(failure ? &failure->error : &others.error, &none, error);
 }
 
-int sgrad_task_error(void) { return atomic_load(&failure); }
-
-int sgrad__failure_take(void) { return atomic_exchange(&failure, 0); }
+int sgrad__failure_take(void) { return atomic_exchange(&others.error, 0); }

@@ -52,6 +52,7 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
 void sgrad__tensor_release(struct sgrad_tensor *tensor);
 
 int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */
+void sgrad__failure_note(struct sgrad_failure *failure, int error);     /* NULL: that one */
 
 /* A regular file of 1 to LIMIT bytes; close it. BYTES of it from AT on; an error where it has become shorter. */
 int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);

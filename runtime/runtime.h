@@ -238,6 +238,12 @@ static inline size_t sgrad_aligned(size_t bytes) { return (bytes + SGRAD_LINE - 
 /* What its kernel is handed, without data, step and workspace. */
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call);
 
+/* Tasks that belong together have one: the first error that a kernel of theirs reports, which stops those that start later. */
+struct sgrad_failure;
+struct sgrad_failure *sgrad_failure_create(void);
+void sgrad_failure_destroy(struct sgrad_failure *failure);
+int sgrad_failure_error(const struct sgrad_failure *failure);      /* 0: there was none */
+
 /* What differs from task to task. NAME must live until the task has run. */
 struct sgrad_submission {
     const struct sgrad_call *call;
@@ -247,6 +253,7 @@ struct sgrad_submission {
     int64_t first;
     int priority;                           /* larger goes first */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
+    struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
     void *done_arg;
 };
@@ -256,13 +263,14 @@ int sgrad_task_submit(const struct sgrad_submission *submission);
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
                              const enum sgrad_access *access, int operands);
 
-/* Waits for every task submitted so far. Returns the first error a kernel reported since the last wait. */
+/* Waits for every task submitted so far. Returns the first error that a kernel reported since the last wait, in a task that has no
+ * failure of its own. */
 int sgrad_wait_all(void);
 
-/* From inside a kernel: what it was to compute could not be. Tasks that start later do nothing, until a wait has
- * returned the error. The kernel logs the cause itself (sgrad_fail). */
+/* From inside a kernel: what it was to compute could not be. Tasks that belong to it and start later do nothing. The kernel logs the
+ * cause itself (sgrad_fail). */
 void sgrad_task_fail(int error);
-int sgrad_task_error(void);     /* 0, or the error that a wait would return */
+int sgrad_task_error(void);     /* 0, or the error that a wait for all would return */
 
 /* ---- context: StarPU, MPI, devices --------------------------------------------------------------------------- */
 

@@ -23,6 +23,7 @@ struct argument {
     const struct sgrad_call *call;
     const struct sgrad_step *step;
     int64_t first;
+    struct sgrad_failure *failure;
     uint32_t present;       /* bit i: operand i was given */
     bool has_workspace;
 };
@@ -37,7 +38,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     const struct sgrad_view *view = call->view;
     int buffer = 0;
 
-    if (sgrad_task_error()) return;
+    if (argument->failure ? sgrad_failure_error(argument->failure) : sgrad_task_error()) return;
     for (int i = 0; i < call->operands; i++)
         data[i] = argument->present >> i & 1 ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer++]) : NULL;
     if (argument->present != (1u << call->operands) - 1) {
@@ -171,6 +172,7 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     argument->call = call;
     argument->step = submission->step;
     argument->first = submission->first;
+    argument->failure = submission->failure;
     for (int i = 0; i < call->operands; i++) {
         struct sgrad_tensor *tensor = submission->operand[i];
         if (!tensor) continue;
@@ -204,6 +206,11 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
                           submission->name ? submission->name : call->kernel->name);
     }
     return 0;
+}
+
+void sgrad_task_fail(int error) {
+    const struct starpu_task *task = starpu_task_get_current();
+    sgrad__failure_note(task ? ((const struct argument *)task->cl_arg)->failure : NULL, error);
 }
 
 int sgrad_wait_all(void) {

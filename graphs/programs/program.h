@@ -80,6 +80,7 @@ struct sgrad__program {
     int owned_count;
     void **owned;
     struct sgrad_tensor *workspace;
+    struct sgrad_failure *failure;                      /* whoever turns it has it; NULL: of all tasks */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 

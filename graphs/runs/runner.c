@@ -22,6 +22,7 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
     r->program = program;
     r->monitor = sgrad_monitor_create();
+    r->program->failure = sgrad_failure_create();
     for (int i = 0; i < program->window; i++) {
         struct sgrad__slot *slot = &r->slot[i];
         slot->runner = r;
@@ -44,6 +45,7 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
         free(r->slot[i].mark);
     }
     sgrad_monitor_destroy(r->monitor);
+    sgrad_failure_destroy(r->program->failure);
     free(r);
 }
 
@@ -86,7 +88,7 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     return sgrad_task_submit(&(struct sgrad_submission){
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
         .first = step->first + (p->micro ? p->micro[i->micro].first : 0),
-        .priority = i->priority, .name = i->name, .done = done, .done_arg = arg });
+        .priority = i->priority, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
 }
 
 int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,
@@ -183,7 +185,8 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
             tell_stall(r, slot);
     sgrad_monitor_leave(r->monitor);
     *done = slot;
-    return sgrad_task_error();
+    const int error = sgrad_failure_error(r->program->failure);
+    return error ? error : sgrad_task_error();
 }
 
 /* ---- a program for once ------------------------------------------------------------------------------------------ */

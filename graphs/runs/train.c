@@ -39,7 +39,8 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
     if (r->last_checkpoint == done) return 0;
     const struct sgrad__position position = position_of(r, done);
     SGRAD_TRY(end_checkpoint(r));
-    SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
+    const int failed = sgrad_failure_error(r->program->failure);
+    SGRAD_TRY(sgrad__run_agree(r, failed ? failed : sgrad_task_error()));
     int error = sgrad__run_gather(r, true);
     if (!error && r->context->rank == 0)
         error = sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep, &r->checkpoint);
