@@ -263,12 +263,12 @@ int sgrad_task_submit(const struct sgrad_submission *submission);
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
                              const enum sgrad_access *access, int operands);
 
-/* Waits for every task submitted so far. Returns the first error that a kernel reported since the last wait, in a task that has no
- * failure of its own. */
+/* Waits for every task submitted so far. Returns the first error that a kernel of tasks without a failure of their own has
+ * reported since the last wait. */
 int sgrad_wait_all(void);
 
-/* From inside a kernel: what it was to compute could not be. Tasks that belong to it and start later do nothing. The kernel logs the
- * cause itself (sgrad_fail). */
+/* From inside a kernel: what it was to compute could not be. Tasks that belong to it and start later do nothing. The kernel logs
+ * the cause itself (sgrad_fail). */
 void sgrad_task_fail(int error);
 int sgrad_task_error(void);     /* 0, or the error that a wait for all would return */
 
