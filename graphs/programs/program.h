@@ -131,7 +131,7 @@ static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
 }
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
-/* fuse.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
+/* fusion.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
 int sgrad__call_links(const struct sgrad_call *call);
 const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link);
 int64_t sgrad__call_slice(const struct sgrad_call *call);
