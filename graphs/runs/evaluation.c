@@ -22,8 +22,8 @@ struct part {
     struct sgrad__runner *runner;
     int64_t first, batch, batches;      /* sample; the first of its batches among all, and how many */
 };
-/* Every sample once: some micro-batches at a time, then what is left. */
-enum { AT_ONCE = 8, PARTS = 2 };
+/* Every sample once: some micro-batches at a time, but in some batches at least, which ranks share; then what is left. */
+enum { AT_ONCE = 8, LEAST = 8, PARTS = 2 };
 struct sgrad__evaluation {
     struct part part[PARTS], total;
     struct sgrad_tensor **weight;       /* by parameter: the copies */
@@ -59,8 +59,8 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
 }
 
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const int64_t count = r->test->count, most = AT_ONCE * r->evaluated;
-    const int64_t size[PARTS] = { most, count % most };
+    const int64_t count = r->test->count, some = count / (LEAST * r->evaluated);
+    const int64_t most = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated, size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
         e->part[i] = (struct part){ .first = from, .batch = e->batches, .batches = batches };
