@@ -166,28 +166,14 @@ static void check_versions(struct doctor *d) {
          major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
-/* The instructions that oneDNN chooses its kernels from. */
+/* The instructions that kernels use. */
 static void check_cpu(struct doctor *d) {
     struct machine *m = d->machine;
-    static const struct {
-        int isa;
-        const char *name;
-        bool bf16;
-    } isas[] = {
-        { dnnl_cpu_isa_avx512_core_amx, "AMX", true },
-        { dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16", true },
-        { dnnl_cpu_isa_avx512_core, "AVX-512", false },
-        { dnnl_cpu_isa_avx2, "AVX2", false },
-        { dnnl_cpu_isa_avx, "AVX", false },
-        { dnnl_cpu_isa_sse41, "SSE4.1", false },
-        { 0, "no vector instructions it knows", false },
-    };
-    int isa = dnnl_get_effective_cpu_isa(), i = 0;
-    while ((isa & isas[i].isa) != isas[i].isa) i++;
-    find(d, isas[i].bf16 ? OK : NOTE, "CPU",
-         isas[i].bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
-         "%d %s, %d %s of %s; oneDNN uses %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
-         sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, isas[i].name);
+    const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
+    find(d, bf16 ? OK : NOTE, "CPU",
+         bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here and is slower",
+         "%d %s, %d %s of %s; kernels use %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
+         sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, sgrad_isa_title(sgrad_isa()));
     if (!m->seen)
         find(d, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
              "hwloc hangs or crashes: cores, NUMA nodes and the places of GPUs are unknown");

@@ -14,7 +14,7 @@ void sgrad__adam_cuda(const struct sgrad_args *a);
 void sgrad__adamw_cuda(const struct sgrad_args *a);
 
 /* w, dw, Σ g² (1) or absent, m, v; COUPLED adds to the gradient, DECOUPLED takes from the weight */
-SGRAD_VECTOR static void update(const struct sgrad_args *a, float coupled, float decoupled) {
+SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *a, float coupled, float decoupled) {
     const struct sgrad_hyper *h = a->attrs;
     float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
     const float *restrict dw = a->data[1];
@@ -29,12 +29,12 @@ SGRAD_VECTOR static void update(const struct sgrad_args *a, float coupled, float
     }
 }
 
-static void adam(const struct sgrad_args *a) {
+SGRAD_VECTOR(adam)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     update(a, h->weight_decay, 0);
 }
 
-static void adamw(const struct sgrad_args *a) {
+SGRAD_VECTOR(adamw)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     update(a, 0, a->step->rate * h->weight_decay);
 }

@@ -7,7 +7,7 @@ void sgrad__add_forward_cuda(const struct sgrad_args *a);
 void sgrad__add_backward_cuda(const struct sgrad_args *a);
 
 /* x0, x1, y of any shape */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad_add *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
     float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], y_room[SGRAD_ROW];
@@ -23,7 +23,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* y (read with relu only), dy, dx0, dx1 of any shape: both inputs get the same gradient */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad_add *attrs = a->attrs;
     enum sgrad_dtype type = a->view[1].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];

@@ -26,7 +26,7 @@ static inline float divisor(const struct sgrad_args *a, struct sgrad__window w, 
 }
 
 /* x (N,H,W,C), y (N,P,Q,C) */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
@@ -50,7 +50,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* dy (N,P,Q,C), dx (N,H,W,C): every input collects its share from the windows that hold it */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *out = a->view[0].shape.dim, *in = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];

@@ -180,7 +180,7 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, const st
 }
 
 /* x (N,H,W,C) or (N,C) -> part 0 = [Σx, Σx²] (2C) */
-SGRAD_VECTOR static void stats(const struct sgrad_args *a) {
+SGRAD_VECTOR(stats)(const struct sgrad_args *a) {
     if (a->view[0].dtype == SGRAD_F32)
         sum_up(SGRAD_F32, OF_X, a, NULL, a->data[1], sgrad_adds(a, 1));
     else
@@ -188,7 +188,7 @@ SGRAD_VECTOR static void stats(const struct sgrad_args *a) {
 }
 
 /* x, dy, y (read with relu only), sum 0 -> part 1 = [Σdz, Σdz·x̂] (2C) */
-SGRAD_VECTOR static void sums(const struct sgrad_args *a) {
+SGRAD_VECTOR(sums)(const struct sgrad_args *a) {
     const bool relu = ((const struct sgrad_batchnorm *)a->attrs)->relu, add = sgrad_adds(a, 4);
     const double *sum0 = a->data[3];
     double *part = a->data[4];
@@ -216,7 +216,7 @@ SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t
         }
 }
 
-SGRAD_VECTOR static void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
+SGRAD_ALWAYS_INLINE void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
                                      void *y, float floor) {
     for (; t.lines; tile_next(&t))
         if (dtype == SGRAD_F32)
@@ -226,7 +226,7 @@ SGRAD_VECTOR static void apply_tiles(enum sgrad_dtype dtype, struct tile t, cons
 }
 
 /* x, r or absent, weight, bias, and sum 0 or running mean and variance -> y */
-static void normalise(const struct sgrad_args *a, bool running, void *y) {
+SGRAD_ALWAYS_INLINE void normalise(const struct sgrad_args *a, bool running, void *y) {
     const struct sgrad_batchnorm *attrs = a->attrs;
     const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
     const float *weight = a->data[2], *bias = a->data[3];
@@ -243,8 +243,8 @@ static void normalise(const struct sgrad_args *a, bool running, void *y) {
                     attrs->relu ? 0 : -INFINITY);
     }
 }
-static void apply(const struct sgrad_args *a) { normalise(a, false, a->data[5]); }
-static void inference(const struct sgrad_args *a) { normalise(a, true, a->data[6]); }
+SGRAD_VECTOR(apply)(const struct sgrad_args *a) { normalise(a, false, a->data[5]); }
+SGRAD_VECTOR(inference)(const struct sgrad_args *a) { normalise(a, true, a->data[6]); }
 
 /* dr = dz, or dr += dz */
 SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, bool relu, bool add, int64_t from, int width, const void *dy,
@@ -282,7 +282,7 @@ SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, bool relu, const str
 
 /* dx = weight / √(var + eps) · (dz - Σdz / n - x̂ · Σdz·x̂ / n)      (Ioffe and Szegedy 2015, section 3)
  * x, dy, y, weight, sum 0, sum 1 -> dx, dr; absent where nobody wants it */
-SGRAD_VECTOR static void data(const struct sgrad_args *a) {
+SGRAD_VECTOR(data)(const struct sgrad_args *a) {
     const struct sgrad_batchnorm *attrs = a->attrs;
     const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
     const float *weight = a->data[3];

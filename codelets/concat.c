@@ -29,7 +29,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
 }
 
 /* x0 … x7, those after the last absent, y (…,C) */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad_concat *concat = a->attrs;
     const struct sgrad_view *y = &a->view[SGRAD_MAX_INPUTS];
     const int64_t rows = sgrad_shape_count(&y->shape) / y->shape.dim[y->shape.rank - 1];
@@ -41,7 +41,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* dy (…,C), dx0 … dx7, absent where nobody wants it */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad_concat *concat = a->attrs;
     const struct sgrad_view *dy = &a->view[0];
     const int64_t rows = sgrad_shape_count(&dy->shape) / dy->shape.dim[dy->shape.rank - 1];

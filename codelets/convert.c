@@ -6,7 +6,7 @@
 void sgrad__convert_cuda(const struct sgrad_args *a);
 
 /* x F32, y of any shape */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const enum sgrad_dtype type = a->view[1].dtype;
     const float *x = a->data[0];
     float y_room[SGRAD_ROW];

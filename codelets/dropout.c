@@ -21,7 +21,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
 }
 
 /* x, y (N,…) or dy, dx (N,…) */
-SGRAD_VECTOR static void drop(const struct sgrad_args *a) {
+SGRAD_VECTOR(drop)(const struct sgrad_args *a) {
     const struct sgrad_dropout *d = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t samples = a->view[0].shape.dim[0], size = sgrad_shape_count(&a->view[0].shape) / samples;

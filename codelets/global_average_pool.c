@@ -18,7 +18,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
 }
 
 /* x (N,H,W,C), y (N,C) */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *dim = a->view[0].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
     float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
@@ -36,7 +36,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* dy (N,C), dx (N,H,W,C) */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[1].dtype;
     const int64_t *dim = a->view[1].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;

@@ -1,7 +1,7 @@
 /* kernels.h: what CPU kernels are written with: activations of either type as floats, by elements or by rows. For operations of
  * the library, and of programs outside it (examples/03-own-operation.c):
  *
- *     SGRAD_VECTOR static void forward(const struct sgrad_args *a) {           // x, y of any shape: y = 2x
+ *     SGRAD_VECTOR(forward)(const struct sgrad_args *a) {                      // x, y of any shape: y = 2x
  *         const enum sgrad_dtype type = a->view[0].dtype;
  *         const int64_t count = sgrad_shape_count(&a->view[0].shape);
  *         float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
@@ -39,18 +39,32 @@ extern "C" {
 #define SGRAD_ON_CUDA(function) NULL
 #endif
 
-/* Compiled for AVX-512, AVX2 and the baseline, chosen when the program is loaded. Plain C inside: the compiler vectorises.
- * Sanitizers cannot run the resolvers, so they get the baseline. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define SGRAD_VECTOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#define SGRAD_CLONES 1
-#else
-#define SGRAD_VECTOR
-#define SGRAD_CLONES 0
-#endif
-
 #define SGRAD_ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* What begins a kernel that is compiled for AVX-512, AVX2 and the baseline, of which each call takes what sgrad_isa() says. Plain C
+ * inside: the compiler vectorises. What it calls is best SGRAD_ALWAYS_INLINE: other functions are the baseline's. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SGRAD_LEVELS 1
+#define SGRAD_FOR_AVX2 __attribute__((target("arch=x86-64-v3")))
+#define SGRAD_FOR_AVX512 __attribute__((target("arch=x86-64-v4")))
+#define SGRAD_VECTOR(name)                                                                                                       \
+    SGRAD_ALWAYS_INLINE void name##_at_any_level(const struct sgrad_args *);                                                     \
+    SGRAD_FOR_AVX512 static void name##_avx512(const struct sgrad_args *a) { name##_at_any_level(a); }                           \
+    SGRAD_FOR_AVX2 static void name##_avx2(const struct sgrad_args *a) { name##_at_any_level(a); }                               \
+    static void name##_baseline(const struct sgrad_args *a) { name##_at_any_level(a); }                                          \
+    static void name(const struct sgrad_args *a) {                                                                               \
+        const enum sgrad_isa isa = sgrad_isa();                                                                                  \
+        if (isa >= SGRAD_AVX512) name##_avx512(a);                                                                               \
+        else if (isa >= SGRAD_AVX2) name##_avx2(a);                                                                              \
+        else name##_baseline(a);                                                                                                 \
+    }                                                                                                                            \
+    SGRAD_ALWAYS_INLINE void name##_at_any_level
+#else
+#define SGRAD_LEVELS 0
+#define SGRAD_FOR_AVX2
+#define SGRAD_FOR_AVX512
+#define SGRAD_VECTOR(name) static void name
+#endif
 
 /* Rows of activations as floats, whatever their type: element FROM and COUNT more. An F32 row is returned where it lies;
  * a BF16 row is widened into ROOM. Long rows are done in pieces of SGRAD_ROW, which stay in the first-level cache. */

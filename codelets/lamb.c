@@ -26,7 +26,7 @@ SGRAD_ALWAYS_INLINE float direction(const struct scales *s, float w, float m, fl
 }
 
 /* w, dw, Σ g² over all parameters (1) or absent, m, v */
-SGRAD_VECTOR static void lamb(const struct sgrad_args *a) {
+SGRAD_VECTOR(lamb)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     const struct sgrad_shape *shape = &a->view[0].shape;
     const int64_t count = sgrad_shape_count(shape);

@@ -21,7 +21,7 @@ SGRAD_ALWAYS_INLINE double norm(const float *x, int64_t count) {
 }
 
 /* w, dw, Σ g² over all parameters (1) or absent, b */
-SGRAD_VECTOR static void lars(const struct sgrad_args *a) {
+SGRAD_VECTOR(lars)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     const struct sgrad_shape *shape = &a->view[0].shape;
     const int64_t n = sgrad_shape_count(shape);

@@ -1,9 +1,7 @@
-/* layer.c: the layer that a task computes, what it costs, and whether the processor has the instructions for it. */
+/* layer.c: the layer that a task computes, and what it costs. */
 #include "config.h"
 #include "codelets/layer.h"
 #include "codelets/ops/conv2d.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS] = {
     [SGRAD__FORWARD] = { [SGRAD__OF_X] = 0, [SGRAD__OF_WEIGHT] = 1, [SGRAD__OF_BIAS] = 2, [SGRAD__OF_Y] = 3 },
@@ -56,5 +54,3 @@ size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
     for (int i = 0; i < rank; i++) bytes *= (size_t)dim[i];
     return bytes;
 }
-
-bool sgrad__has_isa(unsigned isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }

@@ -32,7 +32,4 @@ double sgrad__layer_flops(const struct sgrad__layer *layer);
 /* Bytes of an operand as it lies; 0 where the layer has none such. */
 size_t sgrad__layer_bytes(const struct sgrad__layer *layer, enum sgrad__side part);
 
-/* Does oneDNN use all these instructions (of dnnl_cpu_isa_t) here? So do we, then. */
-bool sgrad__has_isa(unsigned isa);
-
 #endif

@@ -60,7 +60,7 @@ static size_t workspace(const struct sgrad_args *a) {
 }
 
 /* x, y (…,C) */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad_local_response_norm *norm = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];
@@ -76,7 +76,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* x, y, dy, dx (…,C) */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad_local_response_norm *norm = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];

@@ -121,7 +121,7 @@ SGRAD_ALWAYS_INLINE void largest(enum sgrad_dtype type, const void *data, int64_
 }
 
 /* x (N,H,W,C), y (N,P,Q,C); KEEP (N,P,Q,C) or NULL gets the tap that won, r·kernel + s */
-SGRAD_VECTOR static void run(const struct sgrad_args *a, uint8_t *keep) {
+SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *a, uint8_t *keep) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
@@ -153,10 +153,10 @@ SGRAD_VECTOR static void run(const struct sgrad_args *a, uint8_t *keep) {
 }
 
 /* x (N,H,W,C), y (N,P,Q,C), kept taps (N,P,Q,C) U8 */
-static void forward(const struct sgrad_args *a) { run(a, a->data[2]); }
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) { run(a, a->data[2]); }
 
 /* x (N,H,W,C), y (N,P,Q,C) */
-static void inference(const struct sgrad_args *a) { run(a, NULL); }
+SGRAD_VECTOR(inference)(const struct sgrad_args *a) { run(a, NULL); }
 
 /* What row r of M windows that do not overlap wins of their DY (M,C), by KEEP (M,C): dealt (M,kernel,C) */
 SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad__window w, int64_t r, int64_t m, int64_t C,
@@ -178,7 +178,7 @@ SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad
 }
 
 /* dy (N,P,Q,C), kept taps (N,P,Q,C) U8, dx (N,H,W,C): every input asks the windows that hold it whether it won */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t *out = a->view[0].shape.dim, *in = a->view[2].shape.dim, H = in[1], W = in[2], C = in[3];

@@ -41,7 +41,7 @@ static void forward(const struct sgrad_args *a) {
 }
 
 /* y, target, dy of any shape */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t count = sgrad_shape_count(&a->view[0].shape), per_sample = count / a->view[0].shape.dim[0];
     const float *target = a->data[1], scale = 2.0f / (float)(a->batch->averaged * per_sample);

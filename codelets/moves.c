@@ -66,7 +66,7 @@ static struct runs runs_of(const struct sgrad_shape *whole, const struct sgrad_s
     return r;
 }
 
-SGRAD_VECTOR void sgrad__cut(const struct sgrad_args *a) {
+SGRAD_VECTOR(cut)(const struct sgrad_args *a) {
     const struct runs r = runs_of(&a->view[0].shape, &a->view[1].shape);
     int64_t from = 0;
     for (int64_t row = 0; row < r.rows; row++)
@@ -74,7 +74,7 @@ SGRAD_VECTOR void sgrad__cut(const struct sgrad_args *a) {
             sgrad_row_move(a->view[0].dtype, a->data[0], from, a->data[i], row * r.count, r.count, false);
 }
 
-SGRAD_VECTOR void sgrad__join(const struct sgrad_args *a) {
+SGRAD_VECTOR(join)(const struct sgrad_args *a) {
     const struct runs r = runs_of(&a->view[SGRAD_MAX_INPUTS].shape, &a->view[0].shape);
     int64_t to = 0;
     for (int64_t row = 0; row < r.rows; row++)
@@ -82,3 +82,6 @@ SGRAD_VECTOR void sgrad__join(const struct sgrad_args *a) {
             sgrad_row_move(a->view[0].dtype, a->data[i], row * r.count, a->data[SGRAD_MAX_INPUTS], to, r.count,
                            sgrad_adds(a, SGRAD_MAX_INPUTS));
 }
+
+void sgrad__cut(const struct sgrad_args *a) { cut(a); }
+void sgrad__join(const struct sgrad_args *a) { join(a); }

@@ -129,7 +129,7 @@ void sgrad__onednn_destroy(struct sgrad__onednn_plan *plan) {
 
 /* Without the processor's own instructions bf16 is emulated at a third of the speed of f32, or refused: compute in f32 then. */
 static dnnl_data_type_t compute_type(const struct sgrad__layer *l) {
-    return l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_bf16) ? dnnl_bf16 : dnnl_f32;
+    return l->dtype == SGRAD_BF16 && sgrad_isa() >= SGRAD_AVX512_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
 struct layouts {

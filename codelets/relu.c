@@ -7,7 +7,7 @@ void sgrad__relu_forward_cuda(const struct sgrad_args *a);
 void sgrad__relu_backward_cuda(const struct sgrad_args *a);
 
 /* x, y of any shape */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
@@ -19,7 +19,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* y, dy, dx of any shape */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {

@@ -10,7 +10,7 @@
 void sgrad__sgd_cuda(const struct sgrad_args *a);
 
 /* w, dw, Σ g² (1) or absent, b */
-SGRAD_VECTOR static void sgd(const struct sgrad_args *a) {
+SGRAD_VECTOR(sgd)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     float *restrict w = a->data[0], *restrict b = a->data[3];
     const float *restrict dw = a->data[1];

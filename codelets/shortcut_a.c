@@ -26,7 +26,7 @@ static int infer(struct sgrad_signature *s, void *attrs) {
 }
 
 /* x (N,H,W,C), y (N,P,Q,K) */
-SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const int64_t stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
     const int64_t *x = a->view[0].shape.dim, *y = a->view[1].shape.dim, before = (y[3] - x[3]) / 2;
     memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
@@ -38,7 +38,7 @@ SGRAD_VECTOR static void forward(const struct sgrad_args *a) {
 }
 
 /* dy (N,P,Q,K), dx (N,H,W,C) */
-SGRAD_VECTOR static void backward(const struct sgrad_args *a) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const int64_t stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
     const int64_t *y = a->view[0].shape.dim, *x = a->view[1].shape.dim, before = (y[3] - x[3]) / 2;
     if (!sgrad_adds(a, 1)) memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));

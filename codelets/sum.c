@@ -9,7 +9,7 @@
 void sgrad__sum_cuda(const struct sgrad_args *a);
 
 /* in (any shape), some of them absent, out (the same): SIZE elements, in pieces that stay in the first-level cache */
-SGRAD_VECTOR static void sum_f32(void *const *in, float *out, int64_t size) {
+SGRAD_ALWAYS_INLINE void sum_f32(void *const *in, float *out, int64_t size) {
     float zeros[SGRAD_ROW];
     const float *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
@@ -20,7 +20,7 @@ SGRAD_VECTOR static void sum_f32(void *const *in, float *out, int64_t size) {
     }
 }
 
-SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
+SGRAD_ALWAYS_INLINE void sum_f64(void *const *in, double *out, int64_t size) {
     double zeros[SGRAD_ROW];
     const double *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0;
@@ -31,7 +31,7 @@ SGRAD_VECTOR static void sum_f64(void *const *in, double *out, int64_t size) {
     }
 }
 
-static void sum(const struct sgrad_args *a) {
+SGRAD_VECTOR(sum)(const struct sgrad_args *a) {
     void *out = a->data[SGRAD_SUM_INPUTS];
     int64_t size = sgrad_shape_count(&a->view[0].shape);
     if (a->view[0].dtype == SGRAD_F64)

@@ -112,8 +112,8 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS
  * AMX, which does bf16 far faster. The rule knows no number of samples: a sample's bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
-    const bool registers = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core),
-               amx = l->dtype == SGRAD_BF16 && sgrad__has_isa(dnnl_cpu_isa_avx512_core_amx);
+    const bool registers = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512,
+               amx = l->dtype == SGRAD_BF16 && sgrad_isa() >= SGRAD_AMX;
     return registers && !amx && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD
                                                                                                   : SGRAD__PLAIN;
 }
@@ -139,7 +139,7 @@ static char *memo_key(const struct sgrad__layer *l) {
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
     return sgrad_format("%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d",
-                        EDITION, SGRAD_CLONES ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major,
+                        EDITION, SGRAD_LEVELS ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major,
                         v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype), l->pass, l->bias, l->stride,
                         l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0], l->w[1], l->w[2],
                         l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);

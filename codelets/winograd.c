@@ -25,343 +25,58 @@
  * 0.7e-6). */
 #include "config.h"
 #include "codelets/winograd.h"
-#include "codelets/winograd_transforms.h"
+#include "codelets/winograd_level.h"
 
-#include <oneapi/dnnl/dnnl.h>
-
-typedef uint32_t bits __attribute__((vector_size(64)));
-typedef uint32_t word __attribute__((may_alias));
-typedef uint16_t halves __attribute__((vector_size(32)));
-typedef uint16_t packed_halves __attribute__((vector_size(32), aligned(2), may_alias));     /* halves in memory */
-
-/* ---- sixteen channels of a pixel ------------------------------------------------------------------------------------ */
-
-SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i) {
-    if (dtype == SGRAD_F32) return *(const packed *)((const float *)data + i);
-    return (vec)(__builtin_convertvector(*(const packed_halves *)((const uint16_t *)data + i), bits) << 16);
+static const struct sgrad__winograd_level *level(void) {
+    if (!SGRAD_LEVELS) return &sgrad__winograd_avx2;    /* as the compiler puts it */
+    return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__winograd_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__winograd_avx2 : NULL;
 }
 
-/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In
- * assembly, since the compiler inlines its own form of it only into what is compiled for such processors alone.) */
-SGRAD_ALWAYS_INLINE halves narrow(bool has_bf16, vec x) {
-#if SGRAD_CLONES
-    if (has_bf16) {
-        halves y;
-        __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
-        return y;
-    }
-#endif
-    const bits u = (bits)x, number = (bits)(x == x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
-    return __builtin_convertvector((rounded & number) | (nan & ~number), halves);
+static enum factors factors_of(const struct sgrad__layer *l) {
+    const bool has_bf16 = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512_BF16;
+    if (!has_bf16 || l->dtype == SGRAD_F32 || l->pass == SGRAD__FORWARD) return FLOATS;
+    return l->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
 }
-
-SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
-    if (dtype == SGRAD_F32) *(packed *)((float *)data + i) = x;
-    else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
-}
-
-/* ---- words -----------------------------------------------------------------------------------------------------------
- *
- * The products' factors are words of 32 bits: floats, or pairs of bf16, neighbours in what is summed over, channels or tiles, as
- * AVX512_BF16 takes them, two products a lane at a time. */
-
-enum factors { FLOATS, CHANNEL_PAIRS, TILE_PAIRS };
-
-/* Processors with AVX512_BF16 have at least this. */
-#if SGRAD_CLONES
-#define AVX512 __attribute__((target("arch=x86-64-v4")))
-#else
-#define AVX512
-#endif
-
-static int64_t channel_words(enum factors factors, int64_t channels) {
-    return factors == CHANNEL_PAIRS ? channels / 2 : channels;
-}
-static int64_t tile_words(enum factors factors, int64_t tiles) { return factors == TILE_PAIRS ? (tiles + 1) / 2 : tiles; }
-
-/* Pairs of an element of X and one of NEXT. */
-SGRAD_ALWAYS_INLINE vec paired(vec x, vec next) {
-    const bits low = __builtin_convertvector(narrow(true, x), bits), high = __builtin_convertvector(narrow(true, next), bits);
-    return (vec)(low | high << 16);
-}
-
-/* X of a point at V as words; in pairs of tiles, with what the EVEN one had at its points. */
-SGRAD_ALWAYS_INLINE void put(enum factors factors, float *v, const vec *even, int point, vec x) {
-    if (factors == FLOATS) *(packed *)v = x;
-    else if (factors == CHANNEL_PAIRS) *(packed_halves *)v = narrow(true, x);
-    else *(packed *)v = paired(even[point], x);
-}
-
-/* SUM and the products of the word LEFT, in every lane, and RIGHT. */
-SGRAD_ALWAYS_INLINE vec add_products(enum factors factors, vec sum, const float *left, vec right) {
-#if SGRAD_CLONES
-    if (factors != FLOATS) {
-        const bits all = (bits){ 0 } + *(const word *)left;
-        __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(all), "v"(right));
-        return sum;
-    }
-#endif
-    return sum + *left * right;
-}
-
-/* ---- images, and their tiles ---------------------------------------------------------------------------------------- */
-
-struct images {
-    void *data;
-    enum sgrad_dtype dtype;
-    int64_t height, width, channels;
-};
-
-/* What a call computes, in what order: tiles row by row, image by image. */
-struct tiling {
-    int64_t rows, columns, count;       /* of an image, of an image, of all */
-    int64_t padding;                    /* of the windows' images */
-    int64_t block;                      /* tiles that go through the stages together: a multiple of TILES_AT_ONCE */
-    int64_t chunk;                      /* channels of the tiles' images at a time, for as many filters */
-};
-/* A pixel, or where a window or a tile begins. */
-struct spot {
-    int64_t image, row, column;
-};
-static const struct spot nowhere = { 0, -WINDOW, 0 };       /* outside every image, where there are zeros */
-SGRAD_ALWAYS_INLINE struct spot tile_at(struct tiling t, int64_t i) {
-    return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * TILE, i % t.columns * TILE };
-}
-SGRAD_ALWAYS_INLINE int64_t index_of(struct images x, struct spot at) {
-    return ((at.image * x.height + at.row) * x.width + at.column) * x.channels;
-}
-
-SGRAD_ALWAYS_INLINE bool is_inside(struct images x, int side, struct spot at) {
-    return at.row >= 0 && at.row + side <= x.height && at.column >= 0 && at.column + side <= x.width;
-}
-
-/* The compiler makes FUNCTION for each type, and for what is inside the image, where it need not look. */
-#define SPECIALISED(function, inside, x, ...)                                                                                    \
-    do {                                                                                                                         \
-        if ((x).dtype == SGRAD_F32 && (inside)) function(SGRAD_F32, true, x, __VA_ARGS__);                                       \
-        else if ((x).dtype == SGRAD_F32) function(SGRAD_F32, false, x, __VA_ARGS__);                                             \
-        else if (inside) function(SGRAD_BF16, true, x, __VA_ARGS__);                                                             \
-        else function(SGRAD_BF16, false, x, __VA_ARGS__);                                                                        \
-    } while (0)
-
-/* COUNT pixels of a row, sixteen channels from CHANNEL on; beside the image there are zeros. */
-SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel, int count,
-                                vec d[]) {
-    const bool in = inside || (at.row >= 0 && at.row < x.height);
-    const int64_t from = index_of(x, at) + channel;
-#pragma GCC unroll 6
-    for (int j = 0; j < count; j++) {
-        d[j] = (vec){ 0 };
-        if (inside || (in && at.column + j >= 0 && at.column + j < x.width)) d[j] = load(dtype, x.data, from + j * x.channels);
-    }
-}
-
-/* Tiles of which some channels will be wanted next. */
-struct soon {
-    struct images images;
-    int64_t from, channels, first, count;
-};
-
-/* Asks memory for a part of them, one for each point, so that it works while products are made. */
-SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) {
-    enum { READ = 0, SECOND_LEVEL = 2 };
-    const struct images x = soon.images;
-    const int64_t size = (int64_t)sgrad_dtype_size(x.dtype), end = soon.first + soon.count * (point + 1) / POINTS;
-    for (int64_t i = soon.first + soon.count * point / POINTS; i < end; i++) {
-        const struct spot tile = tile_at(t, i);
-        struct spot at = tile;
-        for (; at.row < tile.row + TILE && at.row < x.height; at.row++)
-            for (at.column = tile.column; at.column < tile.column + TILE && at.column < x.width; at.column++)
-                for (int64_t byte = 0; byte < soon.channels * size; byte += SGRAD_LINE)
-                    __builtin_prefetch((const char *)x.data + (index_of(x, at) + soon.from) * size + byte, READ, SECOND_LEVEL);
-    }
-}
-
-/* How far apart two points' matrices of words lie: not a power of two, for which caches have few places. */
-static int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + LANES; }
-
-SGRAD_ALWAYS_INLINE void window(enum sgrad_dtype dtype, bool inside, struct images x, struct spot at, int64_t channel,
-                                enum factors factors, float *v, int64_t stride, const vec *even) {
-    vec rows[POINTS], d[WINDOW], t[WINDOW];
-    for (int r = 0; r < WINDOW; r++, at.row++) {
-        pixels(dtype, inside, x, at, channel, WINDOW, d);
-        window_row(d, rows + r * WINDOW);
-    }
-    for (int s = 0; s < WINDOW; s++) {
-        for (int r = 0; r < WINDOW; r++) d[r] = rows[r * WINDOW + s];
-        window_row(d, t);
-        for (int r = 0; r < WINDOW; r++) put(factors, v + (r * WINDOW + s) * stride, even, r * WINDOW + s, t[r]);
-    }
-}
-
-/* Where tile I's window begins. */
-SGRAD_ALWAYS_INLINE struct spot window_at(struct tiling t, int64_t i) {
-    const struct spot at = tile_at(t, i);
-    return (struct spot){ at.image, at.row - t.padding, at.column - t.padding };
-}
-
-/* The tile's pixels are added to SUM, which may be NULL. */
-SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
-                                 enum factors factors, float *v, int64_t stride, const vec *even, float *sum) {
-    vec rows[TILE * WINDOW], d[TILE], t[WINDOW], all = { 0 };
-    for (int r = 0; r < TILE; r++, at.row++) {
-        pixels(dtype, inside, y, at, channel, TILE, d);
-        tile_row(d, rows + r * WINDOW);
-        all += (d[0] + d[1]) + (d[2] + d[3]);
-    }
-    if (sum) *(packed *)sum += all;
-    for (int s = 0; s < WINDOW; s++) {
-        for (int r = 0; r < TILE; r++) d[r] = rows[r * WINDOW + s];
-        tile_row(d, t);
-        for (int r = 0; r < WINDOW; r++) put(factors, v + (r * WINDOW + s) * stride, even, r * WINDOW + s, t[r]);
-    }
-}
-
-SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
-                                  bool has_bf16, const float *m, int64_t stride, const float *bias, bool add) {
-    vec columns[TILE * WINDOW], d[WINDOW], t[TILE];
-    for (int s = 0; s < WINDOW; s++) {
-        for (int r = 0; r < WINDOW; r++) d[r] = *(const packed *)(m + (r * WINDOW + s) * stride);
-        tile_row_back(d, t);
-        for (int r = 0; r < TILE; r++) columns[r * WINDOW + s] = t[r];
-    }
-    for (int r = 0; r < TILE && (inside || at.row < y.height); r++, at.row++) {
-        const int64_t to = index_of(y, at) + channel;
-        tile_row_back(columns + r * WINDOW, t);
-#pragma GCC unroll 4
-        for (int s = 0; s < TILE; s++) {
-            if (!inside && at.column + s >= y.width) break;
-            if (bias) t[s] += *(const packed *)bias;
-            if (add) t[s] += load(dtype, y.data, to + s * y.channels);
-            store(has_bf16, dtype, y.data, to + s * y.channels, t[s]);
-        }
-    }
-}
-
-/* ---- filters -------------------------------------------------------------------------------------------------------
- *
- * U lies as its products take it: in panels of 32 columns, or of 16. */
-
-static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
-
-/* The points G of a row's filters from COLUMN on, or, in pairs, of two rows' filters; ROWS rows of words. */
-SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row,
-                                     int64_t column, float *u) {
-    const int64_t width = panel_width(columns), stride = point_stride(rows, columns);
-    vec t[POINTS], next[POINTS];
-    filter_points(g[0], t);
-    if (factors != FLOATS) filter_points(g[1], next);
-    u += column / width * rows * width + row * width + column % width;
-    for (int i = 0; i < POINTS; i++) *(packed *)(u + i * stride) = factors == FLOATS ? t[i] : paired(t[i], next[i]);
-}
-
-/* ---- the products at a point ---------------------------------------------------------------------------------------- */
-
-enum { TILES_AT_ONCE = 12 };    /* with two vectors of a panel: 24 sums in registers */
-
-/* Z[i] = Σ_t e[i, t] v[t], or added to it, for ROWS rows I, one or two vectors wide: COUNT words t, steps between words. */
-SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row,
-                                    int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
-    vec sum[LANES][2];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = (vec){ 0 };
-            if (add) sum[i][j] = *(const packed *)(z + i * z_row + j * LANES);
-        }
-    for (int64_t t = 0; t < count; t++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] =
-                    add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
-}
-
-/* ---- a layer ------------------------------------------------------------------------------------------------------------ */
-
-/* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y
- * out of x. */
-static const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }
-static const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->x : l->y; }
 
 /* U stays in the second-level cache while the tiles pass in small blocks; or where it is too large, a large block's V stays in
  * the third, while U passes in chunks, made anew for each block. */
-static struct tiling tiling_of(const struct sgrad__layer *l, enum factors factors) {
+static struct tiling tiling_of(const struct sgrad__layer *l) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
+    const enum factors factors = factors_of(l);
     const int32_t *in = in_of(l), *out = out_of(l);
-    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channel_words(factors, in[3]),
-                  panels = U_CHUNK / (u_row * 2 * LANES);
+    const int64_t panel = 2 * level()->lanes, tiles = level()->tiles, channels = channel_words(factors, in[3]);
+    const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channels, panels = U_CHUNK / (u_row * panel);
     const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2,
                   m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
     const bool chunks = u_row * out[3] > U_MOST;
     struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE };
     t.padding = l->pass == SGRAD__BACKWARD_DATA ? 2 - l->padding : l->padding;
     t.count = out[0] * t.rows * t.columns;
-    t.chunk = chunks ? (panels ? panels : 1) * 2 * LANES : out[3];
+    t.chunk = chunks ? (panels ? panels : 1) * panel : out[3];
     int64_t most = chunks ? V_LARGE / v_tile : V_AND_M / (v_tile + m_tile);
     if (most > t.count) most = t.count;
     if (most < 1) most = 1;
-    t.block = (most + TILES_AT_ONCE - 1) / TILES_AT_ONCE * TILES_AT_ONCE;
+    t.block = (most + tiles - 1) / tiles * tiles;
+    const int64_t words = tile_words(factors, t.block);
+    t.v = POINTS * point_stride(channels, t.chunk);
+    t.m = t.v + POINTS * point_stride(words, channels);
+    t.size = t.m + POINTS * point_stride(words, t.chunk);
     return t;
 }
 
-/* Where V and M begin in the workspace, after U, in words; and its size. */
-struct rooms {
-    int64_t v, m, size;
-};
-static struct rooms rooms_of(const struct sgrad__layer *l, enum factors factors, const struct tiling *t) {
-    const int64_t channels = channel_words(factors, in_of(l)[3]), tiles = tile_words(factors, t->block);
-    const int64_t u = POINTS * point_stride(channels, t->chunk), v = POINTS * point_stride(tiles, channels);
-    return (struct rooms){ u, u + v, u + v + POINTS * point_stride(tiles, t->chunk) };
-}
-
 bool sgrad__winograd_open(const struct sgrad__layer *l) {
-    return l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 &&
-           l->padding <= 2 && l->x[3] % LANES == 0 && l->y[3] % LANES == 0;
-}
-
-static enum factors factors_of(const struct sgrad__layer *l) {
-    const bool has_bf16 = SGRAD_CLONES && sgrad__has_isa(dnnl_cpu_isa_avx512_core_bf16);
-    if (!has_bf16 || l->dtype == SGRAD_F32 || l->pass == SGRAD__FORWARD) return FLOATS;
-    return l->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
+    return level() && l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 &&
+           l->padding <= 2 && l->x[3] % level()->lanes == 0 && l->y[3] % level()->lanes == 0;
 }
 
 /* 36 for a window and a filter; 9 for each pixel directly. */
 double sgrad__winograd_saving(const struct sgrad__layer *l) {
-    const struct tiling t = tiling_of(l, FLOATS);
+    const struct tiling t = tiling_of(l);
     return (double)FILTER * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
 }
 
-size_t sgrad__winograd_workspace(const struct sgrad__layer *l) {
-    const enum factors factors = factors_of(l);
-    const struct tiling t = tiling_of(l, factors);
-    return (size_t)rooms_of(l, factors, &t).size * sizeof(float);
-}
-
-#define NAME(stage) stage##_on_floats
-#define FACTORS FLOATS
-#define STAGE SGRAD_VECTOR static void
-#include "codelets/winograd_stages.h"
-
-#define NAME(stage) stage##_on_channel_pairs
-#define FACTORS CHANNEL_PAIRS
-#define STAGE AVX512 static void
-#include "codelets/winograd_stages.h"
-
-#define NAME(stage) stage##_on_tile_pairs
-#define FACTORS TILE_PAIRS
-#define STAGE AVX512 static void
-#include "codelets/winograd_stages.h"
+size_t sgrad__winograd_workspace(const struct sgrad__layer *l) { return (size_t)tiling_of(l).size * sizeof(float); }
 
 void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    static void (*const runs[])(const struct sgrad__layer *, void *const[], float *) = { run_on_floats, run_on_channel_pairs,
-                                                                                         run_on_tile_pairs };
-    runs[factors_of(l)](l, data, room);
+    level()->run[factors_of(l)](l, tiling_of(l), data, room);
 }

@@ -1,4 +1,4 @@
-/* winograd_stages.h: the stages of winograd.c, which says what they are for. It includes this once for each of its variants:
+/* winograd_stages.h: the stages of winograd.c, which says what they are for. Included once for each variant:
  *
  *     NAME(stage)   what the variant's function is called
  *     STAGE         what its declaration begins with: for which processors it is compiled
@@ -135,9 +135,7 @@ STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64
     }
 }
 
-STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
-    const struct tiling t = tiling_of(l, FACTORS);
-    const struct rooms at = rooms_of(l, FACTORS, &t);
+STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room) {
     const bool forward = FACTORS == FLOATS && l->pass == SGRAD__FORWARD;
     const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && l->pass == SGRAD__BACKWARD_WEIGHT);
     const int32_t *i = in_of(l), *o = out_of(l);
@@ -145,7 +143,7 @@ STAGE NAME(run)(const struct sgrad__layer *l, void *const data[], float *room) {
     const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
     const bool chunks = t.chunk < out.channels;
     const float *bias = forward && l->bias ? data[2] : NULL;
-    float *u = room, *v = room + at.v, *m = room + at.m, *dbias = weight && l->bias ? data[3] : NULL;
+    float *u = room, *v = room + t.v, *m = room + t.m, *dbias = weight && l->bias ? data[3] : NULL;
     if (dbias && !l->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
     for (int64_t first = 0, count; first < t.count; first += count) {
         count = t.count - first < t.block ? t.count - first : t.block;

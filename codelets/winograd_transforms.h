@@ -1,14 +1,11 @@
-/* winograd_transforms.h: the matrices of Winograd's F(4x4,3x3), sixteen channels at a time. Private to winograd.c, which says
- * what they are for. */
+/* winograd_transforms.h: the matrices of Winograd's F(4x4,3x3), LANES channels at a time. Private to winograd_vectors.h. */
 #ifndef SGRAD_CODELETS_WINOGRAD_TRANSFORMS_H
 #define SGRAD_CODELETS_WINOGRAD_TRANSFORMS_H
 
-#include "codelets/kernels.h"
+#include "codelets/winograd_level.h"
 
-enum { TILE = 4, WINDOW = 6, POINTS = WINDOW * WINDOW, FILTER = 9, LANES = 16 };
-
-typedef float vec __attribute__((vector_size(64)));
-typedef float packed __attribute__((vector_size(64), aligned(4), may_alias));   /* a vec in memory */
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float packed __attribute__((vector_size(4 * LANES), aligned(4), may_alias));    /* a vec in memory */
 
 /* A, B and G belong to the polynomial t (t² - p) (t² - q), p = a², q = b² = 1/p; NA and NB are 1/Π(tᵢ - tⱼ) at ±a and ±b, at 0
  * it is 1. */

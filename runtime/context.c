@@ -85,6 +85,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     const char *scheduler = options->scheduler ? options->scheduler : getenv("STARPU_SCHED");
     if (!scheduler) scheduler = sgrad__cuda_devices() > 0 && conf.ncuda != 0 ? "dmdas" : "lws";
     SGRAD_TRY(check_scheduler(scheduler));
+    SGRAD_TRY(sgrad__isa_check());
     conf.sched_policy_name = scheduler;
     ctx = sgrad_alloc(1, sizeof *ctx);
     ctx->patience = options->patience;

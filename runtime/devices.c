@@ -33,6 +33,7 @@ int sgrad__worker(void) {
 }
 
 static void make_engine(void) {
+    sgrad_isa();    /* before oneDNN's first use, after which it cannot be limited any more */
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) abort();
 }
 

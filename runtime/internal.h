@@ -5,6 +5,7 @@
 #include "runtime/runtime.h"
 
 /* Index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS for any other thread. */
+int sgrad__isa_check(void);     /* 0, or what is wrong with STARGRAD_MAX_ISA */
 int sgrad__worker(void);
 
 /* This process among those that make one program. */
