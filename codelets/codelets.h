@@ -184,7 +184,7 @@ struct sgrad_metric {
 };
 
 #define SGRAD_MAX_TASKS 4
-#define SGRAD_MAX_TESTS 16
+#define SGRAD_MAX_TESTS 20
 struct sgrad_op {
     const char *name, *summary;
     const char *source;                 /* paper or document of the method, or NULL */

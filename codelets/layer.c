@@ -1,6 +1,7 @@
-/* layer.c: the layer that a task computes, and what it costs. */
+/* layer.c: the layer that a task computes, what it costs, and the vectors to compute it with. */
 #include "config.h"
 #include "codelets/layer.h"
+#include "codelets/level.h"
 #include "codelets/ops/conv2d.h"
 
 const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS] = {
@@ -53,4 +54,9 @@ size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
     size_t bytes = rank ? sgrad_dtype_size(is_image ? (enum sgrad_dtype)l->dtype : SGRAD_F32) : 0;
     for (int i = 0; i < rank; i++) bytes *= (size_t)dim[i];
     return bytes;
+}
+
+const struct sgrad__level *sgrad__level(void) {
+    if (!SGRAD_LEVELS) return &sgrad__level_avx2;       /* as the compiler puts it */
+    return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__level_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__level_avx2 : NULL;
 }

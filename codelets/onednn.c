@@ -1,5 +1,6 @@
 /* onednn.c: layers as primitives of oneDNN, 2.6 or 3.x. */
 #include "config.h"
+#include "codelets/level.h"
 #include "codelets/onednn.h"
 
 #include <stdlib.h>
@@ -173,9 +174,10 @@ static void layouts_destroy(const struct layouts *t) {
     }
 }
 
-/* Appends an operand. THEIRS is the primitive's layout; ADDED: the result is added to what is there. */
+/* Appends an operand. THEIRS is the primitive's layout; ADDED: the result is added to what is there. WIDENED, if not 0, elements
+ * are bf16 in ours and floats in theirs, in the same order. */
 static void add_argument(struct sgrad__onednn_plan *plan, struct sgrad__argument *a, layout ours, layout theirs, bool output,
-                         bool added) {
+                         bool added, int64_t widened) {
     dnnl_engine_t engine = sgrad_dnnl_engine();
     check(dnnl_memory_create(&a->ours, ours, engine, DNNL_MEMORY_NONE), "memory");
     if (dnnl_memory_desc_equal(ours, theirs) && !added) return;
@@ -183,6 +185,9 @@ static void add_argument(struct sgrad__onednn_plan *plan, struct sgrad__argument
     check(dnnl_memory_create(&a->theirs, theirs, engine, DNNL_MEMORY_NONE), "memory");
     a->offset = plan->workspace;
     plan->workspace += sgrad_aligned(dnnl_memory_desc_get_size(theirs));
+    a->count = widened;
+    a->added = added;
+    if (widened) return;
 
     dnnl_primitive_attr_t attr;
     dnnl_post_ops_t ops;
@@ -232,7 +237,9 @@ bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgr
         const struct operand *o = &operands[l->pass][part];
         if (!o->name || !layouts.ours[part]) continue;
         layout theirs = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->name);
-        add_argument(plan, &plan->argument[part], layouts.ours[part], theirs, o->output, o->output && l->accumulate);
+        const bool widened = l->dtype == SGRAD_BF16 && compute_type(l) == dnnl_f32 && (part == X || part == Y);
+        add_argument(plan, &plan->argument[part], layouts.ours[part], theirs, o->output, o->output && l->accumulate,
+                     widened ? (int64_t)(sgrad__layer_bytes(l, (enum sgrad__side)part) / sizeof(uint16_t)) : 0);
     }
     layouts_destroy(&layouts);
     dnnl_primitive_desc_destroy(pd);
@@ -240,7 +247,22 @@ bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgr
     return true;
 }
 
-static void execute_reorder(const struct sgrad__argument *a, bool output, dnnl_stream_t stream) {
+static void widen(const uint16_t *x, int64_t count, float *to) {
+    if (sgrad__level()) sgrad__level()->widen(x, count, to);
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = sgrad_bf16_to_f32(x[i]);
+}
+static void narrow(const float *x, int64_t count, uint16_t *to, bool add) {
+    if (sgrad__level()) sgrad__level()->narrow(x, count, to, add);
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = sgrad_f32_to_bf16(x[i] + (add ? sgrad_bf16_to_f32(to[i]) : 0));
+}
+
+/* OURS and THEIRS lie where they say. */
+static void convert(const struct sgrad__argument *a, bool output, void *ours, void *theirs, dnnl_stream_t stream) {
+    if (a->count && output) narrow(theirs, a->count, ours, a->added);
+    else if (a->count) widen(ours, a->count, theirs);
+    if (a->count) return;
     const dnnl_exec_arg_t fromto[] = { { DNNL_ARG_FROM, output ? a->theirs : a->ours },
                                        { DNNL_ARG_TO, output ? a->ours : a->theirs } };
     check(dnnl_primitive_execute(a->reorder, stream, 2, fromto), "reorder");
@@ -255,12 +277,16 @@ void sgrad__onednn_run(const struct sgrad__layer *l, const struct sgrad__onednn_
     for (int part = 0; part < PARTS; part++) {
         const struct sgrad__argument *a = &plan->argument[part];
         if (!a->ours) continue;
-        dnnl_memory_set_data_handle(a->ours, data[sgrad__operand_of[l->pass][part]]);
-        if (a->theirs) dnnl_memory_set_data_handle(a->theirs, (char *)room + a->offset);
-        if (a->theirs && !operand[part].output) execute_reorder(a, false, stream);
+        void *ours = data[sgrad__operand_of[l->pass][part]], *theirs = (char *)room + a->offset;
+        dnnl_memory_set_data_handle(a->ours, ours);
+        if (a->theirs) dnnl_memory_set_data_handle(a->theirs, theirs);
+        if (a->theirs && !operand[part].output) convert(a, false, ours, theirs, stream);
         bound[count++] = (dnnl_exec_arg_t){ operand[part].name, a->theirs ? a->theirs : a->ours };
     }
     check(dnnl_primitive_execute(plan->primitive, stream, count, bound), "primitive");
-    for (int part = 0; part < PARTS; part++)
-        if (plan->argument[part].theirs && operand[part].output) execute_reorder(&plan->argument[part], true, stream);
+    for (int part = 0; part < PARTS; part++) {
+        const struct sgrad__argument *a = &plan->argument[part];
+        if (a->theirs && operand[part].output)
+            convert(a, true, data[sgrad__operand_of[l->pass][part]], (char *)room + a->offset, stream);
+    }
 }

@@ -7,7 +7,8 @@
  *     x (N,H,W,C) bf16 ───────────────────────────────────────────────────────────────────┼─> primitive ─> y (N,P,Q,K) bf16
  *     bias (K) f32 ───────────────────────────────────────────────────────────────────────┘
  *
- * In the steady state only pointers are set and primitives executed. */
+ * Where bf16 is computed in f32, for want of instructions, our own code converts: oneDNN's takes longer than the layer. In the
+ * steady state only pointers are set and primitives executed. */
 #ifndef SGRAD_CODELETS_ONEDNN_H
 #define SGRAD_CODELETS_ONEDNN_H
 
@@ -21,7 +22,9 @@ struct sgrad__onednn_plan {
     struct sgrad__argument {
         dnnl_memory_t ours;       /* as the tensor lies; NULL: no such operand */
         dnnl_memory_t theirs;     /* as the primitive wants it, in the workspace; NULL: the same */
-        dnnl_primitive_t reorder; /* ours to theirs, or theirs to ours for an output */
+        dnnl_primitive_t reorder; /* ours to theirs, or theirs to ours for an output; NULL: they differ in type alone */
+        int64_t count;            /* of elements, then; ours are bf16, theirs are floats */
+        bool added;               /* theirs are added to ours */
         size_t offset;            /* of theirs in the workspace */
     } argument[SGRAD__PARTS];
     size_t workspace;             /* bytes, the first of them aligned */

@@ -5,6 +5,7 @@
  * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
 #include "config.h"
 #include "codelets/onednn.h"
+#include "codelets/product.h"
 #include "codelets/ways.h"
 #include "codelets/winograd.h"
 
@@ -19,14 +20,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 4 };       /* of what the ways are: to be raised when a way changes */
-const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd" };
+enum { EDITION = 5 };       /* of what the ways are: to be raised when a way changes */
+const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product" };
 enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
+    if (way == SGRAD__PRODUCT) return sgrad__product_open(l);
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
     if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
-    return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0;
+    const bool widened = l->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
+    return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0 && !widened;
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -39,9 +42,11 @@ struct plan {
 
 /* False: oneDNN has no such way. */
 static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struct plan *plan) {
-    if (way != SGRAD__WINOGRAD && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
+    if (way < SGRAD__WINOGRAD && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
     plan->way = way;
-    plan->workspace = SGRAD_LINE + (way == SGRAD__WINOGRAD ? sgrad__winograd_workspace(l) : plan->onednn.workspace);
+    plan->workspace = SGRAD_LINE + (way == SGRAD__WINOGRAD  ? sgrad__winograd_workspace(l)
+                                    : way == SGRAD__PRODUCT ? sgrad__product_workspace(l)
+                                                            : plan->onednn.workspace);
     return true;
 }
 
@@ -50,6 +55,7 @@ static void plan_destroy(void *plan) { sgrad__onednn_destroy(&((struct plan *)pl
 static void plan_run(const struct sgrad__layer *l, const struct plan *plan, void *const data[], void *workspace) {
     void *room = (void *)sgrad_aligned((size_t)workspace);
     if (plan->way == SGRAD__WINOGRAD) sgrad__winograd_run(l, data, room);
+    else if (plan->way == SGRAD__PRODUCT) sgrad__product_run(l, data, room);
     else sgrad__onednn_run(l, &plan->onednn, data, room);
 }
 
@@ -108,14 +114,14 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS
 
 /* ---- chosen ------------------------------------------------------------------------------------------------------ */
 
-/* Winograd over direct, one Zen 5 core: 1.3 to 2.5 times the speed. It wants the 32 registers of AVX-512, and makes nothing of
- * AMX, which does bf16 far faster. The rule knows no number of samples: a sample's bits are the same alone and among others. */
+/* Winograd over direct: 1.3 to 2.5 times the speed (one core, Zen 5 and Xeon). Filters of 5x5 gain where vectors are short and
+ * arithmetic dear, with AVX2; nothing is gained over AMX, which does bf16 far faster. The rule knows no number of samples: a
+ * sample's bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
-    const bool registers = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512,
-               amx = l->dtype == SGRAD_BF16 && sgrad_isa() >= SGRAD_AMX;
-    return registers && !amx && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD
-                                                                                                  : SGRAD__PLAIN;
+    const bool amx = l->dtype == SGRAD_BF16 && sgrad_isa() >= SGRAD_AMX, gains = l->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
+    return SGRAD_LEVELS && !amx && gains && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD
+                                                                                                              : SGRAD__PLAIN;
 }
 
 /* Every way does the plain one's arithmetic or, Winograd's, rounds more, by half or, gradients in bf16, to six times as much:
@@ -172,7 +178,9 @@ static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     struct sgrad__layer key = *layer;
     key.accumulate = 0;     /* one more pass over the result, whichever way that came */
     if (sgrad__way_forced < SGRAD__WAYS) return is_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
-    if (layer->deterministic || sgrad_cuda_workers() > 0 || !is_open(layer, SGRAD__BLOCKED)) return by_rule(layer);
+    bool open = false;
+    for (enum sgrad__way way = SGRAD__PLAIN + 1; way < SGRAD__WAYS; way++) open |= is_open(layer, way);
+    if (layer->deterministic || sgrad_cuda_workers() > 0 || !open) return by_rule(layer);
     pthread_mutex_lock(&lock);
     struct decision *d = decisions;
     while (d && memcmp(&d->layer, &key, sizeof key) != 0) d = d->next;

@@ -5,13 +5,14 @@
  * blocked    onednn.c: a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an
  *            inner product with the weight as oneDNN likes it best
  * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients
- *            of bf16 images, where the processor has instructions for them, with noise of 1.2 % of the root mean square */
+ *            of bf16 images, where the processor has instructions for them, with noise of 1.2 % of the root mean square
+ * product    product.c: a matrix product of our own, in f32, with nothing copied but, forward, the smaller factor */
 #ifndef SGRAD_CODELETS_WAYS_H
 #define SGRAD_CODELETS_WAYS_H
 
 #include "codelets/layer.h"
 
-enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__WAYS };
+enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__PRODUCT, SGRAD__WAYS };
 
 /* Of tests: the way of all layers that can go it. SGRAD__WAYS: each its own. */
 extern enum sgrad__way sgrad__way_forced;

@@ -1,12 +1,13 @@
-/* winograd.c: 3x3 convolution of stride 1 by Winograd's minimal filtering F(4x4,3x3), on channels-last images as they lie.
+/* winograd.c: 3x3 and 5x5 convolution of stride 1 by Winograd's minimal filtering F(4x4,3x3) and F(2x2,5x5), on channels-last images
+ * as they lie.
  *
- * An output is cut into tiles of 4x4 pixels; a tile needs a window of 6x6 inputs. With the matrices A, B, G below, · elementwise,
+ * An output is cut into tiles of 4x4 pixels, or of 2x2; a tile needs a window of 6x6 inputs. With the matrices A, B, G below, · elementwise,
  *
  *     forward           y  = Aᵀ [ Σ_c (G w Gᵀ) · (Bᵀ x B) ] A           window x, filter w, tile y
  *     backward-data     the same, of dy, with the filters turned by 180° and their channels exchanged
  *     backward-weight   dw = Gᵀ [ Σ_tiles (Bᵀ x B) · (A dy Aᵀ) ] G
  *
- * so that at each of 36 points a small matrix product remains, with a quarter of direct convolution's multiplications. A block of
+ * so that at each of 36 points a small matrix product remains, with a quarter of direct convolution's multiplications, or 0.36 of them. A block of
  * tiles at a time goes through all three stages, so that V and M stay in a cache:
  *
  *     x ── windows ─> V (36, tiles, C) ──┬─> products ─> M (36, tiles, K) ── tiles_out ─> y
@@ -25,12 +26,7 @@
  * 0.7e-6). */
 #include "config.h"
 #include "codelets/winograd.h"
-#include "codelets/winograd_level.h"
-
-static const struct sgrad__winograd_level *level(void) {
-    if (!SGRAD_LEVELS) return &sgrad__winograd_avx2;    /* as the compiler puts it */
-    return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__winograd_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__winograd_avx2 : NULL;
-}
+#include "codelets/level.h"
 
 static enum factors factors_of(const struct sgrad__layer *l) {
     const bool has_bf16 = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512_BF16;
@@ -44,19 +40,21 @@ static struct tiling tiling_of(const struct sgrad__layer *l) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
     const enum factors factors = factors_of(l);
     const int32_t *in = in_of(l), *out = out_of(l);
-    const int64_t panel = 2 * level()->lanes, tiles = level()->tiles, channels = channel_words(factors, in[3]);
+    const int64_t panel = 2 * sgrad__level()->lanes, at_once = sgrad__level()->rows, channels = channel_words(factors, in[3]);
     const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channels, panels = U_CHUNK / (u_row * panel);
     const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2,
                   m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
     const bool chunks = u_row * out[3] > U_MOST;
-    struct tiling t = { .rows = (out[1] + TILE - 1) / TILE, .columns = (out[2] + TILE - 1) / TILE };
-    t.padding = l->pass == SGRAD__BACKWARD_DATA ? 2 - l->padding : l->padding;
+    struct tiling t = { .side = WINDOW + 1 - l->w[1] };
+    t.rows = (out[1] + t.side - 1) / t.side;
+    t.columns = (out[2] + t.side - 1) / t.side;
+    t.padding = l->pass == SGRAD__BACKWARD_DATA ? l->w[1] - 1 - l->padding : l->padding;
     t.count = out[0] * t.rows * t.columns;
     t.chunk = chunks ? (panels ? panels : 1) * panel : out[3];
     int64_t most = chunks ? V_LARGE / v_tile : V_AND_M / (v_tile + m_tile);
     if (most > t.count) most = t.count;
     if (most < 1) most = 1;
-    t.block = (most + tiles - 1) / tiles * tiles;
+    t.block = (most + at_once - 1) / at_once * at_once;
     const int64_t words = tile_words(factors, t.block);
     t.v = POINTS * point_stride(channels, t.chunk);
     t.m = t.v + POINTS * point_stride(words, channels);
@@ -65,18 +63,19 @@ static struct tiling tiling_of(const struct sgrad__layer *l) {
 }
 
 bool sgrad__winograd_open(const struct sgrad__layer *l) {
-    return level() && l->rank == 4 && l->groups == 1 && l->w[1] == 3 && l->w[2] == 3 && l->stride == 1 && l->dilation == 1 &&
-           l->padding <= 2 && l->x[3] % level()->lanes == 0 && l->y[3] % level()->lanes == 0;
+    const struct sgrad__level *level = sgrad__level();
+    return level && l->rank == 4 && l->groups == 1 && (l->w[1] == 3 || l->w[1] == 5) && l->w[1] == l->w[2] && l->stride == 1 &&
+           l->dilation == 1 && l->padding < l->w[1] && l->x[3] % level->lanes == 0 && l->y[3] % level->lanes == 0;
 }
 
-/* 36 for a window and a filter; 9 for each pixel directly. */
+/* 36 for a window and a filter; as many as a filter has weights for each pixel directly. */
 double sgrad__winograd_saving(const struct sgrad__layer *l) {
     const struct tiling t = tiling_of(l);
-    return (double)FILTER * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
+    return (double)l->w[1] * l->w[2] * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
 }
 
 size_t sgrad__winograd_workspace(const struct sgrad__layer *l) { return (size_t)tiling_of(l).size * sizeof(float); }
 
 void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    level()->run[factors_of(l)](l, tiling_of(l), data, room);
+    sgrad__level()->winograd[l->w[1] == 5][factors_of(l)](l, tiling_of(l), data, room);
 }

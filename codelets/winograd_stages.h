@@ -1,8 +1,10 @@
 /* winograd_stages.h: the stages of winograd.c, which says what they are for. Included once for each variant:
  *
  *     NAME(stage)   what the variant's function is called
- *     STAGE         what its declaration begins with: for which processors it is compiled
+ *     SIDE          of filters
  *     FACTORS       enum factors: what the products' factors consist of */
+#define TILE (WINDOW + 1 - SIDE)
+#define FILTER (SIDE * SIDE)
 
 /* Bᵀ x B for COUNT tiles from FIRST on: V[point][tile][channel]. */
 STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t count, float *v) {
@@ -31,9 +33,9 @@ STAGE NAME(tiles_in)(struct tiling t, struct images y, int64_t from, int64_t cha
         for (int64_t c = from; c < from + channels; c += LANES, v += LANES) {
             float *to = sum ? sum + c : NULL;
             if (FACTORS == TILE_PAIRS) {
-                SPECIALISED(tile_in, inside, y, at, c, FLOATS, (float *)even, LANES, NULL, to);
-                SPECIALISED(tile_in, next_inside, y, next, c, FACTORS, v, stride, even, to);
-            } else SPECIALISED(tile_in, inside, y, at, c, FACTORS, v, stride, NULL, to);
+                SPECIALISED(tile_in, inside, y, TILE, at, c, FLOATS, (float *)even, LANES, NULL, to);
+                SPECIALISED(tile_in, next_inside, y, TILE, next, c, FACTORS, v, stride, even, to);
+            } else SPECIALISED(tile_in, inside, y, TILE, at, c, FACTORS, v, stride, NULL, to);
         }
     }
 }
@@ -46,11 +48,11 @@ STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t ch
         const struct spot at = tile_at(t, i);
         const bool inside = is_inside(y, TILE, at);
         for (int64_t c = from; c < from + channels; c += LANES, m += LANES)
-            SPECIALISED(tile_out, inside, y, at, c, FACTORS != FLOATS, m, stride, bias ? bias + c : NULL, add);
+            SPECIALISED(tile_out, inside, y, TILE, at, c, FACTORS != FLOATS, m, stride, bias ? bias + c : NULL, add);
     }
 }
 
-/* w (K,3,3,C) -> U (36, C, COUNT), of COUNT filters from FROM on; in floats */
+/* w (K,side,side,C) -> U (36, C, COUNT), of COUNT filters from FROM on; in floats */
 STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channels, float *u) {
     for (int64_t k = 0; k < count; k += LANES)
         for (int64_t first = 0; first < channels; first += LANES) {
@@ -58,11 +60,11 @@ STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channel
             for (int i = 0; i < FILTER; i++)
                 for (int j = 0; j < LANES; j++)
                     for (int c = 0; c < LANES; c++) g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
-            for (int c = 0; c < LANES; c++) put_filters(FLOATS, g + c, channels, count, first + c, k, u);
+            for (int c = 0; c < LANES; c++) put_filters(FLOATS, SIDE, (const vec *[2]){ g[c] }, channels, count, first + c, k, u);
         }
 }
 
-/* w (K,3,3,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
+/* w (K,side,side,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
 STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
     const int64_t rows = channel_words(FACTORS, filters);
     const int of_word = FACTORS == FLOATS ? 1 : 2;
@@ -72,25 +74,25 @@ STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, in
             for (int k = 0; k < of_word; k++)
                 for (int i = 0; i < FILTER; i++)
                     g[k][i] = *(const packed *)(w + ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c);
-            put_filters(FACTORS, g, rows, count, row, c, u);
+            put_filters(FACTORS, SIDE, (const vec *[2]){ g[0], g[1] }, rows, count, row, c, u);
         }
 }
 
-/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,3,3,C) from FROM on */
+/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,side,side,C) from FROM on */
 STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t channels, float *dw, bool add) {
     for (int64_t k = 0; k < count; k++)
         for (int64_t c = 0; c < channels; c += LANES) {
-            vec columns[3 * WINDOW], column[WINDOW], out[3];
+            vec columns[SIDE * WINDOW], column[WINDOW], out[SIDE];
             for (int s = 0; s < WINDOW; s++) {
                 for (int r = 0; r < WINDOW; r++)
                     column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
-                filter_row_back(column, out);
-                for (int r = 0; r < 3; r++) columns[r * WINDOW + s] = out[r];
+                filter_row_back(SIDE, column, out);
+                for (int r = 0; r < SIDE; r++) columns[r * WINDOW + s] = out[r];
             }
-            for (int r = 0; r < 3; r++) {
-                filter_row_back(columns + r * WINDOW, out);
-                for (int s = 0; s < 3; s++) {
-                    packed *to = (packed *)(dw + ((from + k) * FILTER + 3 * r + s) * channels + c);
+            for (int r = 0; r < SIDE; r++) {
+                filter_row_back(SIDE, columns + r * WINDOW, out);
+                for (int s = 0; s < SIDE; s++) {
+                    packed *to = (packed *)(dw + ((from + k) * FILTER + SIDE * r + s) * channels + c);
                     if (add) out[s] += *to;
                     *to = out[s];
                 }
@@ -98,18 +100,18 @@ STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t ch
         }
 }
 
-/* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of TILES_AT_ONCE, hold anything. */
+/* M (36, tiles, K) = V (36, tiles, C) U (36, C, K). Tiles past COUNT, up to a multiple of ROWS, hold anything. */
 STAGE NAME(products)(struct tiling t, int64_t count, int64_t channels, int64_t k, const float *v, const float *u, float *m,
                       const struct soon soon[2]) {
     const int64_t width = panel_width(k), c = channel_words(FACTORS, channels);
     for (int point = 0; point < POINTS; point++) {
         for (int64_t column = 0; column < k; column += width)
-            for (int64_t i = 0; i < count; i += TILES_AT_ONCE) {
+            for (int64_t i = 0; i < count; i += ROWS) {
                 const float *rows = v + point * point_stride(t.block, c) + i * c,
                             *panel = u + point * point_stride(c, k) + column * c;
                 float *to = m + point * point_stride(t.block, k) + i * k + column;
-                if (width == LANES) outer_sums(FACTORS, TILES_AT_ONCE, 1, c, rows, c, 1, panel, LANES, to, k, false);
-                else outer_sums(FACTORS, TILES_AT_ONCE, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
+                if (width == LANES) outer_sums(FACTORS, ROWS, 1, c, rows, c, 1, panel, LANES, to, k, false);
+                else outer_sums(FACTORS, ROWS, 2, c, rows, c, 1, panel, 2 * LANES, to, k, false);
             }
         prefetch(t, soon[0], point);
         prefetch(t, soon[1], point);
@@ -171,5 +173,7 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
 }
 
 #undef NAME
+#undef SIDE
+#undef TILE
+#undef FILTER
 #undef FACTORS
-#undef STAGE

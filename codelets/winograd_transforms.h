@@ -1,11 +1,9 @@
-/* winograd_transforms.h: the matrices of Winograd's F(4x4,3x3), LANES channels at a time. Private to winograd_vectors.h. */
+/* winograd_transforms.h: the matrices of Winograd's F(4x4,3x3) and F(2x2,5x5), which have the same
+ * points, LANES channels at a time. Private to winograd_vectors.h. */
 #ifndef SGRAD_CODELETS_WINOGRAD_TRANSFORMS_H
 #define SGRAD_CODELETS_WINOGRAD_TRANSFORMS_H
 
-#include "codelets/winograd_level.h"
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef float packed __attribute__((vector_size(4 * LANES), aligned(4), may_alias));    /* a vec in memory */
+#include "codelets/vectors.h"
 
 /* A, B and G belong to the polynomial t (t² - p) (t² - q), p = a², q = b² = 1/p; NA and NB are 1/Π(tᵢ - tⱼ) at ±a and ±b, at 0
  * it is 1. */
@@ -34,38 +32,33 @@ SGRAD_ALWAYS_INLINE void window_row(const vec d[WINDOW], vec t[WINDOW]) {
     t[5] = d[1] - (p + q) * d[3] + d[5];
 }
 
-/* G */
-SGRAD_ALWAYS_INLINE void filter_row(const vec g[3], vec t[WINDOW]) {
-    const vec ea = NA * g[0] + NA * p * g[2], oa = NA * a * g[1], eb = NB * g[0] + NB * q * g[2], ob = NB * b * g[1];
-    t[0] = g[0];
+/* The polynomial of N coefficients C at each of the points, those at ±a and ±b times NA and NB; at infinity it is the last of C.
+ * With N = 4 or 2 this is A of tiles; with NA and NB as above and N = 3 or 5 it is G of filters. */
+SGRAD_ALWAYS_INLINE void evaluate(int n, float na, float nb, const vec c[], vec t[WINDOW]) {
+    vec ea = na * c[0], eb = nb * c[0], oa = na * a * c[1], ob = nb * b * c[1];
+    if (n > 2) ea += na * p * c[2], eb += nb * q * c[2];
+    if (n > 3) oa += na * a * p * c[3], ob += nb * b * q * c[3];
+    if (n > 4) ea += na * p * p * c[4], eb += nb * q * q * c[4];
+    t[0] = c[0];
     even_and_odd(ea, oa, eb, ob, t);
-    t[5] = g[2];
+    t[5] = c[n - 1];
 }
 
-/* Gᵀ */
-SGRAD_ALWAYS_INLINE void filter_row_back(const vec t[WINDOW], vec g[3]) {
-    const vec ea = NA * (t[1] + t[2]), oa = NA * (t[1] - t[2]), eb = NB * (t[3] + t[4]), ob = NB * (t[3] - t[4]);
-    g[0] = t[0] + ea + eb;
-    g[1] = a * oa + b * ob;
-    g[2] = p * ea + q * eb + t[5];
+/* Its transpose: Aᵀ or Gᵀ */
+SGRAD_ALWAYS_INLINE void evaluate_back(int n, float na, float nb, const vec t[WINDOW], vec c[]) {
+    const vec ea = na * (t[1] + t[2]), oa = na * (t[1] - t[2]), eb = nb * (t[3] + t[4]), ob = nb * (t[3] - t[4]);
+    c[0] = t[0] + ea + eb;
+    c[1] = a * oa + b * ob;
+    if (n > 2) c[2] = p * ea + q * eb;
+    if (n > 3) c[3] = a * p * oa + b * q * ob;
+    if (n > 4) c[4] = p * p * ea + q * q * eb;
+    c[n - 1] += t[5];
 }
 
-/* A */
-SGRAD_ALWAYS_INLINE void tile_row(const vec y[TILE], vec t[WINDOW]) {
-    const vec ea = y[0] + p * y[2], oa = a * y[1] + a * p * y[3], eb = y[0] + q * y[2], ob = b * y[1] + b * q * y[3];
-    t[0] = y[0];
-    even_and_odd(ea, oa, eb, ob, t);
-    t[5] = y[3];
-}
-
-/* Aᵀ */
-SGRAD_ALWAYS_INLINE void tile_row_back(const vec t[WINDOW], vec y[TILE]) {
-    const vec ea = t[1] + t[2], oa = t[1] - t[2], eb = t[3] + t[4], ob = t[3] - t[4];
-    y[0] = t[0] + ea + eb;
-    y[1] = a * oa + b * ob;
-    y[2] = p * ea + q * eb;
-    y[3] = a * p * oa + b * q * ob + t[5];
-}
+SGRAD_ALWAYS_INLINE void filter_row(int side, const vec g[], vec t[WINDOW]) { evaluate(side, NA, NB, g, t); }
+SGRAD_ALWAYS_INLINE void filter_row_back(int side, const vec t[WINDOW], vec g[]) { evaluate_back(side, NA, NB, t, g); }
+SGRAD_ALWAYS_INLINE void tile_row(int side, const vec y[], vec t[WINDOW]) { evaluate(side, 1, 1, y, t); }
+SGRAD_ALWAYS_INLINE void tile_row_back(int side, const vec t[WINDOW], vec y[]) { evaluate_back(side, 1, 1, t, y); }
 
 #undef a
 #undef b
@@ -75,12 +68,12 @@ SGRAD_ALWAYS_INLINE void tile_row_back(const vec t[WINDOW], vec y[TILE]) {
 #undef NB
 
 /* G g Gᵀ of a filter, row by row */
-SGRAD_ALWAYS_INLINE void filter_points(const vec g[FILTER], vec t[POINTS]) {
-    vec rows[3 * WINDOW], column[3], out[WINDOW];
-    for (int r = 0; r < 3; r++) filter_row(g + 3 * r, rows + r * WINDOW);
+SGRAD_ALWAYS_INLINE void filter_points(int side, const vec g[], vec t[POINTS]) {
+    vec rows[MOST_SIDE * WINDOW], column[MOST_SIDE], out[WINDOW];
+    for (int r = 0; r < side; r++) filter_row(side, g + side * r, rows + r * WINDOW);
     for (int s = 0; s < WINDOW; s++) {
-        for (int r = 0; r < 3; r++) column[r] = rows[r * WINDOW + s];
-        filter_row(column, out);
+        for (int r = 0; r < side; r++) column[r] = rows[r * WINDOW + s];
+        filter_row(side, column, out);
         for (int r = 0; r < WINDOW; r++) t[r * WINDOW + s] = out[r];
     }
 }

@@ -1,62 +1,11 @@
-/* winograd_vectors.h: what the stages of winograd.c are made of, LANES channels at a time. Included with LANES and TILES_AT_ONCE by
- * winograd_avx2.c and winograd_avx512.c. */
-#include "codelets/winograd_level.h"
+/* winograd_vectors.h: what the stages of winograd.c are made of, LANES channels at a time. */
 #include "codelets/winograd_transforms.h"
-
-typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
-typedef uint32_t word __attribute__((may_alias));
-typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
-typedef uint16_t packed_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));     /* halves in memory */
-
-/* ---- LANES channels of a pixel -------------------------------------------------------------------------------------- */
-
-SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i) {
-    if (dtype == SGRAD_F32) return *(const packed *)((const float *)data + i);
-    return (vec)(__builtin_convertvector(*(const packed_halves *)((const uint16_t *)data + i), bits) << 16);
-}
-
-/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In
- * assembly, since the compiler inlines its own form of it only into what is compiled for such processors alone.) */
-SGRAD_ALWAYS_INLINE halves narrow(bool has_bf16, vec x) {
-#if SGRAD_LEVELS
-    if (has_bf16) {
-        halves y;
-        __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
-        return y;
-    }
-#endif
-    const bits u = (bits)x, number = (bits)(x == x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
-    return __builtin_convertvector((rounded & number) | (nan & ~number), halves);
-}
-
-SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
-    if (dtype == SGRAD_F32) *(packed *)((float *)data + i) = x;
-    else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
-}
-
-/* Pairs of an element of X and one of NEXT. */
-SGRAD_ALWAYS_INLINE vec paired(vec x, vec next) {
-    const bits low = __builtin_convertvector(narrow(true, x), bits), high = __builtin_convertvector(narrow(true, next), bits);
-    return (vec)(low | high << 16);
-}
 
 /* X of a point at V as words; in pairs of tiles, with what the EVEN one had at its points. */
 SGRAD_ALWAYS_INLINE void put(enum factors factors, float *v, const vec *even, int point, vec x) {
     if (factors == FLOATS) *(packed *)v = x;
     else if (factors == CHANNEL_PAIRS) *(packed_halves *)v = narrow(true, x);
     else *(packed *)v = paired(even[point], x);
-}
-
-/* SUM and the products of the word LEFT, in every lane, and RIGHT. */
-SGRAD_ALWAYS_INLINE vec add_products(enum factors factors, vec sum, const float *left, vec right) {
-#if SGRAD_LEVELS
-    if (factors != FLOATS) {
-        const bits all = (bits){ 0 } + *(const word *)left;
-        __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(all), "v"(right));
-        return sum;
-    }
-#endif
-    return sum + *left * right;
 }
 
 /* ---- images, and their tiles ---------------------------------------------------------------------------------------- */
@@ -73,7 +22,7 @@ struct spot {
 };
 static const struct spot nowhere = { 0, -WINDOW, 0 };       /* outside every image, where there are zeros */
 SGRAD_ALWAYS_INLINE struct spot tile_at(struct tiling t, int64_t i) {
-    return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * TILE, i % t.columns * TILE };
+    return (struct spot){ i / (t.rows * t.columns), i / t.columns % t.rows * t.side, i % t.columns * t.side };
 }
 SGRAD_ALWAYS_INLINE int64_t index_of(struct images x, struct spot at) {
     return ((at.image * x.height + at.row) * x.width + at.column) * x.channels;
@@ -118,8 +67,8 @@ SGRAD_ALWAYS_INLINE void prefetch(struct tiling t, struct soon soon, int point) 
     for (int64_t i = soon.first + soon.count * point / POINTS; i < end; i++) {
         const struct spot tile = tile_at(t, i);
         struct spot at = tile;
-        for (; at.row < tile.row + TILE && at.row < x.height; at.row++)
-            for (at.column = tile.column; at.column < tile.column + TILE && at.column < x.width; at.column++)
+        for (; at.row < tile.row + t.side && at.row < x.height; at.row++)
+            for (at.column = tile.column; at.column < tile.column + t.side && at.column < x.width; at.column++)
                 for (int64_t byte = 0; byte < soon.channels * size; byte += SGRAD_LINE)
                     __builtin_prefetch((const char *)x.data + (index_of(x, at) + soon.from) * size + byte, READ, SECOND_LEVEL);
     }
@@ -146,35 +95,35 @@ SGRAD_ALWAYS_INLINE struct spot window_at(struct tiling t, int64_t i) {
 }
 
 /* The tile's pixels are added to SUM, which may be NULL. */
-SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
+SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct images y, int side, struct spot at, int64_t channel,
                                  enum factors factors, float *v, int64_t stride, const vec *even, float *sum) {
-    vec rows[TILE * WINDOW], d[TILE], t[WINDOW], all = { 0 };
-    for (int r = 0; r < TILE; r++, at.row++) {
-        pixels(dtype, inside, y, at, channel, TILE, d);
-        tile_row(d, rows + r * WINDOW);
-        all += (d[0] + d[1]) + (d[2] + d[3]);
+    vec rows[POINTS], d[WINDOW], t[WINDOW], all = { 0 };
+    for (int r = 0; r < side; r++, at.row++) {
+        pixels(dtype, inside, y, at, channel, side, d);
+        tile_row(side, d, rows + r * WINDOW);
+        all += side == 2 ? d[0] + d[1] : (d[0] + d[1]) + (d[2] + d[3]);
     }
     if (sum) *(packed *)sum += all;
     for (int s = 0; s < WINDOW; s++) {
-        for (int r = 0; r < TILE; r++) d[r] = rows[r * WINDOW + s];
-        tile_row(d, t);
+        for (int r = 0; r < side; r++) d[r] = rows[r * WINDOW + s];
+        tile_row(side, d, t);
         for (int r = 0; r < WINDOW; r++) put(factors, v + (r * WINDOW + s) * stride, even, r * WINDOW + s, t[r]);
     }
 }
 
-SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, struct spot at, int64_t channel,
+SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct images y, int side, struct spot at, int64_t channel,
                                   bool has_bf16, const float *m, int64_t stride, const float *bias, bool add) {
-    vec columns[TILE * WINDOW], d[WINDOW], t[TILE];
+    vec columns[POINTS], d[WINDOW], t[WINDOW];
     for (int s = 0; s < WINDOW; s++) {
         for (int r = 0; r < WINDOW; r++) d[r] = *(const packed *)(m + (r * WINDOW + s) * stride);
-        tile_row_back(d, t);
-        for (int r = 0; r < TILE; r++) columns[r * WINDOW + s] = t[r];
+        tile_row_back(side, d, t);
+        for (int r = 0; r < side; r++) columns[r * WINDOW + s] = t[r];
     }
-    for (int r = 0; r < TILE && (inside || at.row < y.height); r++, at.row++) {
+    for (int r = 0; r < side && (inside || at.row < y.height); r++, at.row++) {
         const int64_t to = index_of(y, at) + channel;
-        tile_row_back(columns + r * WINDOW, t);
+        tile_row_back(side, columns + r * WINDOW, t);
 #pragma GCC unroll 4
-        for (int s = 0; s < TILE; s++) {
+        for (int s = 0; s < side; s++) {
             if (!inside && at.column + s >= y.width) break;
             if (bias) t[s] += *(const packed *)bias;
             if (add) t[s] += load(dtype, y.data, to + s * y.channels);
@@ -190,39 +139,12 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
 static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
 
 /* The points G of a row's filters from COLUMN on, or, in pairs, of two rows' filters; ROWS rows of words. */
-SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, const vec g[2][FILTER], int64_t rows, int64_t columns, int64_t row,
+SGRAD_ALWAYS_INLINE void put_filters(enum factors factors, int side, const vec *g[2], int64_t rows, int64_t columns, int64_t row,
                                      int64_t column, float *u) {
     const int64_t width = panel_width(columns), stride = point_stride(rows, columns);
     vec t[POINTS], next[POINTS];
-    filter_points(g[0], t);
-    if (factors != FLOATS) filter_points(g[1], next);
+    filter_points(side, g[0], t);
+    if (factors != FLOATS) filter_points(side, g[1], next);
     u += column / width * rows * width + row * width + column % width;
     for (int i = 0; i < POINTS; i++) *(packed *)(u + i * stride) = factors == FLOATS ? t[i] : paired(t[i], next[i]);
-}
-
-/* ---- the products at a point ---------------------------------------------------------------------------------------- */
-
-/* Z[i] = Σ_t e[i, t] v[t], or added to it, for ROWS rows I, one or two vectors wide: COUNT words t, steps between words. */
-SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row,
-                                    int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
-    vec sum[LANES][2];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = (vec){ 0 };
-            if (add) sum[i][j] = *(const packed *)(z + i * z_row + j * LANES);
-        }
-    for (int64_t t = 0; t < count; t++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] =
-                    add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
 }

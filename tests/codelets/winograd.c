@@ -5,14 +5,15 @@
 #include "tests/codelets/check.h"
 
 static const struct layer {
-    int height, width, channels, filters, padding;
-} layers[] = { { 18, 17, 16, 16, 1 }, { 26, 24, 16, 48, 0 }, { 5, 6, 176, 192, 1 }, { 3, 3, 32, 32, 2 } };
+    int side, height, width, channels, filters, padding;
+} layers[] = { { 3, 18, 17, 16, 16, 1 }, { 3, 26, 24, 16, 48, 0 }, { 3, 5, 6, 176, 192, 1 }, { 3, 3, 3, 32, 32, 2 },
+               { 5, 18, 17, 16, 48, 2 }, { 5, 5, 6, 176, 192, 2 }, { 5, 9, 8, 32, 16, 0 } };
 enum { SAMPLES = 5 };
 
 /* Elements of a sample's x and y. */
 static size_t x_of(const struct layer *is) { return (size_t)(is->height * is->width * is->channels); }
 static size_t y_of(const struct layer *is) {
-    return (size_t)((is->height + 2 * is->padding - 2) * (is->width + 2 * is->padding - 2) * is->filters);
+    return (size_t)((is->height + 2 * is->padding + 1 - is->side) * (is->width + 2 * is->padding + 1 - is->side) * is->filters);
 }
 
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
@@ -24,7 +25,7 @@ static void *numbers(enum sgrad_dtype dtype, size_t count) {
 
 static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass pass, int samples, bool add, const void *in,
                 const void *second, void *out) {
-    const int32_t h = is->height + 2 * is->padding - 2, w = is->width + 2 * is->padding - 2;
+    const int32_t h = is->height + 2 * is->padding + 1 - is->side, w = is->width + 2 * is->padding + 1 - is->side;
     struct sgrad__layer l = { .pass = pass,
                               .rank = 4,
                               .dtype = dtype,
@@ -34,7 +35,7 @@ static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass
                               .padding = is->padding,
                               .groups = 1,
                               .x = { samples, is->height, is->width, is->channels },
-                              .w = { is->filters, 3, 3, is->channels },
+                              .w = { is->filters, is->side, is->side, is->channels },
                               .y = { samples, h, w, is->filters } };
     void *data[4] = { (void *)in, (void *)second, NULL, NULL };
     void *room = sgrad_alloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
@@ -49,7 +50,7 @@ static void check(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pa
                  bytes = sgrad_dtype_size(dtype);
     char *in = numbers(dtype, SAMPLES * inputs), *all = numbers(dtype, SAMPLES * outputs), *one = numbers(dtype, outputs),
          *sum = numbers(dtype, outputs);
-    float *weight = numbers(SGRAD_F32, (size_t)(9 * is->filters * is->channels));
+    float *weight = numbers(SGRAD_F32, (size_t)(is->side * is->side * is->filters * is->channels));
     run(is, dtype, pass, SAMPLES, false, in, weight, all);
     for (size_t n = 0; n < SAMPLES; n++) {
         run(is, dtype, pass, 1, false, in + n * inputs * bytes, weight, one);
@@ -80,7 +81,7 @@ static void samples_are_alone(void **state) {
 
 /* Rounding to bf16, where it happens, comes before anything is added. */
 static void check_weight(const struct layer *is, enum sgrad_dtype dtype) {
-    const size_t x = x_of(is), y = y_of(is), weight = (size_t)(9 * is->filters * is->channels), bytes = sgrad_dtype_size(dtype);
+    const size_t x = x_of(is), y = y_of(is), weight = (size_t)(is->side * is->side * is->filters * is->channels), bytes = sgrad_dtype_size(dtype);
     char *in = numbers(dtype, SAMPLES * x), *dy = numbers(dtype, SAMPLES * y);
     float *all = numbers(SGRAD_F32, weight), *sum = numbers(SGRAD_F32, weight), largest = 0;
     run(is, dtype, SGRAD__BACKWARD_WEIGHT, SAMPLES, false, in, dy, all);

@@ -1,0 +1,66 @@
+/* level.h: what is computed with a processor's vectors: winograd.c and product.c plan a call, level_avx2.c and level_avx512.c, each
+ * with stages of its own vectors' width, compute it. Private to codelets/. */
+#ifndef SGRAD_CODELETS_LEVEL_H
+#define SGRAD_CODELETS_LEVEL_H
+
+#include "codelets/layer.h"
+
+/* ---- Winograd's method: winograd.c ---------------------------------------------------------------------------------- */
+
+enum { WINDOW = 6, POINTS = WINDOW * WINDOW, MOST_SIDE = 5, FILTER_SIDES = 2 };    /* of filters: 3 or 5 */
+
+/* The products' factors are words of 32 bits: floats, or pairs of bf16, neighbours in what is summed over, channels or tiles, as
+ * AVX512_BF16 takes them, two products a lane at a time. */
+enum factors { FLOATS, CHANNEL_PAIRS, TILE_PAIRS, FACTORS_COUNT };
+
+static inline int64_t channel_words(enum factors factors, int64_t channels) {
+    return factors == CHANNEL_PAIRS ? channels / 2 : channels;
+}
+static inline int64_t tile_words(enum factors factors, int64_t tiles) {
+    return factors == TILE_PAIRS ? (tiles + 1) / 2 : tiles;
+}
+
+/* How far apart two points' matrices of words lie: not a power of two, for which caches have few places. */
+static inline int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + 16; }
+
+/* What a call computes, in what order: tiles row by row, image by image. */
+struct tiling {
+    int side;                           /* of a tile */
+    int64_t rows, columns, count;       /* of an image, of an image, of all */
+    int64_t padding;                    /* of the windows' images */
+    int64_t block;                      /* tiles that go through the stages together: a multiple of the level's rows */
+    int64_t chunk;                      /* channels of the tiles' images at a time, for as many filters */
+    int64_t v, m, size;                 /* where V and M begin in the workspace, after U, in words; and its size */
+};
+
+/* The images whose windows are taken, and those of the tiles: x and y, but backward-data makes dx out of dy as forward makes y
+ * out of x. */
+static inline const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }
+static inline const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->x : l->y; }
+
+/* ---- matrix products: product.c ------------------------------------------------------------------------------------- */
+
+struct product {
+    int64_t rows, in, out;      /* R, C, K */
+    bool few;                   /* rows: x is packed, not w */
+    bool aside;                 /* the sums are not made where they belong */
+    int64_t block, piece;       /* rows of the left factor, and terms of a sum, at a time */
+    int64_t padded;             /* columns of what is packed: whole vectors */
+    int64_t right, sums, size;  /* where the packed or widened right factor and sums begin in the workspace, after the widened left
+                                 * one, in floats; and its size */
+};
+
+/* ---- a processor's vectors ------------------------------------------------------------------------------------------ */
+
+struct sgrad__level {
+    int lanes, rows;        /* floats of a vector; rows of a product's that stay in registers, each two vectors wide */
+    void (*winograd[FILTER_SIDES][FACTORS_COUNT])(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room);
+    void (*product[SGRAD__PASSES])(const struct sgrad__layer *l, struct product p, void *const data[], float *room);
+    void (*widen)(const uint16_t *x, int64_t count, float *to);     /* bf16 to floats */
+    void (*narrow)(const float *x, int64_t count, uint16_t *to, bool add);      /* and back, ADDed to what is there */
+};
+extern const struct sgrad__level sgrad__level_avx2, sgrad__level_avx512;
+
+const struct sgrad__level *sgrad__level(void);      /* that kernels may use here; NULL: none */
+
+#endif

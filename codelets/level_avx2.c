@@ -1,0 +1,26 @@
+/* level_avx2.c: sixteen registers of eight floats: twelve sums, and two vectors and a word that they are made of. */
+#include "config.h"
+
+enum { LANES = 8, ROWS = 6 };
+#define STAGE SGRAD_FOR_AVX2 static void
+#include "codelets/winograd_vectors.h"
+#include "codelets/product_stages.h"
+
+#define NAME(stage) stage##_of_3_on_floats
+#define SIDE 3
+#define FACTORS FLOATS
+#include "codelets/winograd_stages.h"
+
+#define NAME(stage) stage##_of_5_on_floats
+#define SIDE 5
+#define FACTORS FLOATS
+#include "codelets/winograd_stages.h"
+
+const struct sgrad__level sgrad__level_avx2 = {
+    .lanes = LANES,
+    .rows = ROWS,
+    .winograd = { { run_of_3_on_floats }, { run_of_5_on_floats } },
+    .product = { forward, backward_data, backward_weight },
+    .widen = widen,
+    .narrow = narrow_all,
+};

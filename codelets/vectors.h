@@ -1,0 +1,82 @@
+/* vectors.h: vectors of LANES floats, and the products that they make. Included by level_avx2.c and level_avx512.c, which say how
+ * many lanes; functions are compiled for the processors of who calls them. */
+#ifndef SGRAD_CODELETS_VECTORS_H
+#define SGRAD_CODELETS_VECTORS_H
+
+#include "codelets/level.h"
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float packed __attribute__((vector_size(4 * LANES), aligned(4), may_alias));    /* a vec in memory */
+typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+typedef uint32_t word __attribute__((may_alias));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+typedef uint16_t packed_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));     /* halves in memory */
+
+SGRAD_ALWAYS_INLINE vec load(enum sgrad_dtype dtype, const void *data, int64_t i) {
+    if (dtype == SGRAD_F32) return *(const packed *)((const float *)data + i);
+    return (vec)(__builtin_convertvector(*(const packed_halves *)((const uint16_t *)data + i), bits) << 16);
+}
+
+/* As sgrad_f32_to_bf16 rounds; HAS_BF16: the processor has an instruction for it, which takes denormals for zeros. (In
+ * assembly, since the compiler inlines its own form of it only into what is compiled for such processors alone.) */
+SGRAD_ALWAYS_INLINE halves narrow(bool has_bf16, vec x) {
+#if SGRAD_LEVELS
+    if (has_bf16) {
+        halves y;
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+        return y;
+    }
+#endif
+    const bits u = (bits)x, number = (bits)(x == x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
+    return __builtin_convertvector((rounded & number) | (nan & ~number), halves);
+}
+
+SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data, int64_t i, vec x) {
+    if (dtype == SGRAD_F32) *(packed *)((float *)data + i) = x;
+    else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
+}
+
+/* Pairs of an element of X and one of NEXT. */
+SGRAD_ALWAYS_INLINE vec paired(vec x, vec next) {
+    const bits low = __builtin_convertvector(narrow(true, x), bits), high = __builtin_convertvector(narrow(true, next), bits);
+    return (vec)(low | high << 16);
+}
+
+/* SUM and the products of the word LEFT, in every lane, and RIGHT. */
+SGRAD_ALWAYS_INLINE vec add_products(enum factors factors, vec sum, const float *left, vec right) {
+#if SGRAD_LEVELS
+    if (factors != FLOATS) {
+        const bits all = (bits){ 0 } + *(const word *)left;
+        __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(all), "v"(right));
+        return sum;
+    }
+#endif
+    return sum + *left * right;
+}
+
+/* Z[i] = Σ_t e[i, t] v[t], or added to it, for ROWS rows I, one or two vectors wide: COUNT words t, steps between words. */
+SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors, int64_t count, const float *e, int64_t e_row,
+                                    int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
+    vec sum[LANES][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = (vec){ 0 };
+            if (add) sum[i][j] = *(const packed *)(z + i * z_row + j * LANES);
+        }
+    for (int64_t t = 0; t < count; t++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] =
+                    add_products(factors, sum[i][j], e + i * e_row + t * e_step, *(const packed *)(v + t * v_step + j * LANES));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
+}
+
+#endif
