@@ -113,6 +113,8 @@ const struct sgrad_op sgrad_conv2d_op = {
           &(struct sgrad_conv2d){ .channels = 17, .kernel = 3, .stride = 2, .padding = 1 } },
         { "1x1, odd channels, bias", { { 4, { 2, 3, 5, 17 } } },
           &(struct sgrad_conv2d){ .channels = 3, .kernel = 1, .bias = true } },
+        { "1x1 of 32 to 24 channels, bias", { { 4, { 3, 8, 7, 32 } } },
+          &(struct sgrad_conv2d){ .channels = 24, .kernel = 1, .bias = true } },
         { "1x1 stride 2", { { 4, { 2, 6, 5, 16 } } }, &(struct sgrad_conv2d){ .channels = 32, .kernel = 1, .stride = 2 } },
         { "5x5 dilation 2, one sample", { { 4, { 1, 10, 11, 2 } } },
           &(struct sgrad_conv2d){ .channels = 3, .kernel = 5, .dilation = 2, .padding = 1 } },

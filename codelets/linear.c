@@ -61,6 +61,7 @@ const struct sgrad_op sgrad_linear_op = {
         { "one feature to one", { { 2, { 5, 1 } } }, &(struct sgrad_linear){ .features = 1, .bias = true } },
         { "rows of rows, bias", { { 3, { 2, 5, 19 } } }, &(struct sgrad_linear){ .features = 6, .bias = true } },
         { "on an image's pixels", { { 4, { 2, 3, 4, 8 } } }, &(struct sgrad_linear){ .features = 16, .bias = true } },
+        { "many samples, 64 to 10, bias", { { 2, { 100, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },
         { "96 to 80", { { 2, { 16, 96 } } }, &(struct sgrad_linear){ .features = 80 } },
     },
 };

@@ -136,6 +136,18 @@ static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     return best;
 }
 
+/* STARGRAD_WAYS: "measured", or "rule", or the way of all layers that can go it. */
+static enum sgrad__way asked;       /* SGRAD__WAYS: each the fastest; more than that: by the rule */
+static void ask(void) {
+    static const char variable[] = "STARGRAD_WAYS";
+    const char *name = getenv(variable);
+    for (asked = 0; name && asked < SGRAD__WAYS && strcmp(name, sgrad__way_name[asked]) != 0;) asked++;
+    if (!name || strcmp(name, "measured") == 0) asked = SGRAD__WAYS;
+    else if (strcmp(name, "rule") == 0) asked = SGRAD__WAYS + 1;
+    else if (asked == SGRAD__WAYS)
+        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product: the fastest ways are taken", variable, name);
+}
+
 /* What a measurement holds for: how this was compiled, this processor, this oneDNN, this layer. Free it. */
 static char *memo_key(const struct sgrad__layer *l) {
     const dnnl_version_t *v = dnnl_version();
@@ -158,7 +170,9 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     if (sgrad_memo_find(topic, key, value, sizeof value))
         for (way = 0; way < SGRAD__WAYS && strcmp(value, sgrad__way_name[way]) != 0; way++) continue;
     if (way == SGRAD__WAYS || !is_open(l, way)) {
+        sgrad_status("stargrad: measuring which way of computing each layer is the fastest here; it is remembered");
         way = by_measurement(l);
+        sgrad_status(NULL);
         sgrad_memo_add(topic, key, sgrad__way_name[way]);
     }
     free(key);
@@ -177,10 +191,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     struct sgrad__layer key = *layer;
     key.accumulate = 0;     /* one more pass over the result, whichever way that came */
-    if (sgrad__way_forced < SGRAD__WAYS) return is_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool open = false;
+    pthread_once(&once, ask);
+    if (sgrad__way_forced < SGRAD__WAYS) return is_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
+    if (asked < SGRAD__WAYS) return is_open(layer, asked) ? asked : SGRAD__PLAIN;
     for (enum sgrad__way way = SGRAD__PLAIN + 1; way < SGRAD__WAYS; way++) open |= is_open(layer, way);
-    if (layer->deterministic || sgrad_cuda_workers() > 0 || !open) return by_rule(layer);
+    if (layer->deterministic || asked > SGRAD__WAYS || sgrad_cuda_workers() > 0 || !open) return by_rule(layer);
     pthread_mutex_lock(&lock);
     struct decision *d = decisions;
     while (d && memcmp(&d->layer, &key, sizeof key) != 0) d = d->next;

@@ -137,8 +137,9 @@ int sgrad_cpus(void) {
 }
 
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size) {
-    int used = snprintf(text, size, "%d CPU %s", context->cpus,
-                        context->cpus > sgrad_cpus() ? "workers" : sgrad_plural(context->cpus, "core", "cores"));
+    int used = snprintf(text, size, "%d CPU %s (%s)", context->cpus,
+                        context->cpus > sgrad_cpus() ? "workers" : sgrad_plural(context->cpus, "core", "cores"),
+                        sgrad_isa_title(sgrad_isa()));
     for (int i = 0; i < context->cudas && used < (int)size; i++) {
         char name[128];
         starpu_worker_get_name(starpu_worker_get_by_type(STARPU_CUDA_WORKER, i), name, sizeof name);

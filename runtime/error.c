@@ -50,6 +50,10 @@ void sgrad_warn(const char *format, ...) {
     va_end(list);
 }
 
+void sgrad_status(const char *doing) {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s", doing ? doing : "");
+}
+
 static _Noreturn void out_of_memory(void) {
     fputs("stargrad: out of memory\n", stderr);
     exit(1);

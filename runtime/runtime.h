@@ -59,6 +59,9 @@ int sgrad_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* Logs "stargrad: warning: " and the message as one line on standard error. */
 void sgrad_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Where standard error is a terminal: what is done just now, until the next such word, message or NULL takes its place. */
+void sgrad_status(const char *doing);
+
 /* Passes an error on to the caller. */
 #define SGRAD_TRY(call)                             \
     do {                                            \
@@ -361,7 +364,7 @@ int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step
 void sgrad_workers_watch(void);
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
 
-/* "2 CPU cores, 1 NVIDIA H200"; where there are more workers than sgrad_cpus(), "8 CPU workers". */
+/* "2 CPU cores (AVX-512), 1 NVIDIA H200"; where there are more workers than sgrad_cpus(), "8 CPU workers". */
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);
 int sgrad_cpus(void);       /* that this process may run on */
 

@@ -62,6 +62,12 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
     fputc('\n', to);
 }
 
+static const char *precision_text(const struct sgrad__run *r) {
+    if (r->options.precision != SGRAD_PRECISION_BF16) return "";
+    if (r->context->cudas || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
+    return " with f32 master weights, computed in f32: for bf16 there are no instructions here, so it saves memory, and no time";
+}
+
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
@@ -95,7 +101,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
             r->context->scheduler, sgrad_precision_name(o->precision),
-            o->precision == SGRAD_PRECISION_BF16 ? " with f32 master weights" : "", (unsigned long long)o->seed,
+            precision_text(r), (unsigned long long)o->seed,
             o->deterministic ? ", deterministic" : "");
     if (r->history) fputs(r->history, to);
     fflush(to);
