@@ -12,9 +12,9 @@
  *     };
  *
  * Micro-batches are a table, each with its first sample and how many it has; results do not depend on it but by rounding, and
- * gradients are added in lanes, so that with --deterministic ranks cut alike have the same bits. An instruction says in which steps
- * it takes part (histograms), and whether it computes again what forward has made. Tags of messages, inputs, priority and failure
- * are a program's own: several are turned side by side, an evaluation beside the steps.
+ * gradients are added in lanes, so that with --deterministic ranks cut alike have the same bits. An instruction says in which
+ * steps it takes part (histograms), and whether it computes again what forward has made. Tags of messages, inputs, priority and
+ * failure are a program's own: several are turned side by side, an evaluation beside the steps.
  *
  * Turning a program, step after step, is for graphs/runs/runs.h. */
 #ifndef SGRAD_PROGRAMS_H

@@ -9,8 +9,8 @@
  *     struct sgrad_train_result result;
  *     SGRAD_TRY(sgrad_train(&options, &result));
  *
- * At the end of an epoch the weights are copied, and evaluated, and written as a checkpoint, beside the steps that follow: what is
- * told of an epoch may come after later steps, and says of which step it is.
+ * At the end of an epoch the weights are copied, and evaluated, and written as a checkpoint, beside the steps that follow: what
+ * is told of an epoch may come after later steps, and says of which step it is.
  *
  * Network, program and step can be printed before anything runs (options.print). */
 #ifndef SGRAD_RUNS_H
