@@ -22,7 +22,6 @@
 
 enum { EDITION = 5 };       /* of what the ways are: to be raised when a way changes */
 const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product" };
-enum sgrad__way sgrad__way_forced = SGRAD__WAYS;
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PRODUCT) return sgrad__product_open(l);
@@ -136,8 +135,7 @@ static enum sgrad__way by_measurement(const struct sgrad__layer *l) {
     return best;
 }
 
-/* STARGRAD_WAYS: "measured", or "rule", or the way of all layers that can go it. */
-static enum sgrad__way asked;       /* SGRAD__WAYS: each the fastest; more than that: by the rule */
+static enum sgrad__way asked;       /* for by STARGRAD_WAYS; SGRAD__WAYS: each the fastest; more than that: by the rule */
 static void ask(void) {
     static const char variable[] = "STARGRAD_WAYS";
     const char *name = getenv(variable);
@@ -194,7 +192,6 @@ static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool open = false;
     pthread_once(&once, ask);
-    if (sgrad__way_forced < SGRAD__WAYS) return is_open(layer, sgrad__way_forced) ? sgrad__way_forced : SGRAD__PLAIN;
     if (asked < SGRAD__WAYS) return is_open(layer, asked) ? asked : SGRAD__PLAIN;
     for (enum sgrad__way way = SGRAD__PLAIN + 1; way < SGRAD__WAYS; way++) open |= is_open(layer, way);
     if (layer->deterministic || asked > SGRAD__WAYS || sgrad_cuda_workers() > 0 || !open) return by_rule(layer);

@@ -33,7 +33,7 @@ rm -f levels.out
 
 # ---- what is none of them is refused, by name
 
-said=$(STARGRAD_MAX_ISA=sse9 ./stargrad train --model lenet --data synthetic:28x28x1,10,64 --steps 1 --out levels.run 2>&1)
+said=$(STARGRAD_MAX_ISA=sse9 ./stargrad train --model lenet --data synthetic:28x28x1,10,640 --steps 1 --out levels.run 2>&1)
 [ $? -ne 0 ] && [[ $said == *"STARGRAD_MAX_ISA=sse9 is none of baseline, avx2, avx512, avx512_bf16, amx"* ]] ||
 	{ echo "STARGRAD_MAX_ISA=sse9: $said" >&2 && status=1; }
 rm -rf levels.run

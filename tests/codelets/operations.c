@@ -28,6 +28,7 @@ static struct {
     const struct sgrad_op *op;
     const struct sgrad_test *test;
     const char *check, *types;
+    enum sgrad__way way;        /* of layers that have several */
     bool again;     /* of a round in which only layers with several ways come */
 } now;
 
@@ -48,7 +49,7 @@ static const char *case_text(void) {
     snprintf(text, sizeof text, "%s, %s, %s: %s, %s, on a %s%s%s", now.op->name, now.test->name, shapes, now.check, now.types,
              context->cudas ? "GPU" : "CPU", has_ways(now.op) ? ", way: " : "",
              !has_ways(now.op)                 ? ""
-             : sgrad__way_forced < SGRAD__WAYS ? sgrad__way_name[sgrad__way_forced]
+             : now.way < SGRAD__WAYS           ? sgrad__way_name[now.way]
                                                : "the fastest");
     return text;
 }
@@ -302,7 +303,7 @@ static bool compare(enum sgrad_role role, int i, struct sgrad_tensor *got, struc
 /* A convolution's gradients in bf16, where it may go Winograd's way, have noise of 1.2 % of the root mean square. */
 static double tolerance_of_bf16(const struct sgrad_op *op, enum sgrad_role role) {
     const bool gradient = role == SGRAD_DX || role == SGRAD_DP,
-               winograd = sgrad__way_forced == SGRAD__WINOGRAD || sgrad__way_forced == SGRAD__WAYS;
+               winograd = now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS;
     return op == &sgrad_conv2d_op && gradient && winograd ? 0.08 : 0.03;
 }
 
@@ -469,12 +470,13 @@ int main(void) {
     int failed = 0;
     if (!all_are_known()) return 1;
     for (enum sgrad__way way = SGRAD__PLAIN; way <= SGRAD__WAYS; way++) {
+        now.way = way;
         now.again = way != SGRAD__PLAIN;
         if (!any_is_wanted()) continue;
         announce(way);
         const pid_t child = fork();     /* plans are kept for the life of a context, and StarPU is best started once a process */
         if (child == 0) {
-            sgrad__way_forced = way;
+            setenv("STARGRAD_WAYS", way < SGRAD__WAYS ? sgrad__way_name[way] : "measured", 1);
             return cmocka_run_group_tests_name("one way", every_way, open_only, teardown);
         }
         int status = -1;
@@ -484,6 +486,7 @@ int main(void) {
     now.again = false;
     print_message("---- every operation on a GPU against a CPU, where there is one, in f32 and in bf16\n");
     const struct CMUnitTest devices[] = { cmocka_unit_test(cuda) };
-    sgrad__way_forced = SGRAD__PLAIN;   /* the most exact */
+    now.way = SGRAD__PLAIN;     /* the most exact */
+    setenv("STARGRAD_WAYS", sgrad__way_name[now.way], 1);
     return failed + cmocka_run_group_tests(devices, setup, teardown);
 }

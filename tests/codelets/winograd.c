@@ -81,7 +81,8 @@ static void samples_are_alone(void **state) {
 
 /* Rounding to bf16, where it happens, comes before anything is added. */
 static void check_weight(const struct layer *is, enum sgrad_dtype dtype) {
-    const size_t x = x_of(is), y = y_of(is), weight = (size_t)(is->side * is->side * is->filters * is->channels), bytes = sgrad_dtype_size(dtype);
+    const size_t x = x_of(is), y = y_of(is), bytes = sgrad_dtype_size(dtype);
+    const size_t weight = (size_t)(is->side * is->side * is->filters * is->channels);
     char *in = numbers(dtype, SAMPLES * x), *dy = numbers(dtype, SAMPLES * y);
     float *all = numbers(SGRAD_F32, weight), *sum = numbers(SGRAD_F32, weight), largest = 0;
     run(is, dtype, SGRAD__BACKWARD_WEIGHT, SAMPLES, false, in, dy, all);
