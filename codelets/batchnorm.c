@@ -123,8 +123,9 @@ static enum mask mask_of(const struct sgrad_batchnorm *attrs) {
 /* dy behind the mask, where x is D more than the mean. A NaN in y stops no gradient. */
 SGRAD_ALWAYS_INLINE float masked(enum sgrad_dtype dtype, enum mask mask, const void *dy, const void *y, int64_t i, float d,
                                  const struct lanes *forward, int j) {
+    const float all = sgrad_get(dtype, dy, i);     /* read always: a choice of what to read does not become vectors */
     const float z = mask == BY_Y ? sgrad_get(dtype, y, i) : mask == BY_X ? d * forward->x_scale[j] + forward->constant[j] : 1;
-    return z <= 0 ? 0 : sgrad_get(dtype, dy, i);
+    return z <= 0 ? 0 : all;
 }
 
 /* Which sums: Σx and Σx², or Σdz and Σdz·(x - mean). */
@@ -170,7 +171,9 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, enum mas
         double sums[LANES] = { 0 }, products[LANES] = { 0 };
         struct lanes forward;
         struct tile t = tile_first(first, channels, rows);
-        if (mode != OF_X) set_forward(&forward, first, channels, sum0, count, eps, a->data[5], a->data[6]);
+        if (mask == BY_X) set_forward(&forward, first, channels, sum0, count, eps, a->data[5], a->data[6]);
+        for (int j = 0; mode != OF_X && mask != BY_X && j < t.lanes; j++)
+            forward.mean[j] = (float)(sum0[channels < LANES ? j % channels : first + j] / count);
         for (; t.lines; tile_next(&t)) {
             float sum[LANES] = { 0 }, product[LANES] = { 0 };
             int line = 0;

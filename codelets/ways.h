@@ -14,8 +14,8 @@
 
 enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__PRODUCT, SGRAD__WAYS };
 
-/* As the variable STARGRAD_WAYS takes them: a way of all layers that can go it, the others go the plain one; "rule": by a rule, as
- * with --deterministic; "measured", as without it. */
+/* As the variable STARGRAD_WAYS takes them: a way of all layers that can go it, the others go the plain one; "rule": by a rule,
+ * as with --deterministic; "measured", as without it. */
 extern const char *const sgrad__way_name[SGRAD__WAYS];
 
 /* The workspace in bytes, which may begin anywhere; and the layer on a task's operands. What it takes is made once per layer and

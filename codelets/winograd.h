@@ -1,4 +1,5 @@
-/* winograd.h: a convolution by Winograd's method: a quarter of the multiplications, with filters of 5x5 0.36 of them. Private to codelets/. */
+/* winograd.h: a convolution by Winograd's method: a quarter of the multiplications, with filters of 5x5 0.36 of them. Private to
+ * codelets/. */
 #ifndef SGRAD_CODELETS_WINOGRAD_H
 #define SGRAD_CODELETS_WINOGRAD_H
 
