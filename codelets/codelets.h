@@ -90,8 +90,10 @@ struct sgrad_use {
     enum sgrad_role role;
     int index;
     enum sgrad_access access;
+    bool passing;               /* there only where y is made again in passing, and Y is not: see the signature */
 };
 #define SGRAD_IN(role, i) { SGRAD_##role, i, SGRAD_R }
+#define SGRAD_IN_PASSING(role, i) { SGRAD_##role, i, SGRAD_R, .passing = true }
 #define SGRAD_OUT(role, i) { SGRAD_##role, i, SGRAD_W }
 #define SGRAD_INOUT(role, i) { SGRAD_##role, i, SGRAD_RW }
 
@@ -156,6 +158,8 @@ struct sgrad_signature {
     struct sgrad_shape part[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of PART, SUM i (F64) */
     struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of STAT i (F64) */
     bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
+    bool passing;                                   /* y is a pass over x[0], which backward keeps: where tasks that take it in
+                                                     * backward make it again in passing, backward's own do without Y */
     /* Moves between ranks. The rule is told the mesh (NULL: there is none) and names the axis, perhaps a place on it, and what of
      * the value is one place's. */
     const struct sgrad_mesh *mesh;

@@ -4,6 +4,9 @@
 
 #include "graphs/programs/program.h"
 
+/* What a node makes: in forward; computed once more; by tasks of backward, in passing (fuse.c). */
+enum made { AT_FIRST, ONCE_MORE, IN_PASSING, MADE };
+
 struct sgrad__builder {
     struct sgrad__program *p;
     struct sgrad_graph *g;
@@ -14,13 +17,14 @@ struct sgrad__builder {
     struct sgrad_group others;                  /* of them, those that have other samples, and this one; by its place here */
     struct sgrad_group span;                    /* of these, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
-    int *activation[2], *gradient;              /* by value; of activations, and of what is kept, those computed again, too */
-    int *keep[2], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
+    int *activation[MADE], *gradient;           /* by value; of activations, and of what is kept, those computed again, too */
+    int *keep[MADE], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
     int *first;                                 /* instruction: by node and forward task */
     int *piece;                                 /* by index: of the node that is being added */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read[2];           /* of the input; of micro-batches of the first one's size, and others */
+    bool *passing;                              /* by node: its output is made again in passing */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
                                                    one made */

@@ -25,8 +25,16 @@
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
- * What is computed again goes as it went the first time, with those of its neighbours that do, too, by the same slices, so that
- * it has the same bits; and right before the task that takes it, so that tasks of backward are the same with it and without.
+ * A pass over what backward keeps anyway is made again by the task that takes it, so that in forward, too, what it makes does not
+ * leave the cache:
+ *
+ *     conv2d backward-data #3      dz, w ──> dy
+ *     batchnorm apply again #3     x ──> y             of bn1, for conv2's weight alone
+ *     conv2d backward-weight #3    y, dz ──> dw
+ *     batchnorm sums #3            x, dy ──> part
+ *
+ * What else is computed again goes as it went the first time, with those of its neighbours that do, too, by the same slices, so
+ * that it has the same bits; and right before the task that takes it, so that tasks of backward are the same with it and without.
  *
  * Source: the loop tiling of cache blocking, over samples; for batch norm's halves between convolutions W. Jung et al.,
  * Restructuring Batch Normalization to Accelerate CNN Training, 2019 ("BN fission-n-fusion"). */
@@ -58,7 +66,7 @@ struct chain {
     struct touched {
         int buffer, times, links, last;     /* uses; links that use it, and the last one */
         bool rows, written, first_written;
-    } buffer[SGRAD_MAX_OPERANDS];
+    } buffer[SGRAD_MAX_OPERANDS + SGRAD__LINKS];        /* that are operands, and that nobody else uses */
 };
 
 /* The last instruction of the new program by which a buffer is written, and by which it is read. */
@@ -77,14 +85,14 @@ struct fuser {
     struct sgrad__instruction *list;    /* the new program */
     int count;
     bool *put;                      /* of each instruction: it, or the chain that it begins, is there */
-    struct made *made[256];         /* by their first link */
+    struct task_made *made[256];         /* by their first link */
 };
 
 /* A fused task's call, which all chains that do the same share. */
-struct made {
+struct task_made {
     struct sgrad__fusion *fusion;
     const struct sgrad_call *call;
-    struct made *next;
+    struct task_made *next;
 };
 
 static bool writes(const struct sgrad_call *call, int i) { return call->access[i] != SGRAD_R; }
@@ -165,9 +173,27 @@ static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad_
     return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
 }
 
+/* Does nobody else use it, when the chain uses it so many TIMES? */
+static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t, int times) {
+    const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
+    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 &&
+           f->uses[t->buffer] == times;
+}
+
+/* Of what the chain uses, operands of the task that it is with IN. */
+static int operands_with(const struct fuser *f, const struct chain *c, const struct sgrad__instruction *in) {
+    int count = 0;
+    for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
+        int times = t->times;
+        for (int i = 0; i < in->call->operands; i++) times += in->operand[i] == t->buffer;
+        count += !is_inner(f, c, t, times);
+    }
+    return count;
+}
+
 static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in, const struct sgrad_kind *kind) {
     const struct sgrad_call *call = in->call;
-    bool meets = c && !c->sliced;
+    bool meets = c && (!c->sliced || in->passing);      /* what comes next takes what is made in passing */
     int more = 0;
     if (!c || c->links == SGRAD__LINKS || c->kind != kind || too_much(f, c, in)) return false;
     for (int i = 0; i < call->operands; i++) {
@@ -178,7 +204,7 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
         meets |= t && t->rows;
         more += !t;
     }
-    return meets && c->touched + more <= SGRAD_MAX_OPERANDS;
+    return meets && operands_with(f, c, in) + more <= SGRAD_MAX_OPERANDS;
 }
 
 static void join(struct fuser *f, struct chain *c, int j) {
@@ -216,13 +242,21 @@ static void join_again(struct fuser *f, int j) {
     join(f, c, j);
 }
 
+static void count_uses(struct fuser *f) {
+    for (int j = 0; j < f->p->instruction_count; j++)
+        for (int i = 0; i < f->p->instruction[j].call->operands; i++)
+            if (f->p->instruction[j].operand[i] >= 0) f->uses[f->p->instruction[j].operand[i]]++;
+}
+
 static void find_chains(struct fuser *f) {
     for (int j = 0; j < f->p->instruction_count; j++) {
         const struct sgrad__instruction *in = &f->p->instruction[j];
         int at = j;
         if (in->again >= 0) join_again(f, j);
         if (in->again < 0 && can_fuse(f, j)) {
-            const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind : in->call->kernel->kind;
+            const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind
+                                            : in->passing          ? &sgrad_backward_kind
+                                                                   : in->call->kernel->kind;
             struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->micro];
             if (!joins(f, *open, in, kind)) {
                 const bool sliced = !f->b->o->cudas && kind != &sgrad_update_kind, turn = sliced && *open && !(*open)->backwards;
@@ -234,7 +268,6 @@ static void find_chains(struct fuser *f) {
         }
         for (int i = 0; i < in->call->operands; i++) {
             if (in->operand[i] < 0) continue;
-            f->uses[in->operand[i]]++;
             if (in->again >= 0 && writes(in->call, i)) {
                 f->again[in->operand[i]] = j;   /* it comes before whoever takes it, wherever that is */
                 continue;
@@ -270,12 +303,6 @@ static int slices_of(const struct fuser *f, const struct chain *c) {
     return sgrad__micros(samples_of(f, c), CACHE / handed);
 }
 
-static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t) {
-    const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
-    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 &&
-           f->uses[t->buffer] == t->times;
-}
-
 static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_call *whole, int64_t samples, bool later) {
     struct sgrad_call *call = sgrad__own(f->p, sgrad_alloc(1, sizeof *call));
     *call = *whole;
@@ -299,11 +326,11 @@ static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
 
 static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted,
                                         struct sgrad_call call) {
-    struct made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
-    for (struct made *m = *list; m; m = m->next)
+    struct task_made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
+    for (struct task_made *m = *list; m; m = m->next)
         if (same(m->fusion, wanted)) return m->call;
     struct sgrad__fusion *made = sgrad__own(f->p, sgrad_alloc(1, sizeof *made));
-    struct made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
+    struct task_made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
     *made = *wanted;
     size_t most = 0;
     for (struct sgrad__link *l = made->link; l < made->link + made->links; l++)
@@ -320,7 +347,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
     call.kernel = sgrad__fusion_kernel(c->kind, f->b->o->cudas > 0);
     call.attrs = made;
-    *entry = (struct made){ made, sgrad__add_call(f->b, call), *list };
+    *entry = (struct task_made){ made, sgrad__add_call(f->b, call), *list };
     *list = entry;
     return entry->call;
 }
@@ -340,10 +367,10 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
     struct sgrad__fusion wanted = { .links = c->links, .slices = slices_of(f, c), .samples = samples_of(f, c),
                                     .backwards = c->backwards };
     struct sgrad_call call = { .operands = 0 };
-    int slot[SGRAD_MAX_OPERANDS], operand[SGRAD_MAX_OPERANDS];
+    int slot[SGRAD_MAX_OPERANDS + SGRAD__LINKS], operand[SGRAD_MAX_OPERANDS];
     for (int i = 0; i < c->touched; i++) {
         const struct touched *t = &c->buffer[i];
-        if (is_inner(f, c, t)) {
+        if (is_inner(f, c, t, t->times)) {
             slot[i] = SGRAD_MAX_OPERANDS + wanted.inner;
             wanted.room[wanted.inner + 1] =
                 wanted.room[wanted.inner] + sgrad_aligned((size_t)(row_bytes(f, t->buffer) * sgrad__fusion_slice(&wanted)));
@@ -421,6 +448,7 @@ void sgrad__fuse(struct sgrad__builder *b) {
         f.history[i] = (struct history){ -1, -1 };
         f.again[i] = -1;
     }
+    count_uses(&f);
     find_chains(&f);
     replace_chains(&f);
     free(f.chain);

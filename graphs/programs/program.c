@@ -32,7 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { FORWARD, AGAIN, BACKWARD, FINISH, PHASES };
+enum phase { FORWARD, AGAIN, PASSING, BACKWARD, FINISH, PHASES };
 
 /* ---- operands ---- */
 
@@ -59,12 +59,14 @@ static int add_group_sum(struct sgrad__builder *b, const int *part, const char *
     return sgrad__add_collective(b, SGRAD_ALLREDUCE, &b->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
 }
 
-/* Has PHASE what node N makes (-1: no node does) of its own, computed again? */
-static bool again(const struct sgrad__builder *b, int n, enum phase phase) {
-    return n >= 0 && b->g->node[n].again && (phase == AGAIN || phase == BACKWARD);
+/* Which of what node N makes (-1: no node does) PHASE has to do with. */
+static enum made made(const struct sgrad__builder *b, int n, enum phase phase) {
+    if (n < 0) return AT_FIRST;
+    if (b->passing[n] && (phase == BACKWARD || phase == PASSING)) return IN_PASSING;
+    return b->g->node[n].again && (phase == AGAIN || phase == BACKWARD || phase == PASSING) ? ONCE_MORE : AT_FIRST;
 }
 
-static void add_again(struct sgrad__builder *b, int n, int m);
+static void add_again(struct sgrad__builder *b, int n, enum made made, int m);
 
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
 static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
@@ -83,18 +85,20 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         if ((use.role == SGRAD_X || use.role == SGRAD_DX) && i >= is->inputs) return -1;
         v = &g->value[value];
         if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
+        if (use.role == SGRAD_Y && phase == BACKWARD && b->passing[n]) return -1;
         *view = per_micro(b, m, v->view);
         if (use.role == SGRAD_X || use.role == SGRAD_Y) {
             const int maker = g->value[v->root].maker;
-            const bool twice = again(b, maker, phase);
-            slot = &b->activation[twice][v->root * b->micros + m];
-            if (*slot < 0 && use.access == SGRAD_R && twice) add_again(b, maker, m);
+            const enum made which = made(b, maker, phase);
+            slot = &b->activation[which][v->root * b->micros + m];
+            if (*slot < 0 && use.access == SGRAD_R && which != AT_FIRST) add_again(b, maker, which, m);
             const int buffer = on_demand(b, slot, *view, v->name, "", -1, m);
             if (use.role == SGRAD_Y && sgrad__graph_prepares(node)) b->p->buffer[buffer].copies = b->p->window;
             return buffer;
         }
         return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
     case SGRAD_P: case SGRAD_S: {
+        if (use.passing && !b->passing[n]) return -1;
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
         if (parameter < 0) return -1;
         *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
@@ -111,8 +115,8 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
     case SGRAD_KEEP:
         if (!is->keep[i].shape.rank) return -1;
         *view = per_micro(b, m, is->keep[i]);
-        slot = &b->keep[again(b, n, phase)][at + m];
-        if (*slot < 0 && use.access == SGRAD_R && again(b, n, phase)) add_again(b, n, m);
+        slot = &b->keep[made(b, n, phase)][at + m];
+        if (*slot < 0 && use.access == SGRAD_R && made(b, n, phase) != AT_FIRST) add_again(b, n, made(b, n, phase), m);
         return on_demand(b, slot, *view, node->name, "keep", i, m);
     case SGRAD_PART:
         *view = sgrad__doubles(is->part[i]);
@@ -204,11 +208,13 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
                    : b->peers > 1                        ? SGRAD__PRIORITY_SENT_WEIGHT
                                                          : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
-    char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", phase == AGAIN ? " again" : "", m);
+    const bool repeats = phase == AGAIN || phase == PASSING;
+    char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
     struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m, priority, name);
     int *first = &b->first[(n * SGRAD_MAX_TASKS + index) * b->micros + m];
     if (phase == FORWARD) *first = (int)(in - b->p->instruction);
     if (phase == AGAIN) in->again = *first;
+    in->passing = phase == PASSING;
 }
 
 /* Does it leave something for backward? */
@@ -218,11 +224,11 @@ static bool leaves(const struct sgrad_task *task) {
     return false;
 }
 
-/* What node N made of micro-batch M in forward is made once more. */
-static void add_again(struct sgrad__builder *b, int n, int m) {
+/* What node N made of micro-batch M in forward is made once more, or in passing. */
+static void add_again(struct sgrad__builder *b, int n, enum made made, int m) {
     const struct sgrad_task *tasks = b->g->node[n].op->forward;
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++)
-        if (leaves(&tasks[t])) add_task(b, n, AGAIN, t, &tasks[t], m);
+        if (leaves(&tasks[t])) add_task(b, n, made == IN_PASSING ? PASSING : AGAIN, t, &tasks[t], m);
 }
 
 /* What a group's task leaves counts once, so it runs on the group's first rank only. */
@@ -307,7 +313,8 @@ static void add_step(struct sgrad__builder *b) {
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
-    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, (struct sgrad_use)SGRAD_IN(STAT, 0), 0, &view));
+    const struct sgrad_use total = { SGRAD_STAT, 0, SGRAD_R, false };
+    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, total, 0, &view));
     free(summed);
 }
 
@@ -325,6 +332,24 @@ static bool marked(const struct sgrad_graph *g) {
     return false;
 }
 
+/* Nodes whose output a task of backward that takes it makes again, in passing, rather than that it goes to memory and back: where
+ * one alone takes it, which tasks of several operations do together (fuse.c; a third of a residual network's traffic). */
+static bool *made_in_passing(const struct sgrad__builder *b) {
+    const struct sgrad_graph *g = b->g;
+    bool *passing = sgrad_alloc((size_t)g->node_count, sizeof *passing);
+    int *takers = sgrad_alloc((size_t)g->value_count, sizeof *takers);
+    for (int n = 0; n < g->node_count; n++)
+        for (int i = 0; i < g->node[n].is.inputs && !g->node[n].is.view_of_input; i++)
+            takers[g->value[g->node[n].input[i]].root]++;
+    for (int n = 0; n < g->node_count && b->o->fuse && b->p->training && !b->o->cudas; n++) {
+        const struct sgrad__node *node = &g->node[n];
+        const int maker = node->is.inputs ? g->value[g->value[node->input[0]].root].maker : -1;
+        passing[n] = node->is.passing && takers[g->value[node->output].root] == 1 && (maker < 0 || !passing[maker]);
+    }
+    free(takers);
+    return passing;
+}
+
 static int *minus_ones(size_t count) {
     int *array = sgrad_alloc(count, sizeof *array);
     memset(array, 0xff, count * sizeof *array);
@@ -333,9 +358,9 @@ static int *minus_ones(size_t count) {
 
 static void open_builder(struct sgrad__builder *b) {
     size_t micros = (size_t)b->micros, per_node = (size_t)b->g->node_count * SGRAD_MAX_PARAMETERS * micros;
-    for (int again = 0; again < 2; again++) {
-        b->activation[again] = minus_ones((size_t)b->g->value_count * micros);
-        b->keep[again] = minus_ones(per_node);
+    for (enum made made = AT_FIRST; made < MADE; made++) {
+        b->activation[made] = minus_ones((size_t)b->g->value_count * micros);
+        b->keep[made] = minus_ones(per_node);
     }
     b->gradient = minus_ones((size_t)b->g->value_count * micros);
     b->part = minus_ones(per_node);
@@ -348,16 +373,20 @@ static void open_builder(struct sgrad__builder *b) {
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 4, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
+    b->passing = made_in_passing(b);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++)
         b->parameter[i] = sgrad__lend_buffer(b, b->o->parameter ? b->o->parameter[i] : b->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->activation[0], b->activation[1], b->keep[0], b->keep[1], b->gradient,   b->part,
-                      b->sum,           b->leaf,          b->total,   b->parameter, b->dparameter, b->first,
-                      b->piece };
+    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter, b->first, b->piece };
+    for (enum made made = AT_FIRST; made < MADE; made++) {
+        free(b->activation[made]);
+        free(b->keep[made]);
+    }
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(b->passing);
     free(b->elsewhere);
     free(b->call);
 }

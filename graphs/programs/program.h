@@ -38,6 +38,7 @@ struct sgrad__instruction {
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
     int again;                                          /* the instruction that this one repeats, as they are numbered before
                                                            fusing; -1: none */
+    bool passing;                                       /* one of forward's, made again in passing by backward's tasks */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
 };
 

@@ -18,6 +18,7 @@ struct instance {
     struct sgrad_step step;
     int64_t sample[64];
     struct sgrad_tensor *tensor[ROLES][SGRAD_MAX_INPUTS];
+    bool passing;               /* its output is made again in passing by who takes it: backward does without */
 };
 
 static inline bool instance_has_gradient(const struct instance *t, int input) {
@@ -87,7 +88,8 @@ static inline int instance_run(struct instance *t, const struct sgrad_task *task
         struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *workspace = NULL;
         for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[k].use[j].role; j++, call.operands++) {
             struct sgrad_use use = tasks[k].use[j];
-            operand[j] = t->tensor[use.role][use.index];
+            const bool absent = use.passing ? !t->passing : t->passing && use.role == SGRAD_Y && use.access == SGRAD_R;
+            operand[j] = absent ? NULL : t->tensor[use.role][use.index];
             call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
             if (use.access != SGRAD_R && added >> use.role & 1) {
                 use.access = SGRAD_RW;

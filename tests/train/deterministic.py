@@ -101,7 +101,7 @@ def test_recompute_takes_less_memory():
         number, unit = re.search(r"([0-9.]+)([MG]) of activations and gradients$", said, re.M).groups()
         return float(number) * {"M": 1e6, "G": 1e9}[unit]
 
-    assert memory("--recompute") < 0.5 * memory()
+    assert memory("--recompute") < 0.6 * memory()
 
 
 def test_augmentation():

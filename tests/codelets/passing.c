@@ -1,0 +1,54 @@
+/* passing.c: where tasks of backward make an operation's output again in passing, the operation's own backward does without it,
+ * to the bit. */
+#include "tests/codelets/check.h"
+
+static void open_and_run(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test, enum sgrad_dtype dtype,
+                         bool passing) {
+    assert_int_equal(instance_open(t, op, test, dtype), 0);
+    t->passing = passing;
+    instance_fill(t);
+    assert_int_equal(instance_run(t, op->forward, 0), 0);
+    assert_int_equal(instance_run(t, op->backward, 0), 0);
+}
+
+/* How many shapes are made in passing. */
+static int check(const struct sgrad_op *op, enum sgrad_dtype dtype) {
+    static const enum sgrad_role roles[] = { SGRAD_DX, SGRAD_DP };
+    int count = 0;
+    for (const struct sgrad_test *test = op->tests; test < op->tests + SGRAD_MAX_TESTS && test->name; test++) {
+        struct instance with, without;
+        assert_int_equal(instance_open(&with, op, test, dtype), 0);
+        const bool passing = with.is.passing;
+        instance_close(&with);
+        if (!passing) continue;
+        open_and_run(&with, op, test, dtype, false);
+        open_and_run(&without, op, test, dtype, true);
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
+            for (int i = 0; i < SGRAD_MAX_INPUTS && with.tensor[roles[r]][i]; i++) {
+                double *a = instance_read(without.tensor[roles[r]][i]), *b = instance_read(with.tensor[roles[r]][i]);
+                if (!near(test->name, a, b, instance_count(with.tensor[roles[r]][i]), 0)) fail();
+                free(a);
+                free(b);
+            }
+        instance_close(&with);
+        instance_close(&without);
+        count++;
+    }
+    return count;
+}
+
+static void without_output(void **state) {
+    int count = 0;
+    (void)state;
+    for (int k = 0; sgrad_ops[k]; k++) count += check(sgrad_ops[k], SGRAD_F32) + check(sgrad_ops[k], SGRAD_BF16);
+    assert_in_range(count, 8, 1000);
+}
+
+int main(void) {
+    struct sgrad_context *context;
+    const struct CMUnitTest tests[] = { cmocka_unit_test(without_output) };
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return 99;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sgrad_context_close(context);
+    return failed;
+}
