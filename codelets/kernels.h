@@ -41,8 +41,8 @@ extern "C" {
 
 #define SGRAD_ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* What begins a kernel that is compiled for AVX-512, AVX2 and the baseline, of which each call takes what sgrad_isa() says. Plain C
- * inside: the compiler vectorises. What it calls is best SGRAD_ALWAYS_INLINE: other functions are the baseline's. */
+/* What begins a kernel that is compiled for AVX-512, AVX2 and the baseline, of which each call takes what sgrad_isa() says. Plain
+ * C inside: the compiler vectorises. What it calls is best SGRAD_ALWAYS_INLINE: other functions are the baseline's. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define SGRAD_LEVELS 1
 #define SGRAD_FOR_AVX2 __attribute__((target("arch=x86-64-v3")))

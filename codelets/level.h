@@ -1,5 +1,5 @@
-/* level.h: what is computed with a processor's vectors: winograd.c and product.c plan a call, level_avx2.c and level_avx512.c, each
- * with stages of its own vectors' width, compute it. Private to codelets/. */
+/* level.h: what is computed with a processor's vectors: winograd.c and product.c plan a call, level_avx2.c and level_avx512.c,
+ * each with stages of its own vectors' width, compute it. Private to codelets/. */
 #ifndef SGRAD_CODELETS_LEVEL_H
 #define SGRAD_CODELETS_LEVEL_H
 
@@ -46,8 +46,8 @@ struct product {
     bool aside;                 /* the sums are not made where they belong */
     int64_t block, piece;       /* rows of the left factor, and terms of a sum, at a time */
     int64_t padded;             /* columns of what is packed: whole vectors */
-    int64_t right, sums, size;  /* where the packed or widened right factor and sums begin in the workspace, after the widened left
-                                 * one, in floats; and its size */
+    int64_t right, sums, size;  /* where the packed or widened right factor and sums begin in the workspace, after the widened
+                                 * left one, in floats; and its size */
 };
 
 /* ---- a processor's vectors ------------------------------------------------------------------------------------------ */

@@ -1,8 +1,8 @@
 /* product_stages.h: the three passes of product.c, which says what they do. */
 
 /* M rows of sums, one panel wide: Z (M,N) = E (M,T) V (T,N), or added to it; strides between rows, and between terms. */
-SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const float *e, int64_t e_row, int64_t e_step, const float *v,
-                               int64_t v_step, float *z, int64_t z_row, bool add) {
+SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const float *e, int64_t e_row, int64_t e_step,
+                               const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
     int64_t i = 0;
     for (; i + ROWS <= m; i += ROWS)
         outer_sums(FLOATS, ROWS, vectors, terms, e + i * e_row, e_row, e_step, v, v_step, z + i * z_row, z_row, add);
@@ -19,8 +19,8 @@ SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const floa
 }
 
 /* Z (M,N) = E (M,T) V (T,N), or added to it. V's rows are V_ROW apart, or, 0, V lies in panels. */
-SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row, int64_t e_step,
-                                  const float *v, int64_t v_row, float *z, int64_t z_row, bool add) {
+SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row,
+                                  int64_t e_step, const float *v, int64_t v_row, float *z, int64_t z_row, bool add) {
     for (int64_t from = 0, count; from < terms; from += count) {
         count = terms - from < piece ? terms - from : piece;
         for (int64_t column = 0, width; column < n; column += width) {
@@ -33,12 +33,12 @@ SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, int64_t p
     }
 }
 
-STAGE multiply_rows(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row, const float *v, int64_t v_row,
-                    float *z, int64_t z_row, bool add) {
+STAGE multiply_rows(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row, const float *v,
+                    int64_t v_row, float *z, int64_t z_row, bool add) {
     multiply(m, n, terms, piece, e, e_row, 1, v, v_row, z, z_row, add);
 }
-STAGE multiply_columns(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_step, const float *v, int64_t v_row, float *z,
-                       int64_t z_row, bool add) {
+STAGE multiply_columns(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_step, const float *v, int64_t v_row,
+                       float *z, int64_t z_row, bool add) {
     multiply(m, n, terms, terms, e, 1, e_step, v, v_row, z, z_row, add);
 }
 

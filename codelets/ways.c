@@ -143,7 +143,8 @@ static void ask(void) {
     if (!name || strcmp(name, "measured") == 0) asked = SGRAD__WAYS;
     else if (strcmp(name, "rule") == 0) asked = SGRAD__WAYS + 1;
     else if (asked == SGRAD__WAYS)
-        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product: the fastest ways are taken", variable, name);
+        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product: the fastest ways are taken", variable,
+                   name);
 }
 
 /* What a measurement holds for: how this was compiled, this processor, this oneDNN, this layer. Free it. */

@@ -1,14 +1,15 @@
-/* winograd.c: 3x3 and 5x5 convolution of stride 1 by Winograd's minimal filtering F(4x4,3x3) and F(2x2,5x5), on channels-last images
- * as they lie.
+/* winograd.c: 3x3 and 5x5 convolution of stride 1 by Winograd's minimal filtering F(4x4,3x3) and F(2x2,5x5), on channels-last
+ * images as they lie.
  *
- * An output is cut into tiles of 4x4 pixels, or of 2x2; a tile needs a window of 6x6 inputs. With the matrices A, B, G below, · elementwise,
+ * An output is cut into tiles of 4x4 pixels, or of 2x2; a tile needs a window of 6x6 inputs. With the matrices A, B and G of
+ * winograd_transforms.h, · elementwise,
  *
  *     forward           y  = Aᵀ [ Σ_c (G w Gᵀ) · (Bᵀ x B) ] A           window x, filter w, tile y
  *     backward-data     the same, of dy, with the filters turned by 180° and their channels exchanged
  *     backward-weight   dw = Gᵀ [ Σ_tiles (Bᵀ x B) · (A dy Aᵀ) ] G
  *
- * so that at each of 36 points a small matrix product remains, with a quarter of direct convolution's multiplications, or 0.36 of them. A block of
- * tiles at a time goes through all three stages, so that V and M stay in a cache:
+ * so that at each of 36 points a small matrix product remains, with a quarter of direct convolution's multiplications, or 0.36 of
+ * them. A block of tiles at a time goes through all three stages, so that V and M stay in a cache:
  *
  *     x ── windows ─> V (36, tiles, C) ──┬─> products ─> M (36, tiles, K) ── tiles_out ─> y
  *     w ── filters ─> U (36, C, K) ──────┘

@@ -1,5 +1,5 @@
-/* processor.c: which instructions kernels may use: what this processor and oneDNN have, up to what STARGRAD_MAX_ISA says, so that a
- * machine shows what a lesser one gets, and runs its kernels in tests. oneDNN is limited alike. */
+/* processor.c: which instructions kernels may use: what this processor and oneDNN have, up to what STARGRAD_MAX_ISA says, so that
+ * a machine shows what a lesser one gets, and runs its kernels in tests. oneDNN is limited alike. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -33,7 +33,8 @@ static int limit(void) {
     if (level == LEVELS)
         return sgrad_fail(SGRAD_EINVAL, "%s=%s is none of baseline, avx2, avx512, avx512_bf16, amx", variable, asked);
     if (dnnl_set_max_cpu_isa(levels[level].onednn) != dnnl_success)
-        return sgrad_fail(SGRAD_EDEVICE, "%s=%s: oneDNN cannot be limited: it is in use already, or was built so", variable, asked);
+        return sgrad_fail(SGRAD_EDEVICE, "%s=%s: oneDNN cannot be limited: it is in use already, or was built so",
+                          variable, asked);
     return 0;
 }
 

@@ -369,7 +369,8 @@ const char *sgrad_devices_text(const struct sgrad_context *context, char *text, 
 int sgrad_cpus(void);       /* that this process may run on */
 
 /* Which instructions kernels of CPUs may use, the library's and oneDNN's: the best that both have on this processor, or what the
- * variable STARGRAD_MAX_ISA names (baseline, avx2, avx512, avx512_bf16, amx), if that is less. Each has all of those before it. */
+ * variable STARGRAD_MAX_ISA names (baseline, avx2, avx512, avx512_bf16, amx), if that is less. Each has all of those before
+ * it. */
 enum sgrad_isa { SGRAD_BASELINE, SGRAD_AVX2, SGRAD_AVX512, SGRAD_AVX512_BF16, SGRAD_AMX };
 enum sgrad_isa sgrad_isa(void);
 const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16" */
