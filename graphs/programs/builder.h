@@ -25,7 +25,8 @@ struct sgrad__builder {
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
                                                    one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
-    long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
+    struct sgrad__when when;                    /* of the instructions that are added now */
+    bool outlive;                               /* may they? */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
