@@ -32,6 +32,7 @@ struct sgrad__builder {
     struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
     struct sgrad_group sharing[1 + SGRAD_MAX_AXES];     /* the ranks that share what is in such buckets */
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
+    void *watched;                              /* the optimizer's own */
 };
 
 /* What is submitted first when several tasks could run: what the most others wait for. */
@@ -43,6 +44,13 @@ enum {
     SGRAD__PRIORITY_UPDATE,
     SGRAD__PRIORITIES
 };
+
+/* ---- program.c ---- */
+
+/* The buffer of operand USE, in backward, of node N's task for micro-batch M, and its view; -1: there is none. */
+int sgrad__add_operand(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view);
+/* The first micro-batch of M's lane. */
+int sgrad__lane_first(const struct sgrad__builder *b, int m);
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
 
@@ -67,6 +75,10 @@ void sgrad__cut_share(struct sgrad__program *p, int64_t unit, int64_t most);
 
 /* ---- updates.c ---- */
 
+/* Do updates wait until all gradients are there? */
+static inline bool sgrad__updates_wait(const struct sgrad__builder *b) {
+    return b->o->clip_norm > 0 || b->o->optimizer->update_all;
+}
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);

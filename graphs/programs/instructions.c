@@ -106,6 +106,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
     for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
     sgrad_tensor_destroy(p->workspace);
+    free(p->note);
     free(p->micro);
     free(p->owned);
     free(p->shard);

@@ -95,6 +95,7 @@ struct sgrad__program {
     void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_failure *failure;                      /* whoever turns it has it; NULL: of all tasks */
+    char *note;                                         /* lines that its print begins with; NULL: none */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
@@ -109,6 +110,14 @@ struct sgrad__source {
 /* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. An
  * evaluation is several: their ranges follow its first. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
+
+/* What second-order training is told (optimizers/kfac.c). */
+struct sgrad__kfac {
+    double decay;                       /* of running averages of factors */
+    long factor_every, eigen_every;     /* steps from one factor to the next, from one decomposition */
+    long lag;                           /* steps until what came of one is used; 0: it is waited for */
+    const char *skip;                   /* layers that are left out: patterns, with commas between; NULL: none are */
+};
 
 struct sgrad__program_options {
     int64_t batch, micro;               /* samples; of a task, at most */
@@ -129,6 +138,7 @@ struct sgrad__program_options {
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
+    struct sgrad__kfac kfac;
     int window;
     struct sgrad_tensor *const *parameter;      /* by parameter: what it computes with; NULL: the graph's own */
     bool yields;                        /* its tasks come after those of programs that do not */
