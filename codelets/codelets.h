@@ -185,7 +185,7 @@ struct sgrad_metric {
 };
 
 /* How a layer whose outputs are its first parameter times patches of its input, and its second parameter more, takes them: square
- * ones of so many taps, stride and all as conv2d.c has them. kernel 0: there are no images, and each row of the input is a patch. */
+ * ones of so many taps, stride and all as conv2d.c has them. kernel 0: there are no images, each row of the input is a patch. */
 struct sgrad_patches {
     int kernel, stride, padding, dilation, groups;
 };

@@ -1,5 +1,5 @@
-/* eigendecomposition.c: F = Q diag(d) Qᵀ of symmetric matrices, in double precision, by divide and conquer (LAPACK's dsyevd: J. J.
- * M. Cuppen, 1981; M. Gu, S. C. Eisenstat, 1995). Shapes: kronecker.h.
+/* eigendecomposition.c: F = Q diag(d) Qᵀ of symmetric matrices, in double precision, by divide and conquer (LAPACK's dsyevd:
+ * J. J. M. Cuppen, 1981; M. Gu, S. C. Eisenstat, 1995). Shapes: kronecker.h.
  *
  *     factor    f00 f01 f02 f11 f12 f22             eigen    d0  d1  d2        rising; what is at most 1e-10 is 0
  *                                                            q00 q10 q20       the eigenvector of d0, …

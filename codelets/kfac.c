@@ -4,8 +4,8 @@
  *     ν = min(1, sqrt(κ / |rate²·Σ V·∇|))      g = ν·V + decay·w      b = momentum·b + g      w = w - rate·b
  *
  * The sum is over all layers that are preconditioned; other parameters have none, and ν is 1. κ is kl_clip, 0: ν is 1.
- * Source: J. Ba, R. Grosse, J. Martens: Distributed second-order optimization using Kronecker-factored approximations, 2017, for ν;
- * kronecker.h for the rest. Limits: on CPUs alone. */
+ * Source, for ν: J. Ba, R. Grosse, J. Martens: Distributed second-order optimization using Kronecker-factored approximations,
+ * 2017; for the rest kronecker.h. Limits: on CPUs alone. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/updates.h"

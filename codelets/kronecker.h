@@ -6,8 +6,8 @@
  *                                                        ├─ V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ
  *     dy ─── columns g ── G = B·S Σ g gᵀ ───── Q_G, d_G ─┘
  *
- * B samples, of which the loss is the mean; S positions of an image, whose rows count as samples where a layer has no images (S is
- * 1 then). With groups each of them has its own A and G. ã lies as the filter does, (r,s,c), then the 1.
+ * B samples, of which the loss is the mean; S positions of an image. Where a layer has no images its rows count as samples, and S
+ * is 1. With groups each of them has its own A and G. ã lies as the filter does, (r,s,c), then the 1.
  *
  * A *factor* is (groups, n(n+1)/2): of each group the upper triangle by rows. What it is decomposed into, *eigen*, is
  * (groups, 1 + n, n): the eigenvalues, rising, then of each its eigenvector.
@@ -37,8 +37,8 @@ struct sgrad_kronecker_factor {
 };
 extern const struct sgrad_kernel sgrad_kronecker_factor_kernel;
 
-/* y = decay·y + (1 - decay)·scale·x; in the run's first step y = scale·x. Where x is not finite y stays. Operands: 0 x F32 (R), 1 y
- * F32 (RW), of one shape. */
+/* y = decay·y + (1 - decay)·scale·x; in the run's first step y = scale·x. Where x is not finite y stays. Operands: 0 x F32 (R), 1
+ * y F32 (RW), of one shape. */
 struct sgrad_running_average {
     double decay, scale;
 };

@@ -1,14 +1,14 @@
 /* kronecker_factor.c: Σ ã ãᵀ over all patches ã of a layer's input, or over the columns of its output's gradient: K-FAC's factors
  * before they are scaled (kronecker.h).
  *
- * Patches are not written out. Two of their elements, of taps (r,s) and (r',s'), are pixels of one image that lie (r'-r, s'-s) taps
- * apart, and most pairs of pixels so far apart are met by every pair of taps so far apart: each product is made once, and added
+ * Patches are not written out. Two of their elements, of taps (r,s) and (r',s'), are pixels of an image (r'-r, s'-s) taps apart,
+ * and most pairs of pixels so far apart are met by every pair of taps so far apart: each product is made once, and added
  * wherever it belongs. Of a 3x3 filter's 45 blocks of A:
  *
  *     (0,0)(0,1)  (0,1)(0,2)  (1,0)(1,1)  (1,1)(1,2)  (2,0)(2,1)  (2,1)(2,2)         all are Σ x[h,w]·x[h,w+1]ᵀ, but at borders
  *
- * so that 13 displacements make all. Borders: the rows of an image are cut into runs, each met by the same taps; with padding 1 the
- * first by r = 0 and 1, the last by 1 and 2, those between by all; columns likewise. With a stride runs go by steps.
+ * so that 13 displacements make all. Borders: the rows of an image are cut into runs, each met by the same taps; with padding 1
+ * the first by r = 0 and 1, the last by 1 and 2, those between by all; columns likewise. With a stride runs go by steps.
  *
  * Inside, tiles of 6x16 products stay in registers while pixels go by, which are floats, of 16 channels or a multiple, in the
  * workspace. Limits: filters of up to 31x31 taps. On CPUs alone. */
@@ -165,8 +165,8 @@ SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *g, const struct
 }
 
 /* The last column: Σ ã, and how many patches there are. */
-SGRAD_ALWAYS_INLINE void add_bias(const struct geometry *g, const struct images *m, const float *x, const struct run *row, int rows,
-                                  const struct run *column, int columns, float *sum) {
+SGRAD_ALWAYS_INLINE void add_bias(const struct geometry *g, const struct images *m, const float *x, const struct run *row,
+                                  int rows, const struct run *column, int columns, float *sum) {
     const int64_t last = g->length - 1;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++)
@@ -200,8 +200,8 @@ SGRAD_ALWAYS_INLINE void add_images(const struct geometry *g, const struct image
 }
 
 /* COUNT pixels from FIRST on, the channels from CHANNEL on, as floats, WIDE apart. */
-SGRAD_ALWAYS_INLINE void take_pixels(const struct geometry *g, enum sgrad_dtype dtype, const void *x, int64_t first, int64_t count,
-                                     int64_t channel, float *to) {
+SGRAD_ALWAYS_INLINE void take_pixels(const struct geometry *g, enum sgrad_dtype dtype, const void *x, int64_t first,
+                                     int64_t count, int64_t channel, float *to) {
     const int64_t all = g->channels * g->groups;
     for (int64_t k = 0; k < count; k++, to += g->wide) {
         for (int64_t c = 0; c < g->channels; c++) to[c] = sgrad_get(dtype, x, (first + k) * all + channel + c);
@@ -218,8 +218,9 @@ SGRAD_VECTOR(kronecker_factor)(const struct sgrad_args *a) {
     for (int64_t group = 0; group < g.groups; group++, sum += sgrad__triangle(g.length))
         for (int64_t first = 0; first < all; first += most) {
             const int64_t count = all - first < most ? all - first : most;
-            const struct images m = g.rows ? (struct images){ 1, 1, count, 1, count }
-                                           : (struct images){ count / image, g.all.height, g.all.width, g.all.outs, g.all.across };
+            struct images m = g.all;
+            m.count = count / image;
+            if (g.rows) m = (struct images){ 1, 1, count, 1, count };
             if (a->view[0].dtype == SGRAD_F32) take_pixels(&g, SGRAD_F32, a->data[0], first, count, group * g.channels, x);
             else take_pixels(&g, SGRAD_BF16, a->data[0], first, count, group * g.channels, x);
             add_images(&g, &m, x, sum);

@@ -68,7 +68,8 @@ static size_t workspace(const struct sgrad_args *a) {
 }
 
 static double flops(const struct sgrad_args *a) {
-    const double groups = (double)a->view[A].shape.dim[0], n = (double)a->view[A].shape.dim[2], k = (double)a->view[G].shape.dim[2];
+    const int64_t *dim = a->view[A].shape.dim;
+    const double groups = (double)dim[0], n = (double)dim[2], k = (double)a->view[G].shape.dim[2];
     return groups * 4 * k * n * (k + n + 1);
 }
 

@@ -25,8 +25,8 @@ struct uses {
 
 static bool same(struct sgrad__when a, struct sgrad__when b) { return a.every == b.every && (!a.every || a.from == b.from); }
 
-/* Memory ends with its last user: activations are given back as backward goes. Whose last user is not part of every step that made
- * the content ends, in the others, with the last that is. */
+/* Memory ends with its last user: activations are given back as backward goes. Whose last user is not part of every step that
+ * made the content ends, in the others, with the last that is. */
 void sgrad__mark_last_uses(struct sgrad__program *p) {
     struct uses *uses = sgrad_alloc((size_t)p->buffer_count, sizeof *uses);
     for (int i = 0; i < p->instruction_count; i++)

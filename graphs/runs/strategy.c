@@ -22,7 +22,7 @@ int sgrad__run_check_strategy(const struct sgrad__run *r) {
         return sgrad_fail(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
                           r->optimizer->name);
     if (r->optimizer->keep && o->kfac_lag > o->kfac_eigen_every)
-        return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: what is decomposed would never be used",
+        return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
                           o->kfac_lag, o->kfac_eigen_every);
     if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
     if (o->histograms && sharded)

@@ -81,7 +81,8 @@ static void plain_factor(const struct trial *given, const double *x, double *sum
 
 static void check_factor(const struct trial *t, enum sgrad_dtype type, bool added) {
     const int64_t count = sgrad_shape_count(&t->x), groups = t->how.patches.groups,
-                  n = sgrad__patch_length(&t->how.patches, t->x.dim[t->x.rank - 1], t->how.bias), size = groups * sgrad__triangle(n);
+                  n = sgrad__patch_length(&t->how.patches, t->x.dim[t->x.rank - 1], t->how.bias),
+                  size = groups * sgrad__triangle(n);
     const struct sgrad_view view = { SGRAD_F32, { 2, { groups, sgrad__triangle(n) } } };
     double *x = normals(1, type, count), *got = normals(2, SGRAD_F32, size), *wanted = normals(2, SGRAD_F32, size);
     for (int64_t i = 0; i < size && !added; i++) wanted[i] = 0;
@@ -98,7 +99,8 @@ static void check_factor(const struct trial *t, enum sgrad_dtype type, bool adde
                                          &workspace), 0);
     instance_write(tensor[0], x);
     instance_write(tensor[1], got);
-    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace }), 0);
+    const struct sgrad_submission task = { .call = &call, .operand = tensor, .workspace = workspace };
+    assert_int_equal(sgrad_task_submit(&task), 0);
     assert_int_equal(sgrad_wait_all(), 0);
     free(got);
     got = instance_read(tensor[1]);
@@ -242,7 +244,8 @@ static void plain_precondition(int64_t groups, int64_t k, int64_t n, const doubl
 
 static void check_precondition(int64_t groups, int64_t k, int64_t n, bool bias) {
     const int64_t count = groups * k * n, of_weight = n - bias, rows = groups * k;
-    double *fa = matrices(groups, n, n), *fg = matrices(groups, k, k), *a = decompose(groups, n, fa), *g = decompose(groups, k, fg);
+    double *fa = matrices(groups, n, n), *fg = matrices(groups, k, k);
+    double *a = decompose(groups, n, fa), *g = decompose(groups, k, fg);
     double *gradient = normals(9, SGRAD_F32, count), *wanted = normals(1, SGRAD_F32, count), sum = 0, got = 0;
     double *weight = normals(1, SGRAD_F32, count), *db = normals(1, SGRAD_F32, rows), *v = normals(1, SGRAD_F32, count),
            *vb = normals(1, SGRAD_F32, rows);
@@ -287,7 +290,8 @@ static void preconditioned(void **state) {
 static void step(void **state) {
     (void)state;
     const struct sgrad_view view = { SGRAD_F32, { 2, { 30, 33 } } };
-    double *v = normals(1, SGRAD_F32, 990), *w = normals(2, SGRAD_F32, 990), *b = normals(3, SGRAD_F32, 990), products[] = { 40, -40, 1e-3 };
+    double *v = normals(1, SGRAD_F32, 990), *w = normals(2, SGRAD_F32, 990), *b = normals(3, SGRAD_F32, 990);
+    const double products[] = { 40, -40, 1e-3 };
     for (int clipped = 0; clipped < 5; clipped++) {
         const bool nesterov = clipped % 2;
         const struct sgrad_hyper h = { .momentum = 0.9f, .weight_decay = 0.01f, .kl_clip = 0.001f, .nesterov = nesterov };
@@ -313,8 +317,9 @@ static void step(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors),      cmocka_unit_test(averages),       cmocka_unit_test(decompositions), cmocka_unit_test(no_decomposition),
-        cmocka_unit_test(no_curvature), cmocka_unit_test(preconditioned), cmocka_unit_test(step),
+        cmocka_unit_test(factors),      cmocka_unit_test(averages),       cmocka_unit_test(decompositions),
+        cmocka_unit_test(no_decomposition), cmocka_unit_test(no_curvature), cmocka_unit_test(preconditioned),
+        cmocka_unit_test(step),
     };
     return cmocka_run_group_tests(tests, check_on_cpus, check_close);
 }

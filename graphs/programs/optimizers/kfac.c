@@ -119,7 +119,8 @@ static int lend_kept(struct sgrad__builder *b, const char *state, const char *la
 }
 
 /* B samples, of S positions each: rows count as samples where there are no images. */
-static double scale_of(const struct sgrad__builder *b, const struct sgrad__node *node, const struct sgrad_patches *patches, int which) {
+static double scale_of(const struct sgrad__builder *b, const struct sgrad__node *node, const struct sgrad_patches *patches,
+                       int which) {
     const struct sgrad_shape *y = &node->is.y.shape;
     const double samples = (double)b->p->batch.averaged, positions = (double)sgrad_shape_count(y) / (double)y->dim[y->rank - 1];
     if (which == G) return samples * positions;
@@ -262,7 +263,8 @@ static void add_decomposition(struct sgrad__builder *b, const struct factor *f, 
     b->when = (struct sgrad__when){ every, 1 };
     b->outlive = f->next != f->used;
     if (f->rank == b->o->rank)
-        sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ f->average, f->next }, 0, SHADOW, sgrad_format("%s eigen", name));
+        sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ f->average, f->next }, 0, SHADOW,
+                               sgrad_format("%s eigen", name));
     const int came = sgrad__add_collective(b, SGRAD_BROADCAST, &b->sharing[0], f->rank, f->next, SHADOW, name);
     if (f->rank != b->o->rank) sgrad__add_copy(b, came, f->next);
     b->outlive = false;
@@ -304,6 +306,7 @@ static void update_all(struct sgrad__builder *b, const int *given) {
     memcpy(gradient, given, parameters * sizeof *gradient);
     b->when = every_factor(b);
     close_bucket(b, w);
+    b->when = (struct sgrad__when){ 0 };
     for (struct layer *l = w->layer; l < w->layer + w->layers; l++)
         for (int which = A; which < FACTORS; which++) {
             char *name = sgrad_format("%s %s", b->g->node[l->node].name, which == A ? "A" : "G");
