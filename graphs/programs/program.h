@@ -95,7 +95,8 @@ struct sgrad__program {
     void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_failure *failure;                      /* whoever turns it has it; NULL: of all tasks */
-    char *note;                                         /* lines that its print begins with; NULL: none */
+    char *note;                                         /* of the optimizer: a line that a run begins with, and those that this
+                                                           one's print begins with; NULL: none */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 

@@ -97,6 +97,7 @@ def test_same_bits():
     for more in (("--cpus", 2), ("--cpus", 2, "--window", 4, "--scheduler", "prio"), ("--cpus", 2, "--no-fuse")):
         again = train("again", *more)
         assert again == first or "--no-fuse" in more and all(abs(a - b) <= 1e-4 * b for a, b in zip(again[0], first[0])), more
+    assert train("recompute", "--recompute") == first
     for count in (2, 4):
         assert train("ranks", count=count) == first, f"{count} ranks"
     assert train("waits", "--kfac-lag", 0) != first

@@ -92,7 +92,7 @@ struct factor {
     struct sgrad_view view;
     const struct sgrad_call *call[2][2];    /* of a micro-batch, which may be a smaller one; where its lane has begun */
     int *leaf;                              /* by a lane's first micro-batch; -1: not begun */
-    int sum;                                /* over all ranks, in the end */
+    int sum;                                /* over all ranks, in the end; -1: the loss does not depend on the layer */
     int average, used, next;                /* buffers; next is used, where nothing lags */
     int rank;                               /* whose it is to decompose it */
     double flops;
@@ -140,6 +140,7 @@ static void open_layer(struct sgrad__builder *b, struct layer *l, const struct s
         f->average = lend_kept(b, factor_names[which], node->name);
         f->used = lend_kept(b, eigen_names[which], node->name);
         f->next = b->o->kfac.lag ? lend_kept(b, next_names[which], node->name) : f->used;
+        f->sum = -1;
         f->rank = b->o->rank;
         f->flops = (double)patches->groups * (double)f->length * (double)f->length * (double)f->length;
     }
@@ -272,6 +273,52 @@ static void add_decomposition(struct sgrad__builder *b, const struct factor *f, 
     b->when = (struct sgrad__when){ 0 };
 }
 
+/* ---- what is told of it -------------------------------------------------------------------------------------------------- */
+
+static double bytes_of(const struct sgrad__builder *b, int buffer) {
+    return buffer < 0 ? 0 : (double)sgrad_view_bytes(&b->p->buffer[buffer].view);
+}
+
+/* The layers, what their decompositions cost, and whose they are. */
+static char *note_of(struct sgrad__builder *b, const struct watched *w) {
+    const struct sgrad__kfac *how = &b->o->kfac;
+    const bool alone = b->sharing[0].count == 1;
+    double factors = 0, eigens = 0;
+    char *note = NULL;
+    size_t size;
+    FILE *to = open_memstream(&note, &size);
+    for (int i = 0; i < w->layers * FACTORS; i++) {
+        const struct factor *f = &w->layer[i / FACTORS].factor[i % FACTORS];
+        factors += bytes_of(b, f->average);
+        eigens += bytes_of(b, f->used);
+    }
+    fprintf(to, "curvature  of %d %s: factors every %ld %s (%.1f MB), decomposed every %ld (%.1f MB), used ", w->layers,
+            sgrad_plural(w->layers, "layer", "layers"), how->factor_every, sgrad_plural(how->factor_every, "step", "steps"),
+            factors / 1e6, how->eigen_every, eigens / 1e6);
+    if (how->lag) fprintf(to, "%ld %s later\n", how->lag, sgrad_plural(how->lag, "step", "steps"));
+    else fprintf(to, "at once\n");
+    fprintf(to, "preconditioned: %.1f MB kept%s; decompositions of A and G:\n",
+            (factors + (how->lag ? 2 : 1) * eigens) / 1e6, alone ? "" : " on each rank");
+    if (!alone)
+        fprintf(to, "  sent: factors of %.1f MB every %ld steps, eigenvectors of %.1f MB every %ld; nothing in other steps\n",
+                (double)w->sent / 1e6, how->factor_every, eigens / 1e6, how->eigen_every);
+    for (const struct layer *l = w->layer; l < w->layer + w->layers; l++) {
+        fprintf(to, "  %-28s", b->g->node[l->node].name);
+        for (int which = A; which < FACTORS; which++) {
+            const struct factor *f = &l->factor[which];
+            char *text = sgrad_format("%lldx%lld", (long long)f->length, (long long)f->length);
+            fprintf(to, "  %-9s", text);
+            if (f->view.shape.dim[0] > 1) fprintf(to, " of %lld groups", (long long)f->view.shape.dim[0]);
+            fprintf(to, " %8.1f Mflop", 6e-6 * f->flops);
+            free(text);
+            if (!alone) fprintf(to, ", rank %d", f->rank);
+        }
+        fputc('\n', to);
+    }
+    fclose(to);
+    return note;
+}
+
 /* ---- the step ------------------------------------------------------------------------------------------------------------ */
 
 /* GRADIENT's of the layer's parameters become V; returns the buffer with Σ V·∇. */
@@ -308,7 +355,7 @@ static void update_all(struct sgrad__builder *b, const int *given) {
     close_bucket(b, w);
     b->when = (struct sgrad__when){ 0 };
     for (struct layer *l = w->layer; l < w->layer + w->layers; l++)
-        for (int which = A; which < FACTORS; which++) {
+        for (int which = A; which < FACTORS && l->factor[which].sum >= 0; which++) {
             char *name = sgrad_format("%s %s", b->g->node[l->node].name, which == A ? "A" : "G");
             add_average(b, &l->factor[which], name);
             add_decomposition(b, &l->factor[which], name);
@@ -316,6 +363,8 @@ static void update_all(struct sgrad__builder *b, const int *given) {
         }
     for (int i = 0; i < w->layers; i++) {
         const struct sgrad__node *node = &b->g->node[w->layer[i].node];
+        change[i] = -1;
+        if (w->layer[i].factor[A].sum < 0) continue;
         change[i] = add_precondition(b, &w->layer[i], gradient);
         for (int p = 0; p < 2; p++)
             if (node->p[p] >= 0) preconditioned[node->p[p]] = true;
@@ -326,6 +375,7 @@ static void update_all(struct sgrad__builder *b, const int *given) {
         if (gradient[i] >= 0) sgrad__add_update(b, i, gradient[i]);
     }
     b->norm = -1;
+    b->p->note = note_of(b, w);
     free(preconditioned);
     free(change);
     free(gradient);
