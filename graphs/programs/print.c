@@ -55,7 +55,8 @@ static double share_of(struct sgrad__when when) {
 
 static void print_when(struct sgrad__when when, FILE *to) {
     if (when.every == SGRAD__ONCE) fprintf(to, "  in step %ld", when.from);
-    else if (when.every) fprintf(to, "  every %ld %s from %ld on", when.every, sgrad_plural(when.every, "step", "steps"), when.from);
+    else if (when.every)
+        fprintf(to, "  every %ld %s from %ld on", when.every, sgrad_plural(when.every, "step", "steps"), when.from);
     fputc('\n', to);
 }
 
