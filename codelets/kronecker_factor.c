@@ -19,7 +19,7 @@
 #include <assert.h>
 
 enum { LEFT = 6, RIGHT = 16, RUNS = 128, SHORT = 256 };
-static const int64_t CACHE = 256 << 10;     /* bytes of pixels that go by again and again: a part of the second level */
+static const int64_t CACHE = 512 << 10;     /* bytes of pixels that go by again and again: a part of the second level */
 
 /* FIRST, and COUNT - 1 more by steps: rows or columns that TAPS (bits) meet, at their lower end of a displacement. */
 struct run {
@@ -99,35 +99,48 @@ static int runs_of(const struct geometry *g, int64_t extent, int64_t outs, int64
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */
 
-/* Over the pixels of the runs: to[i][j] = Σ left[i]·right[j], where right lies APART elements further. No sum is longer than some
- * hundred pixels before it is added to others, for rounding's sake. */
-SGRAD_ALWAYS_INLINE void multiply(const struct images *m, const struct run *row, const struct run *column, int64_t wide,
-                                  const float *x, int64_t apart, float to[LEFT][RIGHT]) {
-    typedef float vec __attribute__((vector_size(4 * RIGHT / 2)));
-    typedef vec packed __attribute__((aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(4 * RIGHT / 2)));
+typedef vec packed __attribute__((aligned(4), may_alias));
+
+/* COUNT pixels, STEP elements from one to the next: sum[i][j] += left[i]·right[j], where right lies APART elements further. */
+SGRAD_ALWAYS_INLINE void multiply(const float *left, int64_t count, int64_t step, int64_t apart, vec sum[LEFT][2]) {
+    for (int64_t w = 0; w < count; w++, left += step) {
+        const vec low = *(const packed *)(left + apart), high = *(const packed *)(left + apart + RIGHT / 2);
+#pragma GCC unroll 6
+        for (int i = 0; i < LEFT; i++) {
+            sum[i][0] += left[i] * low;
+            sum[i][1] += left[i] * high;
+        }
+    }
+}
+
+SGRAD_ALWAYS_INLINE void flush(vec sum[LEFT][2], float to[LEFT][RIGHT]) {
+    for (int i = 0; i < LEFT; i++)
+        for (int j = 0; j < 2; j++) {
+            *(packed *)&to[i][j * RIGHT / 2] += sum[i][j];
+            sum[i][j] = (vec){ 0 };
+        }
+}
+
+/* Over the pixels of the runs. No sum is longer than some hundred pixels before it is added to others, for rounding's sake. */
+SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run *row, const struct run *column, int64_t wide,
+                                       const float *x, int64_t apart, float to[LEFT][RIGHT]) {
     vec sum[LEFT][2] = { { { 0 } } };
-    const int64_t step = column->step * wide, lines = m->count * row->count;
+    const int64_t step = column->step * wide, line = m->width * wide, image = m->height * line;
+    const float *first = x + row->first * line + column->first * wide;
     int64_t pixels = 0;
     memset(to, 0, LEFT * sizeof *to);
-    for (int64_t line = 0; line < lines; line++)
-        for (int64_t begin = 0, end; begin < column->count; begin = end) {
-            const int64_t h = line / row->count * m->height + row->first + line % row->count * row->step;
-            const float *left = x + (h * m->width + column->first) * wide + begin * step;
-            end = column->count - begin > SHORT ? begin + SHORT : column->count;
-            for (int64_t w = begin; w < end; w++, left += step) {
-                const vec low = *(const packed *)(left + apart), high = *(const packed *)(left + apart + RIGHT / 2);
-#pragma GCC unroll 6
-                for (int i = 0; i < LEFT; i++) {
-                    sum[i][0] += left[i] * low;
-                    sum[i][1] += left[i] * high;
-                }
+    for (int64_t n = 0; n < m->count; n++, first += image)
+        for (int64_t k = 0; k < row->count; k++)
+            for (int64_t begin = 0, count; begin < column->count; begin += count) {
+                count = column->count - begin < SHORT ? column->count - begin : SHORT;
+                multiply(first + k * row->step * line + begin * step, count, step, apart, sum);
+                pixels += count;
+                if (pixels < SHORT) continue;
+                flush(sum, to);
+                pixels = 0;
             }
-            pixels += end - begin;
-            if (pixels < SHORT && (line + 1 < lines || end < column->count)) continue;
-            for (int i = 0; i < LEFT; i++)
-                for (int j = 0; j < 2; j++) *(packed *)&to[i][j * RIGHT / 2] += sum[i][j], sum[i][j] = (vec){ 0 };
-            pixels = 0;
-        }
+    flush(sum, to);
 }
 
 /* Where a tile of products begins: the block's, and its own in that. */
@@ -143,7 +156,10 @@ SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *g, float tile[LEFT][RIG
         const int64_t row = at.row + at.i + i, column = at.column + at.j, first = row > column ? row - column : 0;
         if (first >= width) continue;
         float *to = sum + sgrad__triangle_at(g->length, row, column + first) - first;
-        for (int64_t j = first; j < width; j++) to[j] += tile[i][j];
+        if (first == 0 && width == RIGHT)
+            for (int j = 0; j < RIGHT; j++) to[j] += tile[i][j];
+        else
+            for (int64_t j = first; j < width; j++) to[j] += tile[i][j];
     }
 }
 
@@ -155,7 +171,7 @@ SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *g, const struct
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
             float tile[LEFT][RIGHT];
-            multiply(m, &row[a], &column[b], g->wide, x + i, apart, tile);
+            multiply_runs(m, &row[a], &column[b], g->wide, x + i, apart, tile);
             for (int64_t r = 0; r < g->taps; r++)
                 for (int64_t s = 0; s < g->taps; s++)
                     if (row[a].taps >> r & 1 && column[b].taps >> s & 1)
