@@ -135,8 +135,8 @@ def main():
     runs, tensors = {}, {}
     for run, name, data, how in (
             ("mlp", "mlp", "idx", dict(lr=0.01, damping=1)), ("lenet", "lenet", "idx", dict(lr=0.002)),
-            ("resnet20", "resnet20", "cifar10", dict(lr=0.001, clip=1e-5)),
-            ("resnet20-lag", "resnet20", "cifar10", dict(lr=0.001, clip=1e-5, lag=3)),
+            ("resnet20", "resnet20", "cifar10", dict(lr=0.001, clip=1e-6)),
+            ("resnet20-lag", "resnet20", "cifar10", dict(lr=0.001, clip=1e-6, lag=3)),
             ("lenet-free", "lenet", "idx", dict(lr=0.005, damping=0.1, clip=0, momentum=0, weight_decay=0))):
         runs[run], first = train(name, batches(globals()[data]()), common | how)
         runs[run]["data"] = data
