@@ -4,9 +4,9 @@
  *     08-second-order sgd         plain SGD with momentum at the same rate: compare the losses of the first epochs
  *     08-second-order --print     which layers are preconditioned, what that costs, and which task is part of which steps
  *
- * An operation whose record has .patches (conv2d, linear, yours) is a layer that can be preconditioned: 16 channels, of 3x3 pixels
- * of one, have a factor of 9x9 for what comes in and one of 16x16 for what goes out. They are decomposed beside the steps, by
- * workers that have nothing else to do; what comes of that is used a fixed number of steps later.
+ * An operation whose record has .patches (conv2d, linear, yours) is a layer that can be preconditioned: 16 channels, of 3x3
+ * pixels of one, have a factor of 9x9 for what comes in and one of 16x16 for what goes out. They are decomposed beside the steps,
+ * by workers that have nothing else to do; what comes of that is used a fixed number of steps later.
  *
  * This is the last of the course. docs/second-order.md says what to tune; docs/add-an-operation.md how the library grows. */
 #include "graphs/graphs.h"
