@@ -122,6 +122,7 @@ struct sgrad_step {
     bool training;
     bool stop;                  /* this rank was asked to end the run */
     float rate;                 /* learning rate */
+    float damping;              /* of second-order training */
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
     int64_t first;              /* index, in the whole batch, of sample[0] */
 };
@@ -187,6 +188,12 @@ struct sgrad_metric {
     bool share;                         /* of all, which is shown in %, and the more the better; else the less the better */
 };
 
+/* How a layer whose outputs are its first parameter times patches of its input, and its second parameter more, takes them: square
+ * ones of so many taps, stride and all as conv2d.c has them. kernel 0: there are no images, each row of the input is a patch. */
+struct sgrad_patches {
+    int kernel, stride, padding, dilation, groups;
+};
+
 #define SGRAD_MAX_TASKS 4
 #define SGRAD_MAX_TESTS 20
 struct sgrad_op {
@@ -201,6 +208,7 @@ struct sgrad_op {
      * that are 0 may be replaced by their default here: ATTRS is the node's own copy. */
     int (*infer)(struct sgrad_signature *s, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* "3x3 stride 2 pad 1"; NULL: nothing to say */
+    struct sgrad_patches (*patches)(const void *attrs);     /* of such a layer; NULL: it is none */
     struct sgrad_task forward[SGRAD_MAX_TASKS];     /* end at kernel.name NULL */
     struct sgrad_task backward[SGRAD_MAX_TASKS];
     struct sgrad_task inference[SGRAD_MAX_TASKS];   /* forward outside training; empty: forward itself */
@@ -254,6 +262,7 @@ extern const struct sgrad_kernel sgrad_histogram_kernel;
 struct sgrad_hyper {
     float momentum, weight_decay, beta1, beta2, eps, trust;
     float clip_norm;        /* largest norm of all gradients together; 0: off (torch.nn.utils.clip_grad_norm_) */
+    float kl_clip;          /* of second-order training: kfac.c */
     bool nesterov;
 };
 

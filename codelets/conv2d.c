@@ -68,6 +68,11 @@ static void describe(const void *attributes, char *text, size_t size) {
         if (part[i].value != part[i].otherwise) used += snprintf(text + used, size - used, " %s %d", part[i].name, part[i].value);
 }
 
+static struct sgrad_patches patches(const void *attributes) {
+    const struct sgrad_conv2d *c = attributes;
+    return (struct sgrad_patches){ c->kernel, c->stride, c->padding, c->dilation, c->groups };
+}
+
 /* ---- the record ------------------------------------------------------------------------------------------------ */
 
 const struct sgrad_op sgrad_conv2d_op = {
@@ -78,6 +83,7 @@ const struct sgrad_op sgrad_conv2d_op = {
     .attrs_size = sizeof(struct sgrad_conv2d),
     .infer = infer,
     .describe = describe,
+    .patches = patches,
     .forward = { { { .name = "conv2d forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
                      .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },

@@ -35,12 +35,18 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     return 0;
 }
 
+static struct sgrad_patches patches(const void *attributes) {
+    (void)attributes;
+    return (struct sgrad_patches){ .groups = 1 };
+}
+
 const struct sgrad_op sgrad_linear_op = {
     .name = "linear",
     .summary = "fully connected layer, optionally with bias",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_linear),
     .infer = infer,
+    .patches = patches,
     .forward = { { { .name = "linear forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__linear_forward_cuda),
                      .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },

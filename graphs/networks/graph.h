@@ -69,6 +69,8 @@ struct sgrad_graph {
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
+    int kept_count;                     /* what it keeps besides, of layers, named as in files */
+    struct sgrad_tensor **kept;
 };
 
 /* The axis along which ranks have different samples: the ranks that are left, where it is not named. */
@@ -105,6 +107,9 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
  * end without a name; or NULL) that an optimizer keeps of each trained one. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
+/* Memory, zeros at first, for what the optimizer keeps besides, STATE of LAYER: "optimizer.factor_a.conv1" in files. */
+int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape);
+struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);   /* NULL: none */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
 /* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */

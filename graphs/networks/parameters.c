@@ -90,8 +90,32 @@ int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *
     return error;
 }
 
+static char *kept_name(const char *state, const char *layer) { return sgrad_format(SGRAD__STATES "%s.%s", state, layer); }
+
+int sgrad__graph_keep(struct sgrad_graph *g, const char *state, const char *layer, struct sgrad_shape shape) {
+    char *name = kept_name(state, layer);
+    g->kept = sgrad_grow(g->kept, g->kept_count, sizeof *g->kept);
+    int error = sgrad_tensor_create(name, SGRAD_F32, shape, SGRAD_PERSISTENT, &g->kept[g->kept_count]);
+    if (!error) g->kept_count++;
+    free(name);
+    return error;
+}
+
+struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *state, const char *layer) {
+    char *name = kept_name(state, layer);
+    struct sgrad_tensor *kept = NULL;
+    for (int i = 0; i < g->kept_count && !kept; i++)
+        if (strcmp(g->kept[i]->name, name) == 0) kept = g->kept[i];
+    free(name);
+    return kept;
+}
+
 void sgrad__parameters_free(struct sgrad_graph *g) {
     sgrad__wholes_free(g);
+    for (int i = 0; i < g->kept_count; i++) sgrad_tensor_destroy(g->kept[i]);
+    free(g->kept);
+    g->kept = NULL;
+    g->kept_count = 0;
     for (int i = 0; i < g->parameter_count; i++) {
         struct sgrad__parameter *p = &g->parameter[i];
         sgrad_tensor_destroy(p->tensor);
@@ -112,7 +136,7 @@ int64_t sgrad__parameters_count(const struct sgrad_graph *g) {
 }
 
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool with_states) {
-    const size_t most = (size_t)g->parameter_count * (size_t)(1 + states(g));
+    const size_t most = (size_t)g->parameter_count * (size_t)(1 + states(g)) + (size_t)g->kept_count;
     struct sgrad__items list = { .item = sgrad_alloc(most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
@@ -127,6 +151,9 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
                 (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, split ? p->whole + 1 + j : NULL };
         }
     }
+    for (int i = 0; i < g->kept_count && with_states; i++)
+        list.item[list.count++] =
+            (struct sgrad__item){ sgrad_format("%s", g->kept[i]->name), g->kept[i]->view, SGRAD_AS_IS, g->kept[i], NULL, NULL };
     return list;
 }
 

@@ -120,7 +120,7 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, con
     for (const struct entry *p = k->entry; p < k->entry + k->count; p++) {
         *p->done = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), p->view);
         gather_entry(b, k, p, chunk, chunks, *p->done);
-        if (p->parameter >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, p->parameter, *p->done);
+        if (p->parameter >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, p->parameter, *p->done);
     }
 }
 

@@ -29,12 +29,14 @@ struct sgrad__builder {
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
                                                    one made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
-    long every;                                 /* of the instructions that are added now: 1, every step; 0: the same */
+    struct sgrad__when when;                    /* of the instructions that are added now */
+    bool outlive;                               /* may they? */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
     struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
     struct sgrad_group sharing[1 + SGRAD_MAX_AXES];     /* the ranks that share what is in such buckets */
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
+    void *watched;                              /* the optimizer's own */
 };
 
 /* What is submitted first when several tasks could run: what the most others wait for. */
@@ -46,6 +48,13 @@ enum {
     SGRAD__PRIORITY_UPDATE,
     SGRAD__PRIORITIES
 };
+
+/* ---- program.c ---- */
+
+/* The buffer of operand USE, in backward, of node N's task for micro-batch M, and its view; -1: there is none. */
+int sgrad__add_operand(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view);
+/* The first micro-batch of M's lane. */
+int sgrad__lane_first(const struct sgrad__builder *b, int m);
 
 /* ---- instructions.c; NAMEs that are not const are given away ---- */
 
@@ -70,6 +79,10 @@ void sgrad__cut_share(struct sgrad__program *p, int64_t unit, int64_t most);
 
 /* ---- updates.c ---- */
 
+/* Do updates wait until all gradients are there? */
+static inline bool sgrad__updates_wait(const struct sgrad__builder *b) {
+    return b->o->clip_norm > 0 || b->o->optimizer->update_all;
+}
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);

@@ -128,7 +128,7 @@ static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_call *call = f->p->instruction[j].call;
     const struct sgrad_kernel *k = call->kernel;
     const bool passes = k->kind == &sgrad_forward_kind || k->kind == &sgrad_backward_kind, update = update_length(f->p, j) > 0;
-    if (!k->cpu || (!passes && !update) || f->p->instruction[j].every > 1) return false;
+    if (!k->cpu || (!passes && !update) || f->p->instruction[j].when.every) return false;
     if (f->b->o->cudas) return k->cuda != NULL;
     return update || (call->rows && (k->adds || !leaves_sums(call)));
 }
@@ -272,8 +272,7 @@ static void find_chains(struct fuser *f) {
                 f->again[in->operand[i]] = j;   /* it comes before whoever takes it, wherever that is */
                 continue;
             }
-            const bool stays = writes(in->call, i) || in->every > 1; /* whoever reads in some steps is not the last to read */
-            int *last = stays ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
+            int *last = writes(in->call, i) ? &f->history[in->operand[i]].write : &f->history[in->operand[i]].read;
             if (*last < at) *last = at;
         }
     }

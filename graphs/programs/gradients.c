@@ -104,6 +104,6 @@ void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
         if (parameter < 0 || used_before(b->g, n, parameter)) continue;
         summed[parameter] = add_gradient_sum(b, parameter);
         if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
-        else if (summed[parameter] >= 0 && b->o->clip_norm <= 0) sgrad__add_update(b, parameter, summed[parameter]);
+        else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }

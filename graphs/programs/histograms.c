@@ -8,10 +8,10 @@ void sgrad__add_histogram(struct sgrad__builder *b, const char *kind, int parame
     if (!b->o->histograms) return;
     const char *name = b->g->parameter[parameter].name;
     const int counts = sgrad__add_buffer(b, sgrad_format("%s/%s", kind, name), call.view[1]);
-    b->every = b->o->histograms;
+    b->when = (struct sgrad__when){ b->o->histograms, b->o->histograms };
     sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ buffer, counts }, 0, SGRAD__PRIORITY_INPUT,
                            sgrad_format("%s %s histogram", name, kind));
     p->histogram = sgrad_grow(p->histogram, p->histograms, sizeof *p->histogram);
     p->histogram[p->histograms++] = sgrad__add_output(b, counts);
-    b->every = 1;
+    b->when = (struct sgrad__when){ 0 };
 }

@@ -72,7 +72,8 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
     struct sgrad__program *p = b->p;
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
-    *i = (struct sgrad__instruction){ .call = call, .micro = micro, .every = b->every ? b->every : 1, .name = name, .again = -1 };
+    *i = (struct sgrad__instruction){ .call = call, .micro = micro, .when = b->when, .outlives = b->outlive, .name = name,
+                                      .again = -1 };
     i->priority = b->o->yields ? priority - SGRAD__PRIORITIES : priority;
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);
@@ -82,7 +83,7 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
 int sgrad__add_output(struct sgrad__builder *b, int buffer) {
     struct sgrad__program *p = b->p;
     p->output = sgrad_grow(p->output, p->outputs, sizeof *p->output);
-    p->output[p->outputs] = (struct sgrad__output){ buffer, b->every ? b->every : 1 };
+    p->output[p->outputs] = (struct sgrad__output){ buffer, b->when };
     p->buffer[buffer].lifetime = SGRAD_PERSISTENT;
     return p->outputs++;
 }
@@ -105,6 +106,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
     for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
     sgrad_tensor_destroy(p->workspace);
+    free(p->note);
     free(p->micro);
     free(p->owned);
     free(p->shard);

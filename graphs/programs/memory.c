@@ -17,25 +17,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory ends with its last user: activations are given back as backward goes. What is not part of every step that made the
- * content cannot be the last, and comes before who is. */
+/* How a buffer is used: in which steps its content is made, and who uses it last. */
+struct uses {
+    bool made, seen, ended;
+    struct sgrad__when when, later;     /* later: of those, of some of these steps alone, that come after who is part of all */
+};
+
+static bool same(struct sgrad__when a, struct sgrad__when b) { return a.every == b.every && (!a.every || a.from == b.from); }
+
+/* Memory ends with its last user: activations are given back as backward goes. Whose last user is not part of every step that
+ * made the content ends, in the others, with the last that is. */
 void sgrad__mark_last_uses(struct sgrad__program *p) {
-    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
-    long *every = sgrad_alloc((size_t)p->buffer_count, sizeof *every);
+    struct uses *uses = sgrad_alloc((size_t)p->buffer_count, sizeof *uses);
     for (int i = 0; i < p->instruction_count; i++)
-        for (int j = 0; j < p->instruction[i].call->operands; j++)
-            if (p->instruction[i].operand[j] >= 0 && !every[p->instruction[i].operand[j]])
-                every[p->instruction[i].operand[j]] = p->instruction[i].every;
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            const int buffer = p->instruction[i].operand[j];
+            if (buffer >= 0 && !uses[buffer].made) uses[buffer] = (struct uses){ .made = true, .when = p->instruction[i].when };
+        }
     for (int i = p->instruction_count - 1; i >= 0; i--)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            int buffer = p->instruction[i].operand[j];
-            if (buffer < 0 || seen[buffer] || p->buffer[buffer].lifetime != SGRAD_TRANSIENT) continue;
-            assert(every[buffer] % p->instruction[i].every == 0);
-            seen[buffer] = true;
-            p->instruction[i].last |= 1u << j;
+            struct sgrad__instruction *in = &p->instruction[i];
+            struct uses *u = in->operand[j] < 0 ? NULL : &uses[in->operand[j]];
+            if (!u || u->ended || p->buffer[in->operand[j]].lifetime != SGRAD_TRANSIENT) continue;
+            u->ended = same(u->when, in->when);
+            assert(u->ended || !u->seen || same(u->later, in->when));
+            if (!u->seen) in->last |= 1u << j;
+            else if (u->ended) in->else_last |= 1u << j, in->unless = u->later;
+            if (!u->seen && !u->ended) u->later = in->when;
+            u->seen = true;
         }
-    free(every);
-    free(seen);
+    free(uses);
 }
 
 /* ---- computed again ---- */
@@ -136,11 +147,13 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
             if (p->buffer[buffer->follows].room < bytes) p->buffer[buffer->follows].room = bytes;
         }
         for (int j = 0; j < in->call->operands; j++) {
-            if (!(in->last >> j & 1)) continue;
+            if (!((in->last | in->else_last) >> j & 1)) continue;
             const struct sgrad__buffer *buffer = &p->buffer[in->operand[j]];
             const size_t bytes = sgrad_view_bytes(&buffer->view);
             if (!buffer->rows && bytes > SMALL) continue;
-            in->last &= ~(1u << j);
+            const bool ends = in->last >> j & 1;
+            in->last &= ~(1u << j), in->else_last &= ~(1u << j);
+            if (!ends) continue;
             if (!buffer->rows || buffer->copies > 1) continue;
             const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
             struct shelf *shelf = shelf_of(&shelves, p->buffer[home].room, berth);

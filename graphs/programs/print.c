@@ -48,6 +48,18 @@ static void print_links(const struct sgrad_call *call, FILE *to) {
     fputc('\n', to);
 }
 
+/* How much of what a step does it does on average. */
+static double share_of(struct sgrad__when when) {
+    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
+}
+
+static void print_when(struct sgrad__when when, FILE *to) {
+    if (when.every == SGRAD__ONCE) fprintf(to, "  in step %ld", when.from);
+    else if (when.every)
+        fprintf(to, "  every %ld %s from %ld on", when.every, sgrad_plural(when.every, "step", "steps"), when.from);
+    fputc('\n', to);
+}
+
 /* One line for each call, where it is first made, with how often: tasks that differ in the micro-batch only are one line.
  * Sums share their calls, so each is a line of its own. */
 void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
@@ -62,17 +74,19 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     free(samples);
     if (p->grouped) fprintf(to, ", groups of %lld", (long long)p->batch.group);
     fputc('\n', to);
+    if (p->note) fputs(strchr(p->note, '\n') + 1, to);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
         struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
-        total += in->call->flops;
+        total += in->call->flops * share_of(in->when);
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
-        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s\n", in->call->kernel->kind ? in->call->kernel->kind->name : "-",
+        fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s", in->call->kernel->kind ? in->call->kernel->kind->name : "-",
                 (int)strcspn(in->name, "#"), in->name, count, human(in->call->flops, flops), human(in->call->bytes, bytes),
                 sgrad_shape_text(&in->call->view[0].shape, text));
+        print_when(in->when, to);
         print_links(in->call, to);
     }
     free(times);

@@ -136,6 +136,10 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
     return -1;
 }
 
+int sgrad__add_operand(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+    return resolve(b, n, BACKWARD, use, m, view);
+}
+
 /* ---- tasks of nodes ---- */
 
 static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
@@ -150,8 +154,7 @@ static bool has_rows(enum sgrad_role role) {
            role == SGRAD_PIECE;
 }
 
-/* The first micro-batch of M's lane. */
-static int lane_first(const struct sgrad__builder *b, int m) {
+int sgrad__lane_first(const struct sgrad__builder *b, int m) {
     const int64_t lane = (int64_t)m * b->lanes / b->micros;
     return (int)((lane * b->micros + b->lanes - 1) / b->lanes);
 }
@@ -159,7 +162,7 @@ static int lane_first(const struct sgrad__builder *b, int m) {
 /* Where M's part of gradient operand USE of TASK goes: to its lane's leaf, if the kernel can add to it. */
 static int leaf_of(const struct sgrad__builder *b, const struct sgrad_task *task, struct sgrad_use use, int m) {
     const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.adds && !b->o->cudas;
-    return lanes ? lane_first(b, m) : m;
+    return lanes ? sgrad__lane_first(b, m) : m;
 }
 
 /* Does operand USE of a task of node N have something to be added to? */
@@ -259,6 +262,8 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
         }
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
     }
+    for (int m = start; phase == BACKWARD && b->o->optimizer->watch && m < start + b->group_micros; m++)
+        b->o->optimizer->watch(b, n, m);
 }
 
 /* ---- the step ---- */
@@ -306,7 +311,8 @@ static void add_step(struct sgrad__builder *b) {
     }
     if (b->p->training) {
         sgrad__close_gradients(b);
-        if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
+        if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
+        else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         for (int i = 0; i < g->parameter_count; i++)

@@ -7,6 +7,8 @@
 #include "graphs/programs/programs.h"
 #include "runtime/collectives.h"
 
+#include <limits.h>
+
 #define SGRAD__MAX_WINDOW 8
 
 /* Memory of a program, before it is memory. Parameters are lent by the graph. */
@@ -27,6 +29,15 @@ struct sgrad__micro {
     int64_t first, samples;
 };
 
+/* The steps that something is part of: FROM, and those that come a multiple of EVERY later. EVERY 0: all. */
+struct sgrad__when {
+    long every, from;
+};
+#define SGRAD__ONCE LONG_MAX    /* EVERY of what is part of step FROM alone */
+static inline bool sgrad__takes_part(struct sgrad__when when, long step) {
+    return !when.every || (step >= when.from && (step - when.from) % when.every == 0);
+}
+
 struct sgrad__instruction {
     const struct sgrad_call *call;
     int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
@@ -34,18 +45,21 @@ struct sgrad__instruction {
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */
     int64_t tag;
-    long every;                                         /* it takes part in steps whose number this divides */
+    struct sgrad__when when;                            /* it takes part */
+    bool outlives;                                      /* the step may end before it does */
     char *name;                                         /* "layer2.0.conv1 backward-weight #3" */
     int again;                                          /* the instruction that this one repeats, as they are numbered before
                                                            fusing; -1: none */
     bool passing;                                       /* one of forward's, made again in passing by backward's tasks */
     uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
+    uint32_t else_last;                                 /* bit i: nobody does but in the steps UNLESS */
+    struct sgrad__when unless;
 };
 
 /* What a step leaves for whoever waits for it: a buffer's content, in the steps that it is part of. */
 struct sgrad__output {
     int buffer;
-    long every;
+    struct sgrad__when when;
 };
 
 /* Parameters whose updates are one server's business. */
@@ -82,6 +96,8 @@ struct sgrad__program {
     void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_failure *failure;                      /* whoever turns it has it; NULL: of all tasks */
+    char *note;                                         /* of the optimizer: a line that a run begins with, and those that this
+                                                           one's print begins with; NULL: none */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
 
@@ -96,6 +112,14 @@ struct sgrad__source {
 /* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. An
  * evaluation is several: their ranges follow its first. */
 enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
+
+/* What second-order training is told (optimizers/kfac.c). */
+struct sgrad__kfac {
+    double decay;                       /* of running averages of factors */
+    long factor_every, eigen_every;     /* steps from one factor to the next, from one decomposition */
+    long lag;                           /* steps until what came of one is used; 0: it is waited for */
+    const char *skip;                   /* layers that are left out: patterns, with commas between; NULL: none are */
+};
 
 struct sgrad__program_options {
     int64_t batch, micro;               /* samples; of a task, at most */
@@ -116,6 +140,7 @@ struct sgrad__program_options {
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
+    struct sgrad__kfac kfac;
     int window;
     struct sgrad_tensor *const *parameter;      /* by parameter: what it computes with; NULL: the graph's own */
     bool yields;                        /* its tasks come after those of programs that do not */
@@ -137,8 +162,6 @@ int sgrad__call_links(const struct sgrad_call *call);
 const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link);
 int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
-/* Is what happens EVERY so many steps part of STEP (1 is the first)? */
-static inline bool sgrad__takes_part(long every, long step) { return step % every == 0; }
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
 /* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24"; free it */

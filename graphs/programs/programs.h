@@ -28,6 +28,9 @@
 extern "C" {
 #endif
 
+struct sgrad__builder;
+struct sgrad__program_options;
+
 struct sgrad_optimizer {
     const char *name, *summary, *source;
     double rate;                        /* learning rate, where none is asked for */
@@ -35,13 +38,17 @@ struct sgrad_optimizer {
     const struct sgrad_kernel *update;
     bool whole;                         /* it looks at all of a parameter at once, which may not be split over ranks */
     const struct sgrad_state *states;   /* what it keeps of each parameter; ends without a name */
+    /* Of one that looks at layers, too; the functions are the library's own. What it keeps of them gets memory; what it takes of
+     * node N and micro-batch MICRO is added behind their backward pass; and, once all gradients are there (-1: of none), what
+     * becomes of them, and the updates. NULL: parameters are updated each by itself. */
+    int (*keep)(struct sgrad_graph *graph, const struct sgrad__program_options *options);
+    void (*watch)(struct sgrad__builder *builder, int n, int micro);
+    void (*update_all)(struct sgrad__builder *builder, const int *gradient);
 };
 extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
 
 /* How several ranks train one network. The functions are the library's own. */
-struct sgrad__builder;
 struct sgrad__bucket;
-struct sgrad__program_options;
 struct sgrad_strategy {
     const char *name, *summary, *source;
     const char *const *options;         /* of train, those that not every strategy heeds: "servers"; ends with NULL */

@@ -2,6 +2,7 @@
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void print_network(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_network *net = r->context->network;
@@ -98,6 +99,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
             sgrad_plural(r->steps, "step", "steps"), r->steps_per_epoch);
+    if (r->program->note) fprintf(to, "%.*s\n", (int)strcspn(r->program->note, "\n"), r->program->note);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
             r->context->scheduler, sgrad_precision_name(o->precision),

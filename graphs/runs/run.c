@@ -25,6 +25,11 @@ double sgrad__run_rate(const struct sgrad__run *r, long step) {
     return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
 }
 
+double sgrad__run_damping(const struct sgrad__run *r, long step) {
+    double epoch = (double)r->steps_per_epoch;
+    return sgrad_schedule_rate(&r->damping, r->options.kfac_damping, (double)step / epoch, (double)r->steps / epoch);
+}
+
 struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *r, bool training, int64_t batch,
                                                          int64_t micro) {
     const struct sgrad_train_options *o = &r->options;
@@ -36,6 +41,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
         .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,
         .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
         .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas, .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
+        .kfac = { .decay = o->kfac_decay, .factor_every = o->kfac_factor_every, .eigen_every = o->kfac_eigen_every,
+                  .lag = o->kfac_lag, .skip = o->kfac_skip },
         .window = o->window,
         .source = !training     ? sgrad__source_of(r->test)
                   : r->placement ? sgrad__placement_source(r->placement)

@@ -15,6 +15,7 @@ struct sgrad__run {
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
+    struct sgrad_schedule damping;              /* of second-order training */
     struct sgrad_graph *graph;
     const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
@@ -108,8 +109,9 @@ int sgrad__run_agree(struct sgrad__run *run, int error);
 int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
 /* Does this rank want the run to end? It was asked to, or cannot write down what happens, or a checkpoint. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
-/* The learning rate of the step that follows STEP others. */
+/* The learning rate, and the damping, of the step that follows STEP others. */
 double sgrad__run_rate(const struct sgrad__run *run, long step);
+double sgrad__run_damping(const struct sgrad__run *run, long step);
 struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
                                                          int64_t micro);
 

@@ -15,7 +15,12 @@
 static int waits(const struct sgrad__program *p) { return p->instruction_count + p->outputs; }
 static bool takes_part(const struct sgrad__program *p, int i, long step) {
     const int output = i - p->instruction_count;
-    return sgrad__takes_part(output < 0 ? p->instruction[i].every : p->output[output].every, step);
+    return sgrad__takes_part(output < 0 ? p->instruction[i].when : p->output[output].when, step);
+}
+
+/* Does the step wait for the I-th of them? */
+static bool is_awaited(const struct sgrad__program *p, int i, long step) {
+    return takes_part(p, i, step) && !(i < p->instruction_count && p->instruction[i].outlives);
 }
 
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
@@ -100,9 +105,20 @@ int sgrad__instruction_submit(const struct sgrad__program *p, int index, const s
         operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
     }
     SGRAD_TRY(submit_call(p, i, operand, step, done, arg));
+    const uint32_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
     for (int j = 0; j < i->call->operands; j++)
-        if (i->last >> j & 1) sgrad_tensor_forget(operand[j]);
+        if (last >> j & 1) sgrad_tensor_forget(operand[j]);
     return 0;
+}
+
+/* An instruction of the step in SLOT, which waits for it, or may be over before: then it has a step of its own. */
+static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
+    const struct sgrad__program *p = slot->runner->program;
+    if (!p->instruction[i].outlives) return sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
+    struct sgrad_step *step = sgrad_alloc(1, sizeof *step);
+    *step = slot->step;
+    step->sample = NULL;
+    return sgrad__instruction_submit(p, i, step, copy, free, step);
 }
 
 int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const int64_t *sample) {
@@ -116,17 +132,16 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     slot->finished = false;
     int pending = 0;
     for (int i = 0; i < waits(p); i++) {
-        const bool part = takes_part(p, i, step->number);
-        atomic_store(&slot->mark[i].done, !part);
-        pending += part;
+        const bool awaited = is_awaited(p, i, step->number);
+        atomic_store(&slot->mark[i].done, !awaited);
+        pending += awaited;
     }
     atomic_store(&slot->pending, pending);
     r->submitted++;
     if (p->training) sgrad_trace_step(step->number);
     int error = 0;
     for (int i = 0; i < p->instruction_count && !error; i++)
-        if (takes_part(p, i, step->number))
-            error = sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
+        if (takes_part(p, i, step->number)) error = submit_instruction(slot, i, copy);
     if (p->training) sgrad_trace_step(-1);
     for (int i = 0; i < p->outputs && !error; i++)
         if (takes_part(p, p->instruction_count + i, step->number))

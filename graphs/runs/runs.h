@@ -59,6 +59,11 @@ struct sgrad_train_options {
     const struct sgrad_optimizer *custom_optimizer;     /* instead of a name */
     double lr;                                  /* learning rate; below 0: the optimizer's own */
     double momentum, weight_decay, beta1, beta2, eps, trust;
+    double kfac_damping, kfac_decay, kfac_clip;     /* of optimizer kfac */
+    const char *kfac_damping_schedule;              /* as schedule, of the damping; NULL: constant */
+    long kfac_factor_every, kfac_eigen_every;       /* steps */
+    long kfac_lag;                                  /* steps; -1: as kfac_factor_every */
+    const char *kfac_skip;                          /* patterns of layers, with commas between; NULL: none */
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     bool nesterov, no_decay_1d;
     const char *schedule;

@@ -94,14 +94,16 @@ static void set_hyper(struct sgrad__run *r) {
         p->hyper = (struct sgrad_hyper){
             .momentum = (float)o->momentum, .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1 ? 0 : (float)o->weight_decay,
             .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
-            .trust = (float)o->trust, .nesterov = o->nesterov,
+            .trust = (float)o->trust, .kl_clip = (float)o->kfac_clip, .nesterov = o->nesterov,
         };
     }
 }
 
 static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
+    const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
+    if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
     set_hyper(r);
     if (!r->options.init) return 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
@@ -140,6 +142,7 @@ static int find_records(struct sgrad__run *r) {
 static int set_rate(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
     SGRAD_TRY(sgrad_schedule_parse(o->schedule, &r->schedule));
+    SGRAD_TRY(sgrad_schedule_parse(o->kfac_damping_schedule, &r->damping));
     if (o->lr < 0) o->lr = r->optimizer->rate;
     r->schedule.warmup = o->warmup;
     r->schedule.start = o->lr_scale_base ? o->lr : 0;
@@ -159,6 +162,10 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->schedule) o->schedule = defaults.schedule;
     if (!o->strategy) o->strategy = defaults.strategy;
     if (!o->window) o->window = defaults.window;
+    if (!o->kfac_damping_schedule) o->kfac_damping_schedule = defaults.kfac_damping_schedule;
+    if (!o->kfac_factor_every) o->kfac_factor_every = defaults.kfac_factor_every;
+    if (!o->kfac_eigen_every) o->kfac_eigen_every = defaults.kfac_eigen_every;
+    if (o->kfac_lag < 0) o->kfac_lag = o->kfac_factor_every < o->kfac_eigen_every ? o->kfac_factor_every : o->kfac_eigen_every;
     return 0;
 }
 

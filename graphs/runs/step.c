@@ -16,7 +16,8 @@ int sgrad__run_submit(struct sgrad__run *r, long step) {
     const int64_t share = r->program->share;
     struct sgrad_step s = {
         .seed = o->seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
-        .rate = (float)sgrad__run_rate(r, step), .first = r->part * share, .stop = sgrad__run_is_asked(r),
+        .rate = (float)sgrad__run_rate(r, step), .damping = (float)sgrad__run_damping(r, step), .first = r->part * share,
+        .stop = sgrad__run_is_asked(r),
     };
     int64_t *sample = sgrad_alloc((size_t)share, sizeof *sample);
     for (int64_t i = 0; i < share; i++)

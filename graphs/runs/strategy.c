@@ -16,6 +16,14 @@ int sgrad__run_check_strategy(const struct sgrad__run *r) {
     const bool sharded = r->strategy->sharded;
     if (o->allreduce && sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
     if (o->clip_norm > 0 && sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+    if (r->optimizer->update_all && sharded)
+        return sgrad_fail(SGRAD_EINVAL, "--optimizer %s goes with --strategy sync, not with %s", r->optimizer->name, name);
+    if (r->optimizer->update_all && o->clip_norm > 0)
+        return sgrad_fail(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
+                          r->optimizer->name);
+    if (r->optimizer->keep && o->kfac_lag > o->kfac_eigen_every)
+        return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
+                          o->kfac_lag, o->kfac_eigen_every);
     if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
     if (o->histograms && sharded)
         return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server",

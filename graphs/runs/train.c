@@ -137,7 +137,7 @@ static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long
     const double *votes = sgrad__slot_doubles(slot, p->votes);
     for (int i = 0; i < p->histograms; i++) {
         const struct sgrad__output *output = &p->output[p->histogram[i]];
-        if (sgrad__takes_part(output->every, done))
+        if (sgrad__takes_part(output->when, done))
             sgrad__metrics_histogram(r->metrics, p->buffer[output->buffer].name, done, slot->output[p->histogram[i]]);
     }
     const struct sgrad__step_event event = { done, (int)slot->step.epoch, loss, sgrad__run_rate(r, done - 1), slot->time,

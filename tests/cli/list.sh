@@ -15,6 +15,7 @@ models resnet20
 layers conv_bn_relu
 ops conv2d
 optimizers sgd
+optimizers kfac
 optimizers lars
 optimizers lamb
 datasets digits

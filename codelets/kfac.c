@@ -1,0 +1,42 @@
+/* kfac.c: the step of K-FAC: SGD with momentum (sgd.c) by preconditioned gradients V (precondition.c), all of them scaled down
+ * together where the step would change the network's outputs too much:
+ *
+ *     ν = min(1, sqrt(κ / |rate²·Σ V·∇|))      g = ν·V + decay·w      b = momentum·b + g      w = w - rate·b
+ *
+ * The sum is over all layers that are preconditioned; other parameters have none, and ν is 1. κ is kl_clip, 0: ν is 1.
+ * Source, for ν: J. Ba, R. Grosse, J. Martens: Distributed second-order optimization using Kronecker-factored approximations,
+ * 2017; for the rest kronecker.h. Limits: on CPUs alone. */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/updates.h"
+
+#include <math.h>
+
+SGRAD_ALWAYS_INLINE float scale_of(const struct sgrad_hyper *h, const double *product, double rate) {
+    if (!product || h->kl_clip <= 0) return 1;
+    const double change = fabs(rate * rate * *product);
+    return change > h->kl_clip ? (float)sqrt(h->kl_clip / change) : 1;
+}
+
+/* w, V, Σ V·∇ over all layers (1) or absent, b */
+SGRAD_VECTOR(kfac)(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    float *restrict w = a->data[0], *restrict b = a->data[3];
+    const float *restrict v = a->data[1];
+    const float rate = a->step->rate, scale = scale_of(h, a->data[2], rate), decay = h->weight_decay, momentum = h->momentum;
+    const bool nesterov = h->nesterov;
+    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+        const float g = scale * v[i] + decay * w[i];
+        b[i] = momentum * b[i] + g;
+        w[i] -= rate * (nesterov ? g + momentum * b[i] : b[i]);
+    }
+}
+
+static double flops(const struct sgrad_args *a) { return 7.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+const struct sgrad_kernel sgrad_kfac_kernel = {
+    .name = "kfac",
+    .kind = &sgrad_update_kind,
+    .cpu = kfac,
+    .flops = flops,
+};
