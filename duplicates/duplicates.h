@@ -65,8 +65,8 @@ struct sgrad_hashes {
     uint8_t *state;                     /* of each: SGRAD_IMAGE_… added up; 0: all is well */
     int64_t known;                      /* taken from the file, not made anew */
 };
-/* Hashes all images of PART[0], training, and PART[1], test, which may be NULL. Every rank calls it, each hashes its share, all get
- * all. Waits. SGRAD_EFORMAT, SGRAD_EIO: an image is damaged, or odd, and refused, or the file of hashes is damaged. */
+/* Hashes all images of PART[0], training, and PART[1], test, which may be NULL. Every rank calls it, each hashes its share, all
+ * get all. Waits. SGRAD_EFORMAT, SGRAD_EIO: an image is damaged, or odd, and refused, or the file of hashes is damaged. */
 int sgrad_hashes_make(const struct sgrad_context *context, struct sgrad_dataset *const part[2],
                       const struct sgrad_hash_options *options, struct sgrad_hashes *hashes);
 void sgrad_hashes_free(struct sgrad_hashes *hashes);

@@ -4,8 +4,8 @@
  *     pairs of a class         .  ::  ::: :          the share up to a threshold is how often it takes strangers for
  *     pairs of two             .   :  ::: ::         duplicates, in the worst class at least so often
  *
- * A pair drawn at random hardly ever belongs together: of n images with d duplicates each it does once in n/d. Where a set consists of
- * duplicates these count as strangers, so that the estimate is too high, never too low. */
+ * A pair drawn at random hardly ever belongs together: of n images with d duplicates each it does once in n/d. Where a set
+ * consists of duplicates these count as strangers, so that the estimate is too high, never too low. */
 #include "duplicates/internal.h"
 #include "runtime/philox.h"
 

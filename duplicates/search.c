@@ -1,19 +1,20 @@
 /* search.c: all pairs of hashes at a distance of at most the threshold, exactly, without comparing each with each.
  *
- * By *parts* (M. Norouzi, A. Punjani, D. J. Fleet, "Fast exact search in Hamming space with multi-index hashing", 2014): a hash is cut
- * into m parts. Of T differing bits some part has at most T/m, so for each part there is a table in which hashes with like parts lie
- * together, and a hash is compared with those alone whose part differs in so few bits. T = 10, m = 4:
+ * By *parts* (M. Norouzi, A. Punjani, D. J. Fleet, "Fast exact search in Hamming space with multi-index hashing", 2014): a hash
+ * is cut into m parts. Of T differing bits some part has at most T/m, so for each part there is a table in which hashes with
+ * like parts lie together, and a hash is compared with those alone whose part differs in so few bits. T = 10, m = 4:
  *
  *     10 = 4·2 + 2       parts 0, 1, 2 differ in 2 bits at most, or part 3 in 1 (else there were 3+3+3+2 = 11)
  *
  *     table of part 0    0…00 | 0…01 | 0…10 | 0…11 | …            a list each: hashes by that part, each list in order of images
  *     list 0…01 is compared with itself and the lists whose numbers differ from 0…01 in up to 2 bits
  *
- * By *weights*, for large thresholds: one table, of how many ones a hash has; lists that far apart cannot be near are not compared.
+ * By *weights*, for large thresholds: one table, of how many ones a hash has; lists so far apart that nobody is near are not
+ * compared.
  *
- * Both are the same walk over a table: its lists, and which list is compared with which. A pair that several parts find counts for
- * the first of them. Before it is cut a hash's bits change places, so that neighbours, which are mostly alike, come to lie in
- * different parts. The cheaper way is chosen by what it is expected to compare.
+ * Both are the same walk over a table: its lists, and which list is compared with which. A pair that several parts find counts
+ * for the first of them. Before it is cut a hash's bits change places, so that neighbours, which are mostly alike, come to lie
+ * in different parts. The cheaper way is chosen by what it is expected to compare.
  *
  * Pairs come in order of their first image. There is room for some; where they are more, the images are searched in stretches. */
 #include "codelets/kernels.h"
@@ -240,7 +241,8 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     struct walk *w = (struct walk *)args->attrs;
     const struct table *t = &w->table;
     struct found *found = &w->found[args->first];
-    const uint32_t begin = (uint32_t)(w->images * args->first / w->units), end = (uint32_t)(w->images * (args->first + 1) / w->units);
+    const uint32_t begin = (uint32_t)(w->images * args->first / w->units),
+                   end = (uint32_t)(w->images * (args->first + 1) / w->units);
     uint32_t list = 0, high = (uint32_t)t->lists;
     while (high - list > 1) /* the last list that begins at BEGIN or before */
         if (t->start[(list + high) / 2] <= begin) list = (list + high) / 2;

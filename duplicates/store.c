@@ -40,8 +40,8 @@ static int check(const char *name, const unsigned char *data, size_t size) {
         return sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: ends within its first %d bytes" AGAIN, name, size, HEADER + SUM);
     if (memcmp(data, MAGIC, 8)) return sgrad_fail(SGRAD_EFORMAT, "%s: byte 0: is no file of hashes" AGAIN, name);
     if (get(data + 8, 4) != FORMAT)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte 8: version %llu, known is %d" AGAIN, name, (unsigned long long)get(data + 8, 4),
-                          FORMAT);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: byte 8: version %llu, known is %d" AGAIN, name,
+                          (unsigned long long)get(data + 8, 4), FORMAT);
     const uint64_t bits = get(data + 12, 4), count = get(data + 32, 8), record = 16 + bits / 8, body = size - HEADER - SUM;
     if (bits != 64 && bits != 256)
         return sgrad_fail(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits" AGAIN, name, (unsigned long long)bits);
@@ -49,7 +49,8 @@ static int check(const char *name, const unsigned char *data, size_t size) {
         return sgrad_fail(SGRAD_EFORMAT, "%s: byte 32: promises %llu records of %llu bytes, there are %llu bytes" AGAIN, name,
                           (unsigned long long)count, (unsigned long long)record, (unsigned long long)body);
     if (get(data + size - SUM, SUM) != sgrad_hash(data, size - SUM))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: the checksum is not that of what stands before it" AGAIN, name, size - SUM);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: the checksum is not that of what stands before it" AGAIN, name,
+                          size - SUM);
     return 0;
 }
 
@@ -58,7 +59,8 @@ int sgrad__store_parse(const char *name, const void *data, size_t size, const st
     const unsigned char *header = data, *at = header + HEADER;
     SGRAD_TRY(check(name, data, size));
     struct sgrad__store s = { .count = (int64_t)get(header + 32, 8) };
-    if (get(header + 12, 4) != (uint64_t)bits || strncmp((const char *)header + 16, kind->name, NAME_SIZE)) s.count = 0; /* others */
+    const bool others = get(header + 12, 4) != (uint64_t)bits || strncmp((const char *)header + 16, kind->name, NAME_SIZE);
+    if (others) s.count = 0;
     s.record = sgrad_alloc((size_t)s.count + 1, sizeof *s.record);
     for (struct sgrad__record *r = s.record; r < s.record + s.count; r++, at += 16 + bits / 8) {
         r->stamp = get(at, 8);

@@ -4,8 +4,8 @@
  *     threshold 2                                    0 drops 3                       3 is dropped: it drops nobody
  *     threshold 7                                    0 drops 3       0 drops 4
  *
- * Every threshold up to the one asked for is judged in the same pass: a bit each in an image's word, so that a sweep and the page's
- * slider need no other search. */
+ * Every threshold up to the one asked for is judged in the same pass: a bit each in an image's word, so that a sweep and the
+ * page's slider need no other search. */
 #include "duplicates/internal.h"
 
 #include <errno.h>
@@ -117,7 +117,9 @@ int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgra
     const int first = options->threshold < SGRAD_LEVELS_MOST ? 0 : options->threshold - SGRAD_LEVELS_MOST + 1;
     struct sgrad_duplicates d = { .threshold = options->threshold, .first = first, .levels = options->threshold - first + 1 };
     struct judge j = { part, hashes, options, &d, { 0 }, options->pairs_written ? options->pairs_written : 10000000 };
-    const struct sgrad_search search = { .threshold = options->threshold, .queries = hashes->train, .see = judge_image, .arg = &j };
+    const struct sgrad_search search = {
+        .threshold = options->threshold, .queries = hashes->train, .see = judge_image, .arg = &j
+    };
     char *path = options->folder ? path_of(options->folder, "pairs.jsonl") : NULL;
     int error = path ? sgrad_file_begin(path, &j.file) : 0;
     free(path);

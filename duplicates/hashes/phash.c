@@ -5,8 +5,8 @@
  *                                                               0 . .                             the mean's, 0
  *                                                               . . .
  *
- * Cosines are rounded to whole numbers over 2^18 and 2^15, so that all sums are exact in doubles: what is flat, or mirrors itself,
- * has frequencies of exactly 0, and its hash depends on no machine. */
+ * Cosines are rounded to whole numbers over 2^18 and 2^15, so that all sums are exact in doubles: what is flat, or mirrors
+ * itself, has frequencies of exactly 0, and its hash depends on no machine. Half of the bits are 1, so distances are even. */
 #include "duplicates/duplicates.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The search finds every near pair, once, in order: both ways against each with each, at many thresholds, for hashes that are spread,
- * crowded, or alike, of 64 and 256 bits, with little room, and without some images. */
+/* The search finds every near pair, once, in order: both ways against each with each, at many thresholds, for hashes that are
+ * spread, crowded, or alike, of 64 and 256 bits, with little room, and without some images. */
 #include "config.h"
 #include "duplicates/duplicates.h"
 #include "runtime/philox.h"
@@ -91,7 +91,8 @@ static void thresholds(void **state) {
         struct sgrad_hashes h = make(64, COUNT / 2, 40, flips);
         for (size_t t = 0; t < sizeof all / sizeof *all; t++)
             for (int way = SGRAD_SEARCH_CHEAPEST; way <= SGRAD_SEARCH_WEIGHTS; way++)
-                if (way != SGRAD_SEARCH_PARTS || all[t] <= 12) compare(&h, (struct sgrad_search){ .threshold = all[t], .way = way });
+                if (way != SGRAD_SEARCH_PARTS || all[t] <= 12)
+                    compare(&h, (struct sgrad_search){ .threshold = all[t], .way = way });
         release(&h);
     }
 }
@@ -154,8 +155,8 @@ static void who_sees_ends_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thresholds),     cmocka_unit_test(spread),           cmocka_unit_test(long_hashes), cmocka_unit_test(little_room),
-        cmocka_unit_test(parts_of_a_set), cmocka_unit_test(who_sees_ends_it),
+        cmocka_unit_test(thresholds),  cmocka_unit_test(spread),         cmocka_unit_test(long_hashes),
+        cmocka_unit_test(little_room), cmocka_unit_test(parts_of_a_set), cmocka_unit_test(who_sees_ends_it),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
