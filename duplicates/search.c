@@ -16,7 +16,8 @@
  * for the first of them. Before it is cut a hash's bits change places, so that neighbours, which are mostly alike, come to lie
  * in different parts. The cheaper way is chosen by what it is expected to compare.
  *
- * Pairs come in order of their first image. There is room for some; where they are more, the images are searched in stretches. */
+ * Pairs come in order of their first image. There is room for some; where they are more, the images are searched in stretches:
+ * each stretch's with those behind them. */
 #include "codelets/kernels.h"
 #include "duplicates/internal.h"
 
@@ -64,6 +65,8 @@ struct walk {
     uint32_t *mask;             /* what the numbers of two lists that are compared differ in */
     int masks;
     uint32_t from, to;          /* the stretch: images */
+    uint32_t queries;
+    bool whole;                 /* the stretch is all there is: each two lists are compared once, in whatever order of images */
     struct found *found;        /* of each unit */
     int units;
     int64_t most;
@@ -94,7 +97,7 @@ static struct plan plan_parts(int bits, int threshold, int parts, double n) {
         if (part->bits > BITS_MOST) part->bits = BITS_MOST; /* what it leaves out is looked at on comparison */
         if (part->radius < 0) continue;
         const double lists = (double)(1u << part->bits), visits = neighbours(part->bits, part->radius);
-        plan.cost += visits * (4 * lists + n * n / lists / 2) + 20 * n;
+        plan.cost += visits * (10 * lists + n * n / lists / 2) + 20 * n;
         if (visits > 1 << 22) plan.cost = INFINITY;
     }
     return plan;
@@ -191,7 +194,9 @@ static bool is_old(const struct walk *w, const uint64_t *a, const uint64_t *b) {
 }
 
 static void note(struct walk *w, struct found *found, const uint64_t *a, uint32_t position, uint32_t image, int distance) {
-    const uint32_t other = w->table.image[position];
+    const uint32_t third = w->table.image[position], other = third > image ? third : image;
+    if (third < image) image = third;
+    if (image >= w->queries) return;
     if (w->current && is_old(w, a, w->table.word + (size_t)position * (size_t)w->words)) return;
     if (found->count == found->room) {
         found->room = found->room ? 2 * found->room : 64;
@@ -203,6 +208,23 @@ static void note(struct walk *w, struct found *found, const uint64_t *a, uint32_
     if (found->count - found->told < TILE) return;
     w->pairs += TILE;
     found->told = found->count;
+}
+
+/* Hashes at positions FROM to TO with all in LIST, or, where they are in it themselves (OWN), those behind them. */
+SGRAD_ALWAYS_INLINE void compare_all(struct walk *w, struct found *found, uint32_t from, uint32_t to, uint32_t list, bool own,
+                                     int words) {
+    const struct table *t = &w->table;
+    const int threshold = w->search->threshold;
+    for (uint32_t tile = t->start[list], stop; tile < t->start[list + 1]; tile = stop) {
+        stop = t->start[list + 1] - tile > TILE ? tile + TILE : t->start[list + 1];
+        for (uint32_t i = from; i < to && w->pairs <= w->most; i++) {
+            const uint64_t *a = t->word + (size_t)i * (size_t)words;
+            for (uint32_t j = own && tile <= i ? i + 1 : tile; j < stop; j++) {
+                const int distance = sgrad_hash_distance(a, t->word + (size_t)j * (size_t)words, words);
+                if (__builtin_expect(distance <= threshold, 0)) note(w, found, a, j, t->image[i], distance);
+            }
+        }
+    }
 }
 
 /* Hashes at positions FROM to TO with those of later images in LIST. */
@@ -223,17 +245,20 @@ SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t f
     }
 }
 
-SGRAD_ALWAYS_INLINE void walk_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to) {
+SGRAD_ALWAYS_INLINE void compare_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to,
+                                      uint32_t other, int words) {
+    if (!w->whole) compare(w, found, from, to, other, words);
+    else if (other >= list) compare_all(w, found, from, to, other, other == list, words);
+}
+
+SGRAD_ALWAYS_INLINE void walk_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to, int words) {
     const struct table *t = &w->table;
     if (w->plan->weights) {
         const int low = (int)list - w->search->threshold, high = (int)list + w->search->threshold;
         for (int l = low < 0 ? 0 : low; l <= high && l < t->lists; l++)
-            if (w->words == 1) compare(w, found, from, to, (uint32_t)l, 1);
-            else compare(w, found, from, to, (uint32_t)l, SGRAD_HASH_WORDS);
+            compare_list(w, found, list, from, to, (uint32_t)l, words);
     } else
-        for (int m = 0; m < w->masks; m++)
-            if (w->words == 1) compare(w, found, from, to, list ^ w->mask[m], 1);
-            else compare(w, found, from, to, list ^ w->mask[m], SGRAD_HASH_WORDS);
+        for (int m = 0; m < w->masks; m++) compare_list(w, found, list, from, to, list ^ w->mask[m], words);
 }
 
 /* Of the table's positions, one of UNITS parts; of its lists those images that belong to the stretch. */
@@ -250,8 +275,10 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     for (uint32_t at = begin; at < end; list++) {
         const uint32_t stop = t->start[list + 1] < end ? t->start[list + 1] : end;
         if (w->pairs > w->most) return;
-        const uint32_t from = w->from ? above(t->image, at, stop, w->from - 1) : at;
-        walk_list(w, found, list, from, above(t->image, from, stop, w->to - 1));
+        const uint32_t from = w->whole ? at : w->from ? above(t->image, at, stop, w->from - 1) : at;
+        const uint32_t to = w->whole ? stop : above(t->image, from, stop, w->to - 1);
+        if (from < to && w->words == 1) walk_list(w, found, list, from, to, 1);
+        else if (from < to) walk_list(w, found, list, from, to, SGRAD_HASH_WORDS);
         at = stop;
     }
     w->pairs += found->count - found->told;
@@ -322,13 +349,15 @@ static int search_stretch(struct walk *w, bool *whole) {
 }
 
 /* As many images at once as there is room for the pairs of; one image's alone always have it. */
-static int search_all(struct walk *w, uint32_t queries) {
+static int search_all(struct walk *w) {
     const int64_t most = w->most;
+    const uint32_t queries = w->queries;
     uint32_t stretch = queries;
     for (uint32_t from = 0; from < queries;) {
         bool whole;
         w->from = from;
         w->to = queries - from < stretch ? queries : from + stretch;
+        w->whole = w->to - w->from == queries;
         w->most = w->to - w->from == 1 ? INT64_MAX : most;
         SGRAD_TRY(search_stretch(w, &whole));
         if (whole) from = w->to;
@@ -367,8 +396,8 @@ int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_se
     const struct plan plan = make_plan(hashes, search, w.images);
     w.plan = &plan;
     w.found = sgrad_alloc((size_t)w.units, sizeof *w.found);
-    const int64_t queries = search->queries ? search->queries : hashes->count;
-    int error = w.images > 1 ? search_all(&w, (uint32_t)queries) : 0;
+    w.queries = (uint32_t)(search->queries ? search->queries : hashes->count);
+    int error = w.images > 1 ? search_all(&w) : 0;
     free(w.found);
     free(w.word);
     free(w.image);
