@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { DRAWS = 4000000, CLASS_LEAST = 20000, CLASS_MOST = 400000, SMALL = 450 };
+enum { DRAWS = 2000000, CLASS_LEAST = 20000, CLASS_MOST = 400000, SMALL = 450 };
 
 /* The training images of each class that have hashes: of class k those from start[k] to start[k + 1]. */
 struct classes {
@@ -84,7 +84,7 @@ static void sample_within(const struct sgrad_hashes *h, const struct classes *c,
 static void sample_across(const struct sgrad_hashes *h, const struct classes *c, const int32_t *label, uint64_t seed,
                           struct sgrad_guide *g) {
     const int64_t n = c->start[c->count];
-    for (uint32_t i = 0; i < DRAWS / 4 && c->count > 1 && n > 1; i++) {
+    for (uint32_t i = 0; i < DRAWS / 2 && c->count > 1 && n > 1; i++) {
         int64_t a, b;
         draw(seed, 0, i, n, n, true, &a, &b);
         a = c->image[a], b = c->image[b];

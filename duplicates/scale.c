@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRIP = 32, PRECISION = 22, LOBES = 3 };
+enum { STRIP = 32, PRECISION = 22, LOBES = 3, LANES = 32, WIDTH = 256 };
 
 static double sinc(double x) { return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x); }
 
@@ -38,7 +38,7 @@ static void taps_make(struct sgrad__taps *taps, int from, int to) {
     double *weight = sgrad_alloc((size_t)taps->most, sizeof *weight);
     for (int i = 0; i < to; i++) {
         const double centre = (i + 0.5) * scale;
-        int first = (int)(centre - reach + 0.5), end = (int)(centre + reach + 0.5);
+        int first = from == to ? i : (int)(centre - reach + 0.5), end = from == to ? i + 1 : (int)(centre + reach + 0.5);
         if (first < 0) first = 0;
         if (end > from) end = from;
         double sum = 0;
@@ -58,7 +58,8 @@ struct work {
     const struct sgrad__taps *columns, *rows;
     int planes;             /* 3 of colours, 1 of grey */
     uint8_t *strip;         /* (width,planes,STRIP) */
-    uint8_t *narrow;        /* (height,planes,to) */
+    uint8_t *narrow;        /* (height,planes,to), a row in LINE bytes */
+    size_t line;
     uint8_t *grey;
 };
 
@@ -67,11 +68,16 @@ SGRAD_ALWAYS_INLINE uint8_t clip(int32_t sum) {
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-/* Sums COUNT neighbours over TAPS rows that lie STRIDE bytes apart. */
-SGRAD_ALWAYS_INLINE void weigh(const uint8_t *from, size_t stride, int count, const int32_t *weight, int taps, int32_t *sum) {
-    for (int i = 0; i < count; i++) sum[i] = 1 << (PRECISION - 1);
-    for (int j = 0; j < taps; j++, from += stride)
-        for (int i = 0; i < count; i++) sum[i] += weight[j] * from[i];
+/* Sums COUNT neighbours, a multiple of LANES, over TAPS rows that lie STRIDE bytes apart; LANES sums stay in registers. */
+SGRAD_ALWAYS_INLINE void weigh(const uint8_t *from, size_t stride, int count, const int32_t *weight, int taps, uint8_t *to) {
+    for (int at = 0; at < count; at += LANES, from += LANES, to += LANES) {
+        int32_t sum[LANES];
+        const uint8_t *row = from;
+        for (int i = 0; i < LANES; i++) sum[i] = 1 << (PRECISION - 1);
+        for (int j = 0; j < taps; j++, row += stride)
+            for (int i = 0; i < LANES; i++) sum[i] += weight[j] * row[i];
+        for (int i = 0; i < LANES; i++) to[i] = clip(sum[i]);
+    }
 }
 
 SGRAD_ALWAYS_INLINE void weigh_columns(const struct work *w) {
@@ -85,32 +91,28 @@ SGRAD_ALWAYS_INLINE void weigh_columns(const struct work *w) {
                 for (int c = 0; c < planes; c++) w->strip[(x * planes + c) * STRIP + y] = row[x * channels + c];
         }
         for (int x = 0; x < to; x++) {
-            int32_t sum[3 * STRIP];
+            uint8_t sum[3 * STRIP];
             const int first = w->columns->first[x];
             weigh(w->strip + (size_t)first * (size_t)(planes * STRIP), (size_t)(planes * STRIP), planes * STRIP,
                   w->columns->weight + (size_t)x * (size_t)w->columns->most, w->columns->count[x], sum);
-            for (int y = 0; y < rows; y++)
-                for (int c = 0; c < planes; c++)
-                    w->narrow[((size_t)(top + y) * (size_t)planes + (size_t)c) * (size_t)to + (size_t)x] =
-                        clip(sum[c * STRIP + y]);
+            for (int c = 0; c < planes; c++)
+                for (int y = 0; y < rows; y++) w->narrow[(size_t)(top + y) * w->line + (size_t)(c * to + x)] = sum[c * STRIP + y];
         }
     }
 }
 
 SGRAD_ALWAYS_INLINE void weigh_rows(const struct work *w) {
-    enum { WIDTH = 256 };
-    const int width = w->columns->to, line = w->planes * width;
+    const int width = w->columns->to;
     for (int y = 0; y < w->rows->to; y++) {
-        int32_t sum[3 * WIDTH];
-        uint8_t *grey = w->grey + (size_t)y * (size_t)width;
-        weigh(w->narrow + (size_t)w->rows->first[y] * (size_t)line, (size_t)line, line,
+        uint8_t sum[3 * WIDTH + LANES], *grey = w->grey + (size_t)y * (size_t)width;
+        const uint8_t *red = sum, *green = sum + width, *blue = green + width;
+        weigh(w->narrow + (size_t)w->rows->first[y] * w->line, w->line, (int)w->line,
               w->rows->weight + (size_t)y * (size_t)w->rows->most, w->rows->count[y], sum);
         if (w->planes == 1)
-            for (int x = 0; x < width; x++) grey[x] = clip(sum[x]);
+            memcpy(grey, sum, (size_t)width);
         else /* ITU-R 601-2 */
             for (int x = 0; x < width; x++)
-                grey[x] = (uint8_t)((19595 * clip(sum[x]) + 38470 * clip(sum[width + x]) + 7471 * clip(sum[2 * width + x]) +
-                                     0x8000) >> 16);
+                grey[x] = (uint8_t)((19595 * red[x] + 38470 * green[x] + 7471 * blue[x] + 0x8000) >> 16);
     }
 }
 
@@ -127,11 +129,12 @@ static uint8_t *room(uint8_t *old, size_t *have, size_t want) {
 
 void sgrad__scale(struct sgrad__scaler *scaler, const struct sgrad_picture *picture, int width, int height, uint8_t *grey) {
     const int planes = picture->channels >= 3 ? 3 : 1;
+    const size_t line = ((size_t)(planes * width) + LANES - 1) / LANES * LANES;
     taps_make(&scaler->columns, picture->width, width);
     taps_make(&scaler->rows, picture->height, height);
     scaler->strip = room(scaler->strip, &scaler->strip_size, (size_t)picture->width * (size_t)planes * STRIP);
-    scaler->narrow = room(scaler->narrow, &scaler->narrow_size, (size_t)picture->height * (size_t)(planes * width));
-    const struct work work = { picture, &scaler->columns, &scaler->rows, planes, scaler->strip, scaler->narrow, grey };
+    scaler->narrow = room(scaler->narrow, &scaler->narrow_size, (size_t)picture->height * line);
+    const struct work work = { picture, &scaler->columns, &scaler->rows, planes, scaler->strip, scaler->narrow, line, grey };
     scale(&(struct sgrad_args){ .attrs = &work });
 }
 

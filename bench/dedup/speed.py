@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Hashing and searching, stargrad against imagededup with two processes, in turns: speed.py STARGRAD CIFAR-10-DIR FOLDER
+"""Hashing and searching, stargrad against imagededup with two processes, in turns: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER
 
 imagededup hashes folders alone: CIFAR-10 is written as PNGs for it, and stargrad is measured on the same files, too. Searching is
-measured on the same hashes, drawn at random with one in twenty a near copy of another. Medians of three, seconds; ratios count."""
+measured on the same hashes, drawn at random with one in twenty a near copy of another, by SEARCH (search.c). Medians of three,
+seconds; ratios count."""
 import glob
 import json
 import os
@@ -15,10 +16,11 @@ import time
 
 import numpy
 from PIL import Image
-from peer import KINDS
+from peer import KINDS      # before what it keeps outside
+from imagededup.handlers.search.retrieval import HashEval
+from imagededup.methods.hashing import Hashing
 
-stargrad, cifar, tree = sys.argv[1:4]
-bench = os.path.join(os.path.dirname(stargrad), "tests", "duplicates", "speed")
+stargrad, searcher, cifar, tree = sys.argv[1:5]
 work = tempfile.mkdtemp(prefix="dedup-speed-")
 records = numpy.fromfile(glob.glob(f"{cifar}/**/data_batch_1.bin", recursive=True)[0], numpy.uint8).reshape(-1, 3073)
 for i, record in enumerate(records):
@@ -55,26 +57,31 @@ def drawn(count):
     draw = numpy.random.default_rng(1)
     word = draw.integers(0, 2**64, count, dtype=numpy.uint64)
     for i in range(0, count, 20):
-        word[i] = word[(i * 7 + 1) % count] ^ numpy.bitwise_or.reduce(numpy.uint64(1) << draw.integers(0, 64, draw.integers(0, 8), dtype=numpy.uint64),
-                                                                      initial=numpy.uint64(0))
+        for bit in draw.integers(0, 64, draw.integers(0, 8)):
+            word[i] = word[(i * 7 + 1) % count] ^ numpy.uint64(1 << int(bit))
     word.tofile(f"{work}/words")
     return {str(i): f"{int(w):016x}" for i, w in enumerate(word)}
 
 
 def search(threshold):
-    told = json.loads(subprocess.run([bench, f"{work}/words", str(threshold)], check=True, capture_output=True, text=True).stdout)
-    return told
+    return json.loads(subprocess.run([searcher, f"{work}/words", str(threshold)], check=True, capture_output=True, text=True).stdout)
+
+
+def peer_search(hashes, threshold, queries, method):
+    """Seconds for all, from those of some: each query is one walk over the hashes, or the tree, and there is no other work."""
+    part = {name: hashes[name] for name in list(hashes)[::len(hashes) // queries]}
+    begin = time.monotonic()
+    HashEval(test=hashes, queries=part, distance_function=Hashing.hamming_distance, verbose=False, threshold=threshold,
+             search_method=method, num_dist_workers=2)
+    return (time.monotonic() - begin) * len(hashes) / len(part)
 
 
 for count in (60000, 100000, 1000000):
     hashes = drawn(count)
     for threshold in (0, 4, 10):
-        told = search(threshold)
-        line = f"{count} hashes, threshold {threshold}: stargrad {statistics.median(search(threshold)['seconds'] for _ in range(3)):.3g} s, {told['pairs']} pairs, {told['megabytes']:.0f} MB"
-        if count == 60000 and threshold in (0, 10):
-            part = dict(list(hashes.items()))
-            begin = time.monotonic()
-            found = KINDS["phash"](verbose=False).find_duplicates(encoding_map=part, max_distance_threshold=threshold,
-                                                                   search_method=os.environ.get("METHOD", "brute_force_cython"), num_dist_workers=2)
-            line += f"; imagededup {time.monotonic() - begin:.3g} s, {sum(map(len, found.values())) // 2} pairs"
-        print(line, flush=True)
+        told, line = [search(threshold) for _ in range(3)], ""
+        if count < 1000000:
+            other = peer_search(hashes, threshold, 200, "brute_force_cython")
+            line = f", imagededup {other:.4g} s (from 200 queries), {other / statistics.median(t['seconds'] for t in told):.0f} times"
+        print(f"{count} hashes, threshold {threshold}: stargrad {statistics.median(t['seconds'] for t in told):.3g} s, {told[0]['pairs']} pairs, "
+              f"{told[0]['megabytes']} MB{line}", flush=True)
