@@ -21,6 +21,13 @@ struct sgrad__request {
         int ranks, retries;
         const char *host, *hostfile;
     } launch;
+    struct {
+        const char *hash, *threshold, *sweep;
+        int bits, odd;                      /* 0: 64, 1: 256; enum sgrad_treatment */
+        int seeds;                          /* of a sweep's runs, at each threshold */
+        double epsilon;                     /* accuracy that a sweep may lose */
+        bool across, refuse_damaged, no_test;
+    } dedup;
 };
 
 struct sgrad__command {
@@ -30,6 +37,7 @@ struct sgrad__command {
     bool takes_words;                       /* that word ends its options, and all after it are another command's */
     const char *notes;                      /* end of the help, or NULL */
     const struct sgrad__option *options;    /* ends with a row of zeros */
+    void (*defaults)(struct sgrad__request *request);   /* of its own options, besides those of a training; NULL: zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
 };
 extern const struct sgrad__command sgrad__train_command;    /* of cli.def's, the one that another starts: launch */

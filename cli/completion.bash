@@ -21,7 +21,7 @@ _stargrad() {
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
-	--init | --network | --weights | --out | --hostfile | :) files=yes ;;
+	--init | --exclude | --network | --weights | --out | --hostfile | :) files=yes ;;
 	*)
 		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
 		[[ $command == report && $word != -* ]] && files=yes

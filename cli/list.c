@@ -1,6 +1,7 @@
 /* list.c: stargrad list: what this build knows. */
 #include "cli/cli.h"
 #include "datasets/datasets.h"
+#include "duplicates/duplicates.h"
 #include "runtime/collectives.h"
 
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static void collectives(json_t *list) {
         free(name);
     }
 }
+static void hashes(json_t *list) { EACH(sgrad_hash_kinds); }
 static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
@@ -70,6 +72,7 @@ static const struct {
     { "allreduce", allreduce, "no allreduce algorithm" },
     { "collectives", collectives, "no collective" },
     { "strategies", strategies, "no strategy" },
+    { "hashes", hashes, "no hash" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 
@@ -112,7 +115,7 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
     .summary = "what this build knows, one a line",
-    .argument = "models|layers|ops|optimizers|datasets|allreduce|collectives|strategies",
+    .argument = "models|layers|ops|optimizers|datasets|allreduce|collectives|strategies|hashes",
     .options = options,
     .run = run,
 };

@@ -39,6 +39,7 @@ static int dispatch(int argc, char **argv) {
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i]->name)) continue;
         struct sgrad__request request = { .command = commands[i], .train = sgrad_train_defaults() };
+        if (commands[i]->defaults) commands[i]->defaults(&request);
         int status;
         return sgrad__options_parse(commands[i], argc - 1, argv + 1, &request, &status) ? commands[i]->run(&request) : status;
     }

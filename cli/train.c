@@ -12,6 +12,8 @@ static const struct sgrad__option options[] = {
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
       SGRAD__FIELD(partition) },
+    { "exclude", "FILE", "leave out the training samples that FILE lists, one a line, as stargrad dedup writes them",
+      &sgrad__text, SGRAD__FIELD(exclude) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
     { "augment", "LIST", "changes to training images: none, or crop:N or crop:1/N, and flip; as list datasets says if not given",
       &sgrad__augmentation, SGRAD__FIELD(augment) },

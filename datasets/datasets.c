@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "datasets/datasets.h"
+#include "datasets/formats.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     if (!dataset) return;
     if (dataset->reader->close && dataset->state) dataset->reader->close(dataset);
     sgrad_dataset_release(dataset);
+    free(dataset->kept);
     free(dataset);
 }
 
@@ -87,7 +89,7 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
             if (field->data) memcpy(at[f], (const char *)field->data + (size_t)index[i] * bytes, bytes);
             else whole = false;
         }
-        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, index[i], at));
+        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__dataset_kept(dataset, index[i]), at));
     }
     return 0;
 }

@@ -46,6 +46,7 @@ struct sgrad_dataset_options {
     uint64_t seed;      /* of synthetic data */
     int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
     size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
+    bool pictures;      /* sgrad_dataset_picture alone will be asked for images, which may have any size, and be damaged */
 };
 
 #define SGRAD_MAX_FIELDS 4
@@ -67,6 +68,7 @@ struct sgrad_dataset {
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
     /* The reader's own. */
     uint64_t identity;                  /* what the fingerprint takes in place of a field that is not in memory */
+    int64_t *kept;                      /* which of the reader's samples each is; NULL: none were left out */
     void *state;
 };
 
@@ -126,8 +128,26 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
  * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
+/* What files call a sample: "train/cat/1.jpg", below the folder's own name; "17" where it has no name. Free it. */
+char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
+
+/* Leaves out the samples that FILE lists, one a line, by name or by number from 0: those that stay move up. Empty lines and lines
+ * that begin with # say nothing. SGRAD_EIO, SGRAD_EFORMAT: the file, or a line of it, names no sample, or it leaves none. */
+int sgrad_dataset_exclude(struct sgrad_dataset *dataset, const char *file);
+
+/* An image as it is, not scaled, cut or changed. */
+struct sgrad_picture {
+    int height, width, channels;
+    bool deep, animated;                /* its file has more than 8 bits a channel, these are the upper; further images */
+    uint8_t *pixels;                    /* (height,width,channels); free it */
+};
+/* The image of a sample, from any thread. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read. */
+int sgrad_dataset_picture(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
+/* A number that changes with a sample's image: a hash of its pixels, or of its file's name, size and time. */
+uint64_t sgrad_dataset_stamp(const struct sgrad_dataset *dataset, int64_t index);
+
 /* A number that tells one content from another, whatever its path: a hash of shapes and fields, of a folder of its files' names
- * and sizes, of synthetic data of its recipe. */
+ * and sizes, of synthetic data of its recipe; and of what was left out. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 
 /* ---- augmentation: what training does to an image, so that it is not the same twice and yet of its class -------- */
@@ -155,6 +175,10 @@ struct sgrad_reader {
     /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
+    /* What is said of one of the reader's samples above; NULL: they have no names, and images are those that are read. */
+    char *(*sample_name)(const struct sgrad_dataset *dataset, int64_t index);
+    int (*picture)(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
+    uint64_t (*stamp)(const struct sgrad_dataset *dataset, int64_t index);
     bool computes;                      /* read looks at no file: it never fails */
 };
 

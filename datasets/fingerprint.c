@@ -37,5 +37,6 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
         hash = field->data ? sgrad__fingerprint_add(hash, field->data, bytes)
                            : sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
     }
+    if (dataset->kept) hash = sgrad__fingerprint_add(hash, dataset->kept, (size_t)dataset->count * sizeof *dataset->kept);
     return hash;
 }

@@ -36,7 +36,8 @@ struct folder {
     int side;   /* of a square; 0: images are taken as they are */
     int classes;
     char **class_name;
-    char **file;   /* CLASS/NAME of each sample */
+    char **file;   /* CLASS/NAME of each sample, FILES of them */
+    int64_t files;
     uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
 };
@@ -123,7 +124,7 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
             label[before + (size_t)i] = class;
             dataset->identity =
                 sgrad__fingerprint_add(sgrad__fingerprint_add(dataset->identity, shown, strlen(shown)), &size, sizeof size);
-            dataset->count++;
+            dataset->count = ++folder->files;
         }
         free(image);
         free(entry[i]);
@@ -222,6 +223,32 @@ static int read_sample(const struct sgrad_dataset *dataset, int64_t i, void *con
     return 0;
 }
 
+/* ---- images one by one ---------------------------------------------------------------------------------------------- */
+
+static char *name_sample(const struct sgrad_dataset *dataset, int64_t i) {
+    const struct folder *folder = dataset->state;
+    return sgrad_format("%s/%s", dataset->split == SGRAD_TRAIN ? "train" : "val", folder->file[i]);
+}
+
+static int decode_picture(const struct sgrad_dataset *dataset, int64_t i, struct sgrad_picture *picture) {
+    struct sgrad__image image;
+    SGRAD_TRY(with_file(dataset->state, i, decode, &image));
+    *picture = (struct sgrad_picture){ image.height, image.width, 3, image.deep, image.animated, image.rgb };
+    return 0;
+}
+
+static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
+    const struct folder *folder = dataset->state;
+    char *name = name_sample(dataset, i), *path = sgrad_format("%s/%s", folder->path, folder->file[i]);
+    struct stat status = { 0 };
+    if (stat(path, &status)) status.st_size = -1;
+    const int64_t number[] = { status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec };
+    const uint64_t stamp = sgrad__fingerprint_add(sgrad__fingerprint_add(1, name, strlen(name)), number, sizeof number);
+    free(name);
+    free(path);
+    return stamp;
+}
+
 /* ---- the reader ---------------------------------------------------------------------------------------------------- */
 
 /* "DIR" or "DIR,SIZE"; a comma that no number follows belongs to the folder's name. */
@@ -247,7 +274,8 @@ static void make_room(struct sgrad_dataset *dataset, size_t limit) {
     folder->state = sgrad_alloc((size_t)dataset->count, sizeof *folder->state);
 }
 
-static int open_split(struct sgrad_dataset *dataset, const char *root) {
+/* PICTURES: no image is looked at. */
+static int open_split(struct sgrad_dataset *dataset, const char *root, bool pictures) {
     struct folder *folder = dataset->state;
     const bool train = dataset->split == SGRAD_TRAIN;
     SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
@@ -262,6 +290,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     SGRAD_TRY(error);
     if (dataset->count == 0)
         return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
+    if (pictures) return dataset->field[0].shape = sgrad_shape(3, 1, 1, 3), 0;
     SGRAD_TRY(find_size(dataset));
     return train ? find_colour(dataset) : 0;
 }
@@ -273,20 +302,20 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8 };
     dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     SGRAD_TRY(parse_argument(argument, folder, &root));
-    int error = open_split(dataset, root);
+    int error = open_split(dataset, root, options->pictures);
     free(root);
     SGRAD_TRY(error);
     dataset->classes = folder->classes;
     dataset->class_name = (const char *const *)folder->class_name;
     dataset->full_scale = 255;
-    make_room(dataset, options->memory);
+    if (!options->pictures) make_room(dataset, options->memory);
     return 0;
 }
 
 static void close_folder(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     free_names(folder->class_name, folder->classes);
-    free_names(folder->file, dataset->count);
+    free_names(folder->file, folder->files);
     free(folder->path);
     free(folder->kept);
     free((void *)folder->state);
@@ -302,4 +331,7 @@ const struct sgrad_reader sgrad_folder_reader = {
     .open = open_folder,
     .read = read_sample,
     .close = close_folder,
+    .sample_name = name_sample,
+    .picture = decode_picture,
+    .stamp = stamp_sample,
 };

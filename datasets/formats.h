@@ -23,6 +23,8 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 struct sgrad__image {
     int height, width;
     bool grey;    /* the file has no colours */
+    bool deep;    /* it has more than 8 bits a channel */
+    bool animated;
     uint8_t *rgb; /* (height,width,3); the caller frees it */
 };
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);  /* RGB is NULL */
@@ -33,6 +35,10 @@ void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to);
 
 /* Is PATH, the argument of a reader of KIND, a folder that is there? Else WANTED says what it should be. */
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
+
+/* The number that the reader knows sample INDEX by. */
+struct sgrad_dataset;
+int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
 
 /* Continues HASH over more bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);

@@ -149,6 +149,18 @@ static void png_take(png_struct *decoder, png_byte *to, size_t n) {
     png->at += n;
 }
 
+/* A chunk acTL before the first IDAT: the other images come in chunks that libpng passes over (the APNG specification). */
+static bool png_is_animated(const struct png *png) {
+    const unsigned char *data = png->data;
+    for (size_t at = 8; at + 12 <= png->size;) {
+        const size_t length = (size_t)data[at] << 24 | (size_t)data[at + 1] << 16 | (size_t)data[at + 2] << 8 | data[at + 3];
+        if (!memcmp(data + at + 4, "acTL", 4)) return true;
+        if (!memcmp(data + at + 4, "IDAT", 4) || length > png->size - at - 12) return false;
+        at += 12 + length;
+    }
+    return false;
+}
+
 static int png_run(struct png *png, bool pixels) {
     png_struct *decoder = png->decoder;
     if (setjmp(png_jmpbuf(decoder))) return SGRAD_EFORMAT;
@@ -160,6 +172,8 @@ static int png_run(struct png *png, bool pixels) {
     image->width = (int)png_get_image_width(decoder, png->info);
     image->height = (int)png_get_image_height(decoder, png->info);
     image->grey = !(png_get_color_type(decoder, png->info) & PNG_COLOR_MASK_COLOR);
+    image->deep = png_get_bit_depth(decoder, png->info) > 8;
+    image->animated = png_is_animated(png);
     SGRAD_TRY(check_size("png", png->name, (uint64_t)image->width, (uint64_t)image->height, (uint64_t)png->size * PNG_PIXELS));
     if (!pixels) return 0;
 

@@ -15,7 +15,8 @@
 #endif
 
 /* Who draws: no two uses share a stream. */
-enum sgrad_stream { SGRAD_STREAM_INIT, SGRAD_STREAM_SHUFFLE, SGRAD_STREAM_AUGMENT, SGRAD_STREAM_DROPOUT, SGRAD_STREAM_DATA };
+enum sgrad_stream { SGRAD_STREAM_INIT, SGRAD_STREAM_SHUFFLE, SGRAD_STREAM_AUGMENT, SGRAD_STREAM_DROPOUT, SGRAD_STREAM_DATA,
+                    SGRAD_STREAM_PAIRS };
 
 struct sgrad_random {
     uint32_t word[4];

@@ -3,7 +3,7 @@
 set -u
 shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
-sources=({runtime,codelets,datasets,graphs,report,cli,examples}/**/*.{c,h,cu,def})
+sources=({runtime,codelets,datasets,duplicates,graphs,report,cli,examples}/**/*.{c,h,cu,def})
 
 # An #include names the folder, and leads to a room below its own, or stays there. What is for users, all of graphs/ or every
 # operation, is included by nobody inside.
@@ -17,11 +17,12 @@ includes() {
 	BEGIN {
 		below["runtime"] = " "
 		below["codelets"] = below["datasets"] = below["report"] = " runtime "
+		below["duplicates"] = below["codelets"] "codelets datasets "
 		below["graphs/networks"] = below["codelets"] "codelets "
 		below["graphs/programs"] = below["graphs/networks"] "datasets graphs/networks "
 		below["graphs/runs"] = below["graphs/programs"] "graphs/programs "
 		below["all"] = below["graphs/runs"] "graphs/runs "
-		below["cli"] = below["all"] "report "
+		below["cli"] = below["all"] "duplicates report "
 		below["examples"] = below["all"] "all "
 	}
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
@@ -119,6 +120,7 @@ findings=$(
 	records runtime/collectives runtime/collectives.def sgrad_collective
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
+	records duplicates/hashes duplicates/hashes.def sgrad_hash_kind
 	records graphs/networks/layers graphs/networks/layers.def sgrad_composite
 	records graphs/networks/models graphs/networks/models.def sgrad_model
 	records graphs/programs/optimizers graphs/programs/optimizers.def sgrad_optimizer

@@ -52,7 +52,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
 #define REAL(field) PUT(field, json_real(o->field))
 #define INTEGER(field) PUT(field, json_integer((json_int_t)o->field))
 #define FLAG(field) PUT(field, json_boolean(o->field))
-    TEXT(model), TEXT(data), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
+    TEXT(model), TEXT(data), TEXT(exclude), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
         REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
     REAL(kfac_damping), TEXT(kfac_damping_schedule), REAL(kfac_decay), REAL(kfac_clip), INTEGER(kfac_factor_every),
@@ -191,7 +191,7 @@ char *sgrad__config_identity(const struct sgrad__config *config) {
 }
 
 /* What may differ from node to node: where things lie, what a node has. */
-static const char *const own[] = { "cpus", "gpus",  "scheduler",   "data",       "init",
+static const char *const own[] = { "cpus", "gpus",  "scheduler",   "data",       "exclude",    "init",
                                    "out",  "trace", "tensorboard", "histograms", "prometheus" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {

@@ -68,6 +68,7 @@ struct sgrad_train_options {
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
+    const char *exclude;                        /* a file that lists training samples to leave out (datasets.h); NULL: none */
     bool no_shuffle, no_fuse;
     bool recompute;                             /* blocks compute what they made again in backward (sgrad_graph_block) */
     const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */

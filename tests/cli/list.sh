@@ -29,6 +29,10 @@ allreduce mpi
 strategies sync
 strategies ps
 strategies async
+hashes phash
+hashes dhash
+hashes ahash
+hashes whash
 strategies mixed
 strategies backup
 END
@@ -63,7 +67,7 @@ offers_list() {
 	offers "$(sed -n "s/^\($beginning[^ ]*\) .*/\1/p" out | sort | xargs)" "$@" "$beginning"
 }
 offers 'train' trai
-offers 'allreduce collectives datasets layers models ops optimizers strategies' list ''
+offers 'allreduce collectives datasets hashes layers models ops optimizers strategies' list ''
 offers_list models resnet train --model
 offers_list models con train --model =
 offers_list datasets c train --data

@@ -6,7 +6,7 @@
 passes --version
 says '^stargrad [0-9]*\.[0-9]*\.[0-9]*$'
 passes --help
-for command in train launch eval bench report list doctor; do
+for command in train launch eval bench dedup report list doctor; do
 	says "^  $command "
 	passes $command --help
 	says "^Usage: stargrad $command"

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Hashing and searching, stargrad against imagededup with two processes, in turns: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER [TURNS]
+
+imagededup hashes folders alone: CIFAR-10 is written as PNGs for it, and stargrad is measured on the same files, too. Searching is
+measured on the same hashes, drawn at random with one in twenty a near copy of another, by SEARCH (search.c). Medians over
+TURNS; of a command all is counted, its start and the files that it writes. On a machine that others use work says more than the clock."""
+import glob
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+from PIL import Image
+from peer import KINDS      # before what it keeps outside
+from imagededup.handlers.search.retrieval import HashEval
+from imagededup.methods.hashing import Hashing
+
+stargrad, searcher, cifar, tree = sys.argv[1:5]
+TURNS = int(sys.argv[5]) if len(sys.argv) > 5 else 3
+work = tempfile.mkdtemp(prefix="dedup-speed-")
+records = numpy.fromfile(glob.glob(f"{cifar}/**/data_batch_1.bin", recursive=True)[0], numpy.uint8).reshape(-1, 3073)
+for i, record in enumerate(records):
+    os.makedirs(f"{work}/png/train/{record[0]}", exist_ok=True)
+    Image.fromarray(record[1:].reshape(3, 32, 32).transpose(1, 2, 0)).save(f"{work}/png/train/{record[0]}/{i}.png")
+
+
+def spent():
+    """Seconds of the clock, and of processors, this process's and its children's."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return numpy.array([time.monotonic(), sum(u.ru_utime + u.ru_stime for u in used)])
+
+
+def mine(data, kind):
+    with tempfile.TemporaryDirectory() as out:
+        begin = spent()
+        subprocess.run([stargrad, "dedup", "--data", data, "--hash", kind, "--threshold", "0", "--out", out, "--no-test"], check=True,
+                       stdout=subprocess.DEVNULL)
+        return spent() - begin
+
+
+def theirs(folder, kind):
+    begin = spent()
+    KINDS[kind](verbose=False).encode_images(folder, recursive=True, num_enc_workers=2)
+    return spent() - begin
+
+
+def compare(what, one, other):
+    times = numpy.array([(one(), other()) for _ in range(TURNS)])
+    (clock, work), (their_clock, their_work) = numpy.median(times, axis=0)
+    print(f"{what}: stargrad {clock:.3g} s, {work:.3g} of processors, imagededup {their_clock:.3g} s, {their_work:.3g} of processors: "
+          f"{their_clock / clock:.1f} times by the clock, {their_work / work:.1f} by work", flush=True)
+
+
+for name, folder in (("10,000 CIFAR-10 images as PNGs", f"{work}/png"), ("10,000 JPEGs of Tiny ImageNet", tree)):
+    for kind in KINDS:
+        compare(f"{kind} of {name}", lambda: mine(f"folder:{folder}", kind), lambda: theirs(f"{folder}/train", kind))
+
+
+def drawn(count):
+    draw = numpy.random.default_rng(1)
+    word = draw.integers(0, 2**64, count, dtype=numpy.uint64)
+    for i in range(0, count, 20):
+        for bit in draw.integers(0, 64, draw.integers(0, 8)):
+            word[i] = word[(i * 7 + 1) % count] ^ numpy.uint64(1 << int(bit))
+    word.tofile(f"{work}/words")
+    return {str(i): f"{int(w):016x}" for i, w in enumerate(word)}
+
+
+def search(threshold):
+    return json.loads(subprocess.run([searcher, f"{work}/words", str(threshold)], check=True, capture_output=True, text=True).stdout)
+
+
+def peer_search(hashes, threshold, queries, method):
+    """Seconds for all, from those of some: each query is one walk over the hashes, or the tree, and there is no other work."""
+    part = {name: hashes[name] for name in list(hashes)[::len(hashes) // queries]}
+    begin = spent()
+    HashEval(test=hashes, queries=part, distance_function=Hashing.hamming_distance, verbose=False, threshold=threshold,
+             search_method=method, num_dist_workers=2)
+    return (spent() - begin) * len(hashes) / len(part)
+
+
+for count in (60000, 100000, 1000000):
+    hashes = drawn(count)
+    for threshold in (0, 4, 10):
+        begin = spent()
+        told = search(threshold)
+        work, line = (spent() - begin)[1], ""
+        if count < 1000000:
+            other = peer_search(hashes, threshold, 100, "brute_force_cython")
+            line = (f"; imagededup {other[0]:.4g} s, {other[1]:.4g} of processors (from 100 queries): {other[0] / told['seconds']:.0f} times by "
+                    f"the clock, {other[1] / work:.0f} by work")
+        print(f"{count} hashes, threshold {threshold}: stargrad {told['seconds']:.3g} s, {work:.3g} of processors with its start, {told['pairs']} pairs, "
+              f"{told['megabytes']} MB{line}", flush=True)

@@ -1,0 +1,287 @@
+/* dedup.c: stargrad dedup: near-duplicate images of a data set: counted, listed, shown; and what training without them costs. */
+#include "cli/dedup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct sgrad__option options[] = {
+    { .help = "What is looked at" },
+    { "data", "KIND[:PATH]", "data set of images: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
+      .required = true },
+    { "no-test", NULL, "look at the training part alone", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
+    { "damaged", "skip|refuse", "images that cannot be read: named and dropped, or an error", &sgrad__choice,
+      SGRAD__PLACE(dedup.refuse_damaged) },
+    { "odd", "take|skip|refuse", "images of more than 8 bits a channel (upper bits are hashed), or animated (the first is)",
+      &sgrad__choice, SGRAD__PLACE(dedup.odd) },
+
+    { .help = "What is near" },
+    { "hash", "NAME", "one of stargrad list hashes", &sgrad__text, SGRAD__PLACE(dedup.hash) },
+    { "bits", "64|256", "of a hash", &sgrad__choice, SGRAD__PLACE(dedup.bits) },
+    { "threshold", "T|auto", "bits in which near images differ at most; auto: as many as hardly any unrelated pair does; 10, or "
+                             "40 of 256, if not given", &sgrad__text, SGRAD__PLACE(dedup.threshold) },
+    { "across", NULL, "drop duplicates of other classes, and training images near a test image, too", &sgrad__flag,
+      SGRAD__PLACE(dedup.across) },
+
+    { .help = "What dropping costs: a training at each threshold" },
+    { "sweep", "A-B", "train without what each threshold from A to B drops", &sgrad__text, SGRAD__PLACE(dedup.sweep) },
+    { "epsilon", "X", "accuracy that the best of them may lose", &sgrad__real, SGRAD__PLACE(dedup.epsilon), 0, 1 },
+    { "seeds", "N", "trainings at each threshold", &sgrad__whole, SGRAD__PLACE(dedup.seeds), 1, 1000 },
+    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model) },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
+    { "augment", "LIST", "as train takes it", &sgrad__augmentation, SGRAD__FIELD(augment) },
+    { "epochs", "N", "passes over what is left", &sgrad__real, SGRAD__FIELD(epochs), 1e-3, 1e6 },
+    { "steps", "N", "as many steps at each threshold instead", &sgrad__whole, SGRAD__FIELD(steps), 1, 4294967295.0 },
+    { "batch", "N", "samples of a step", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
+    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
+    { "lr", "X", "learning rate; the optimizer's own if not given", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
+    { "schedule", "NAME", "as train takes it", &sgrad__schedule, SGRAD__FIELD(schedule) },
+    { "weight-decay", "X", "as PyTorch applies it", &sgrad__real, SGRAD__FIELD(weight_decay), 0, 1e6 },
+    { "precision", "f32|tf32|bf16", "as train takes it", &sgrad__choice, SGRAD__FIELD(precision) },
+    { "seed", "N", "of the first training at each threshold; the others have those that follow", &sgrad__whole,
+      SGRAD__FIELD(seed), 0, 9007199254740992.0 },
+
+    { .help = "Where, and what is shown" },
+    { "out", "DIR", "folder of the lists, the page and the hashes, which a later run takes from there", &sgrad__text,
+      SGRAD__FIELD(out), .required = true },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+/* What a search has come to. */
+struct answer {
+    struct sgrad_dataset *part[2];
+    struct sgrad_hashes hashes;
+    struct sgrad_guide guide;
+    struct sgrad_duplicates found;
+    int64_t state[8];           /* images: damaged, of more than 8 bits, animated, each at its bit */
+    double hashing, searching;  /* seconds */
+    bool automatic;
+};
+
+static int64_t images_in_state(const struct sgrad_hashes *h, int state) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < h->count; i++) count += (h->state[i] & state) != 0;
+    return count;
+}
+
+/* ---- before ------------------------------------------------------------------------------------------------------- */
+
+static int make_folder(const char *path) {
+    char *name = sgrad_format("%s", path);
+    int error = 0;
+    for (char *slash = name; slash && !error;) {
+        slash = strchr(slash + 1, '/');
+        if (slash) *slash = 0;
+        if (mkdir(name, 0777) && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
+        if (slash) *slash = '/';
+    }
+    free(name);
+    return error;
+}
+
+static int open_parts(const struct sgrad__request *request, struct sgrad_dataset *part[2]) {
+    const struct sgrad_train_options *o = &request->train;
+    const struct sgrad_dataset_options how = { .seed = o->seed, .pictures = true };
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &part[0]));
+    if (!sgrad_dataset_image(part[0])) return sgrad_fail(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
+    return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data, SGRAD_TEST, &how, &part[1]);
+}
+
+/* The threshold that was asked for; -1: auto, -2: none such. */
+static int read_threshold(const struct sgrad__request *request) {
+    const int bits = request->dedup.bits ? 256 : 64;
+    const char *text = request->dedup.threshold;
+    char *end;
+    if (!text) return 10 * bits / 64;
+    if (!strcmp(text, "auto")) return -1;
+    const long threshold = strtol(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && threshold <= bits ? (int)threshold : -2;
+}
+
+/* ---- the work ----------------------------------------------------------------------------------------------------- */
+
+static int hash_images(const struct sgrad__request *request, const struct sgrad_context *context, struct answer *a) {
+    char *file = sgrad_format("%s/hashes.bin", request->train.out);
+    const struct sgrad_hash_options how = { .kind = sgrad_record_find("hash", request->dedup.hash, sgrad_hash_kinds),
+                                            .bits = request->dedup.bits ? 256 : 64, .file = file,
+                                            .damaged = request->dedup.refuse_damaged ? SGRAD_REFUSE : SGRAD_SKIP,
+                                            .odd = (enum sgrad_treatment)request->dedup.odd };
+    const double begin = sgrad_now();
+    int error = sgrad_hashes_make(context, a->part, &how, &a->hashes);
+    a->hashing = sgrad_now() - begin;
+    free(file);
+    return error;
+}
+
+/* Names of images that are not as the others: "train/cat/1.jpg  damaged". */
+static int write_unusual(const char *folder, const struct answer *a) {
+    struct sgrad_file file;
+    char *path = sgrad_format("%s/unusual.txt", folder);
+    remove(path);
+    int error = images_in_state(&a->hashes, 255) ? sgrad_file_begin(path, &file) : 1;
+    for (int64_t i = 0; !error && i < a->hashes.count; i++) {
+        const int state = a->hashes.state[i];
+        const bool test = i >= a->hashes.train;
+        if (!state) continue;
+        char *name = sgrad_dataset_sample_name(a->part[test], test ? i - a->hashes.train : i);
+        fprintf(file.stream, "%s%s\t%s%s%s%s\n", test && !a->part[1]->reader->sample_name ? "test:" : "", name,
+                state & SGRAD_IMAGE_DAMAGED ? "damaged" : "", state & SGRAD_IMAGE_DEEP ? "16 bits " : "",
+                state & SGRAD_IMAGE_ANIMATED ? "animated " : "", state & SGRAD_IMAGE_SKIPPED ? "skipped" : "");
+        free(name);
+    }
+    free(path);
+    return error ? error < 0 ? error : 0 : sgrad_file_commit(&file);
+}
+
+/* Rank 0's part. */
+static int find(const struct sgrad__request *request, struct answer *a) {
+    const char *folder = request->train.out;
+    int threshold = read_threshold(request), from = 0, to = 0;
+    sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide);
+    a->automatic = threshold < 0;
+    if (a->automatic && a->guide.automatic < 0)
+        sgrad_warn("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
+                   SGRAD_FALSE_RATE);
+    if (a->automatic) threshold = a->guide.automatic < 0 ? 0 : a->guide.automatic;
+    if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) threshold = to;
+    const double begin = sgrad_now();
+    SGRAD_TRY(sgrad_duplicates_find(a->part, &a->hashes,
+                                    &(struct sgrad_duplicates_options){ .threshold = threshold, .across = request->dedup.across,
+                                                                        .folder = folder, .pairs_kept = 2000000 }, &a->found));
+    a->searching = sgrad_now() - begin;
+    SGRAD_TRY(sgrad_duplicates_write(a->part, &a->hashes, &a->found, folder));
+    SGRAD_TRY(write_unusual(folder, a));
+    return sgrad_duplicates_page(a->part, &a->hashes, &a->found, &a->guide, request->train.data, folder);
+}
+
+/* ---- the answer --------------------------------------------------------------------------------------------------- */
+
+static double share(int64_t count, int64_t of) { return of ? (double)count / (double)of : 0; }
+
+static void print(const struct sgrad__request *request, const struct answer *a) {
+    const struct sgrad_duplicates *d = &a->found;
+    const struct sgrad_hashes *h = &a->hashes;
+    const int64_t damaged = images_in_state(h, SGRAD_IMAGE_DAMAGED), deep = images_in_state(h, SGRAD_IMAGE_DEEP),
+                  animated = images_in_state(h, SGRAD_IMAGE_ANIMATED),
+                  unhashed = images_in_state(h, SGRAD_IMAGE_SKIPPED | SGRAD_IMAGE_DAMAGED);
+#define COUNT(n) (long long)(n)
+    printf("data       %s: %lld training and %lld test images\n", request->train.data, COUNT(h->train),
+           COUNT(h->count - h->train));
+    printf("hashes     %s, %d bits: %lld made, %lld known, in %.2f s\n", h->kind->name, h->bits,
+           COUNT(h->count - h->known - damaged), COUNT(h->known), a->hashing);
+    if (damaged + deep + animated)
+        printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out: %s/unusual.txt\n",
+               COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.out);
+    printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near; below %g %% up to %d\n", d->threshold,
+           a->automatic ? " (auto)" : "", 100 * a->guide.worst[d->threshold], 100 * SGRAD_FALSE_RATE, a->guide.automatic);
+    printf("within     %lld %s of one class, %lld images: duplicates\n", COUNT(d->pairs[SGRAD_WITHIN]),
+           sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]));
+    printf("across     %lld %s of two classes, %lld images: wrong labels, or alike\n", COUNT(d->pairs[SGRAD_ACROSS]),
+           sgrad_plural(d->pairs[SGRAD_ACROSS], "pair", "pairs"), COUNT(d->images[SGRAD_ACROSS]));
+    printf("leaks      %lld training images near %lld test images (%.2f %% of these); %lld of %lld pairs of one class\n",
+           COUNT(d->images[SGRAD_LEAK]), COUNT(d->tests), 100 * share(d->tests, h->count - h->train), COUNT(d->leaks_of_class),
+           COUNT(d->pairs[SGRAD_LEAK]));
+    printf("dropped    %lld of %lld training images (%.2f %%), searched in %.2f s\n", COUNT(d->dropped), COUNT(h->train),
+           100 * share(d->dropped, h->train), a->searching);
+    if (d->written < d->pairs[0] + d->pairs[1] + d->pairs[2])
+        printf("pairs      the first %lld are in pairs.jsonl\n", COUNT(d->written));
+#undef COUNT
+    printf("%s: keep.txt, drop.txt, leaks.txt, pairs.jsonl, index.html, hashes.bin\n", request->train.out);
+}
+
+static json_t *relation_json(const struct sgrad_duplicates *d, enum sgrad_relation r) {
+    return json_pack("{s:I, s:I}", "pairs", (json_int_t)d->pairs[r], "images", (json_int_t)d->images[r]);
+}
+
+static json_t *as_json(const struct sgrad__request *request, const struct answer *a) {
+    const struct sgrad_duplicates *d = &a->found;
+    const struct sgrad_hashes *h = &a->hashes;
+    json_t *json = json_pack("{s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "data", request->train.data, "hash",
+                             h->kind->name, "bits", h->bits, "threshold", d->threshold, "auto", a->automatic, "train",
+                             (json_int_t)h->train, "test", (json_int_t)(h->count - h->train), "known", (json_int_t)h->known,
+                             "damaged", (json_int_t)images_in_state(h, SGRAD_IMAGE_DAMAGED), "deep",
+                             (json_int_t)images_in_state(h, SGRAD_IMAGE_DEEP), "animated",
+                             (json_int_t)images_in_state(h, SGRAD_IMAGE_ANIMATED));
+    json_object_set_new(json, "within", relation_json(d, SGRAD_WITHIN));
+    json_object_set_new(json, "across", relation_json(d, SGRAD_ACROSS));
+    json_t *leaks = relation_json(d, SGRAD_LEAK);
+    json_object_set_new(leaks, "tests", json_integer((json_int_t)d->tests));
+    json_object_set_new(leaks, "pairs_of_one_class", json_integer((json_int_t)d->leaks_of_class));
+    json_object_set_new(json, "leaks", leaks);
+    json_object_set_new(json, "dropped", json_integer((json_int_t)d->dropped));
+    json_object_set_new(json, "ratio", json_real(share(d->dropped, h->train)));
+    json_object_set_new(json, "false_rate", json_real(a->guide.worst[d->threshold]));
+    json_object_set_new(json, "auto_threshold", json_integer(a->guide.automatic));
+    json_object_set_new(json, "hash_seconds", json_real(a->hashing));
+    json_object_set_new(json, "search_seconds", json_real(a->searching));
+    json_object_set_new(json, "folder", json_string(request->train.out));
+    return json;
+}
+
+static int check(const struct sgrad__request *request) {
+    int from, to;
+    if (!sgrad_record_find("hash", request->dedup.hash, sgrad_hash_kinds)) return SGRAD__USAGE;
+    if (read_threshold(request) == -2)
+        return sgrad__wrong("dedup: --threshold: '%s' is not auto or a whole number from 0 to %d", request->dedup.threshold,
+                            request->dedup.bits ? 256 : 64);
+    if (!request->dedup.sweep) return SGRAD__DONE;
+    if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to) || to >= SGRAD_LEVELS_MOST)
+        return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds, like 0-16, below %d", request->dedup.sweep,
+                            SGRAD_LEVELS_MOST);
+    return request->train.model ? SGRAD__DONE : sgrad__wrong("dedup: --sweep needs --model NAME, and takes train's options");
+}
+
+/* With the context that hashing and searching need; a sweep's trainings have their own. */
+static int work(const struct sgrad__request *request, struct answer *a) {
+    struct sgrad_context *context;
+    SGRAD_TRY(open_parts(request, a->part));
+    SGRAD_TRY(make_folder(request->train.out));
+    SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .cudas = -1 }, &context));
+    int error = hash_images(request, context, a);
+    if (!error && context->ranks > 1 && request->dedup.sweep)
+        error = context->rank ? SGRAD_EINVAL : sgrad_fail(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
+    if (!error)
+        error = sgrad_ranks_await(context->rank ? 0 : find(request, a), "for rank 0, which searches");
+    sgrad_context_close(context);
+    return error;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct answer a = { 0 };
+    struct sgrad__sweep sweep = { 0 };
+    const int status = check(request);
+    if (status) return status;
+    int error = work(request, &a);
+    if (!error && request->dedup.sweep) error = sgrad__sweep_run(request, a.part[0], &a.hashes, &a.found, &sweep);
+    if (!error && sgrad_launched_rank() == 0) {
+        json_t *json = request->train.json ? as_json(request, &a) : NULL;
+        if (json && sweep.count) json_object_set_new(json, "sweep", sgrad__sweep_json(&sweep));
+        if (json) sgrad__print_json(json);
+        else print(request, &a);
+    }
+    free(sweep.point);
+    sgrad_duplicates_free(&a.found);
+    sgrad_hashes_free(&a.hashes);
+    sgrad_dataset_close(a.part[0]);
+    sgrad_dataset_close(a.part[1]);
+    return sgrad__status(error);
+}
+
+static void set_defaults(struct sgrad__request *request) {
+    request->dedup.hash = "phash";
+    request->dedup.seeds = 1;
+    request->dedup.epsilon = 0.005;
+}
+
+const struct sgrad__command sgrad__dedup_command = {
+    .name = "dedup",
+    .summary = "near-duplicate images: found, shown, left out",
+    .options = options,
+    .defaults = set_defaults,
+    .run = run,
+    .notes = "Trains without what was dropped:\n\n  stargrad dedup --data cifar10:DIR --out dups\n"
+             "  stargrad train --model resnet20 --data cifar10:DIR --exclude dups/drop.txt",
+};

@@ -1,0 +1,118 @@
+/* exclude.c: samples that a list leaves out, as if they had never been there.
+ *
+ *     train/cat/2.jpg          reader's samples    0 1 2 3 4 5
+ *     # seen twice             left out                x   x
+ *     5                        kept                0 1   3 4
+ *                              number from now on  0 1   2 3
+ *
+ * What is in memory moves up; for what is read, kept says which sample of the reader's is meant. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_LIMIT ((size_t)1 << 33)
+
+int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index) {
+    return dataset->kept ? dataset->kept[index] : index;
+}
+
+char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index) {
+    const int64_t i = sgrad__dataset_kept(dataset, index);
+    return dataset->reader->sample_name ? dataset->reader->sample_name(dataset, i) : sgrad_format("%lld", (long long)i);
+}
+
+/* Samples by their names, sorted. */
+struct named {
+    char *name;
+    int64_t index;
+};
+
+static int by_name(const void *a, const void *b) {
+    const struct named *one = a, *other = b;
+    return strcmp(one->name, other->name);
+}
+
+static struct named *list_names(const struct sgrad_dataset *dataset) {
+    if (!dataset->reader->sample_name) return NULL;
+    struct named *named = sgrad_alloc((size_t)dataset->count, sizeof *named);
+    for (int64_t i = 0; i < dataset->count; i++) named[i] = (struct named){ sgrad_dataset_sample_name(dataset, i), i };
+    qsort(named, (size_t)dataset->count, sizeof *named, by_name);
+    return named;
+}
+
+static void free_names(struct named *named, int64_t count) {
+    for (int64_t i = 0; named && i < count; i++) free(named[i].name);
+    free(named);
+}
+
+/* The sample that LINE names; -1: none. */
+static int64_t find(const struct sgrad_dataset *dataset, const struct named *named, char *line) {
+    if (line[strspn(line, "0123456789")] == 0) {
+        errno = 0;
+        const long long number = strtoll(line, NULL, 10);
+        return errno || number >= dataset->count ? -1 : number;
+    }
+    const struct named key = { .name = line };
+    const struct named *found = named ? bsearch(&key, named, (size_t)dataset->count, sizeof *named, by_name) : NULL;
+    return found ? found->index : -1;
+}
+
+/* Marks what the lines of FILE name. */
+static int mark(const struct sgrad_dataset *dataset, const char *file, const struct sgrad_map *map, bool *out) {
+    struct named *named = list_names(dataset);
+    const char *at = (const char *)map->data, *end = at + map->size;
+    int error = 0;
+    for (int64_t row = 1; at < end && !error; row++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        char *line = sgrad_format("%.*s", (int)((stop ? stop : end) - at), at);
+        line[strcspn(line, "\r")] = 0;
+        const int64_t sample = *line && *line != '#' ? find(dataset, named, line) : -1;
+        if (sample >= 0) out[sample] = true;
+        else if (*line && *line != '#')
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %lld: '%.200s' is none of the %lld samples, by number from 0%s", file,
+                               (long long)row, line, (long long)dataset->count, named ? " or by name (train/CLASS/FILE)" : "");
+        free(line);
+        at = stop ? stop + 1 : end;
+    }
+    free_names(named, dataset->count);
+    return error;
+}
+
+/* Keeps what is not OUT. */
+static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t kept) {
+    int64_t *which = sgrad_alloc((size_t)kept, sizeof *which), n = 0;
+    for (int64_t i = 0; i < dataset->count; i++)
+        if (!out[i]) which[n++] = i;
+    for (struct sgrad_field *f = dataset->field; f->name; f++) {
+        const size_t bytes = sgrad_field_bytes(f);
+        char *data = (char *)f->data;
+        for (int64_t i = 0; data && i < kept; i++) memmove(data + (size_t)i * bytes, data + (size_t)which[i] * bytes, bytes);
+        char *less = data ? realloc(data, (size_t)kept * bytes) : NULL;
+        if (less) f->data = less;
+    }
+    for (int64_t i = 0; i < kept; i++) which[i] = sgrad__dataset_kept(dataset, which[i]);
+    free(dataset->kept);
+    dataset->kept = which;
+    dataset->count = kept;
+}
+
+int sgrad_dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
+    struct sgrad_map map;
+    struct stat status;
+    if (!stat(file, &status) && S_ISREG(status.st_mode) && status.st_size == 0) return 0; /* a list of nothing */
+    SGRAD_TRY(sgrad_map_open(file, FILE_LIMIT, &map));
+    bool *out = sgrad_alloc((size_t)dataset->count, sizeof *out);
+    int error = mark(dataset, file, &map, out);
+    sgrad_map_close(&map);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
+    if (!error && !kept) error = sgrad_fail(SGRAD_EFORMAT, "%s: leaves out every sample", file);
+    if (!error && kept < dataset->count) leave_out(dataset, out, kept);
+    free(out);
+    return error;
+}

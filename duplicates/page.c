@@ -1,0 +1,215 @@
+/* page.c: index.html, what was found as pictures: page.html with the figures and small pictures put in where it says so.
+ *
+ *     pairs kept     (0,3) within  (3,9) within  (5,8) across  (7,t2) leak       groups: who is near whom, over others, too
+ *     groups         {0,3,9} within              {5,8} across  {7,t2} leak       a group is of the worst relation in it
+ *
+ * Of each relation some groups are shown, taken evenly from all. The slider takes them apart again: pairs have distances. */
+#include "duplicates/internal.h"
+
+#include <jansson.h>
+#include <png.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUPS = 80, GROUP_MOST = 12, SIDE = 96 };
+
+static const char page[] =
+#include "duplicates/page.inc"
+    ;
+
+/* ---- groups --------------------------------------------------------------------------------------------------------- */
+
+struct groups {
+    int64_t images;
+    uint32_t *leader;       /* of each image: any of its group, in the end the same for all of it */
+    uint8_t *relation;      /* of each leader: the worst in its group, and one; 0: it has no group */
+    int32_t *shown;         /* of each image: its place on the page; -1: none */
+    uint32_t *image;        /* by that place */
+    int count;
+};
+
+static uint32_t leader_of(struct groups *g, uint32_t i) {
+    while (g->leader[i] != i) i = g->leader[i] = g->leader[g->leader[i]];
+    return i;
+}
+
+static enum sgrad_relation relation_of(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
+                                       const struct sgrad_pair *p) {
+    if (p->b >= h->train) return SGRAD_LEAK;
+    return sgrad__image_class(part, h, p->a) == sgrad__image_class(part, h, p->b) ? SGRAD_WITHIN : SGRAD_ACROSS;
+}
+
+static void join(struct groups *g, struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
+                 const struct sgrad_pair *p) {
+    const uint32_t a = leader_of(g, p->a), b = leader_of(g, p->b);
+    uint8_t worst = (uint8_t)(1 + relation_of(part, h, p));
+    if (g->relation[a] > worst) worst = g->relation[a];
+    if (g->relation[b] > worst) worst = g->relation[b];
+    g->leader[a < b ? b : a] = a < b ? a : b;
+    g->relation[a < b ? a : b] = worst;
+}
+
+/* Which leaders' groups are shown: of each relation GROUPS, evenly. */
+static bool *choose_groups(const struct groups *g) {
+    bool *chosen = sgrad_alloc((size_t)g->images, 1);
+    for (int r = 1; r <= SGRAD_RELATIONS; r++) {
+        int64_t all = 0, n = 0;
+        for (int64_t i = 0; i < g->images; i++) all += g->leader[i] == i && g->relation[i] == r;
+        for (int64_t i = 0; i < g->images; i++)
+            if (g->leader[i] == i && g->relation[i] == r) {
+                chosen[i] = all <= GROUPS || n * GROUPS / all != (n + 1) * GROUPS / all;
+                n++;
+            }
+    }
+    return chosen;
+}
+
+static struct groups make_groups(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
+                                 const struct sgrad_duplicates *d) {
+    struct groups g = { .images = h->count };
+    g.leader = sgrad_alloc((size_t)g.images, sizeof *g.leader);
+    g.relation = sgrad_alloc((size_t)g.images, 1);
+    g.shown = sgrad_alloc((size_t)g.images, sizeof *g.shown);
+    g.image = sgrad_alloc(SGRAD_RELATIONS * GROUPS * GROUP_MOST, sizeof *g.image);
+    for (int64_t i = 0; i < g.images; i++) g.leader[i] = (uint32_t)i, g.shown[i] = -1;
+    for (int64_t i = 0; i < d->kept; i++) join(&g, part, h, &d->pair[i]);
+    bool *chosen = choose_groups(&g);
+    uint8_t *members = sgrad_alloc((size_t)g.images, 1);
+    for (int64_t i = g.images; i-- > 0;) { /* test images first: a leak shows both sides */
+        const uint32_t leader = leader_of(&g, (uint32_t)i);
+        if (!chosen[leader] || members[leader] == GROUP_MOST - (i != leader)) continue;
+        members[leader]++;
+        g.shown[i] = g.count;
+        g.image[g.count++] = (uint32_t)i;
+    }
+    free(members);
+    free(chosen);
+    return g;
+}
+
+static void free_groups(struct groups *g) {
+    free(g->leader);
+    free(g->relation);
+    free(g->shown);
+    free(g->image);
+}
+
+/* ---- pictures ------------------------------------------------------------------------------------------------------- */
+
+/* Means of blocks, so that no side is above SIDE; three colours. */
+static uint8_t *shrink(const struct sgrad_picture *p, int *width, int *height) {
+    const int longer = p->width > p->height ? p->width : p->height, by = (longer + SIDE - 1) / SIDE;
+    *width = (p->width + by - 1) / by;
+    *height = (p->height + by - 1) / by;
+    uint8_t *small = sgrad_alloc((size_t)(*width * *height), 3);
+    for (int y = 0; y < *height; y++)
+        for (int x = 0; x < *width; x++)
+            for (int c = 0; c < 3; c++) {
+                int sum = 0, count = 0;
+                for (int i = y * by; i < (y + 1) * by && i < p->height; i++)
+                    for (int j = x * by; j < (x + 1) * by && j < p->width; j++, count++)
+                        sum += p->pixels[((size_t)i * (size_t)p->width + (size_t)j) * (size_t)p->channels +
+                                         (size_t)(p->channels >= 3 ? c : 0)];
+                small[(y * *width + x) * 3 + c] = (uint8_t)(sum / count);
+            }
+    return small;
+}
+
+/* "data:image/png;base64,…"; free it. */
+static char *as_url(const uint8_t *data, size_t size) {
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char head[] = "data:image/png;base64,";
+    char *url = sgrad_alloc(sizeof head + (size + 2) / 3 * 4, 1), *to = stpcpy(url, head);
+    for (size_t i = 0; i < size; i += 3) {
+        uint32_t three = (uint32_t)data[i] << 16;
+        if (i + 1 < size) three |= (uint32_t)data[i + 1] << 8;
+        if (i + 2 < size) three |= data[i + 2];
+        for (int d = 0; d < 4; d++) *to++ = (size_t)d <= size - i ? digit[three >> (18 - 6 * d) & 63] : '=';
+    }
+    return url;
+}
+
+/* A sample's image as text of the page; free it. NULL: it can no longer be read. */
+static char *picture_url(const struct sgrad_dataset *dataset, int64_t index) {
+    struct sgrad_picture picture;
+    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB };
+    int width, height;
+    if (sgrad_dataset_picture(dataset, index, &picture)) return NULL;
+    uint8_t *small = shrink(&picture, &width, &height);
+    free(picture.pixels);
+    png.width = (unsigned)width, png.height = (unsigned)height;
+    size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+    uint8_t *data = sgrad_alloc(size, 1);
+    char *url = png_image_write_to_memory(&png, data, &size, 0, small, 0, NULL) ? as_url(data, size) : NULL;
+    free(data);
+    free(small);
+    return url;
+}
+
+static json_t *image_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h, int64_t i) {
+    int64_t index = i;
+    const struct sgrad_dataset *dataset = sgrad__part_of(part, h, &index);
+    const int class = sgrad__image_class(part, h, i);
+    char *name = sgrad__image_name(part, h, i), *url = picture_url(dataset, index);
+    const char *known = class >= 0 && dataset->class_name ? dataset->class_name[class] : NULL;
+    char *of = class < 0 ? NULL : known ? sgrad_format("%s", known) : sgrad_format("%d", class);
+    json_t *json = json_object(), *text = json_string(name), *of_class = of ? json_string(of) : NULL;    /* NULL: not UTF-8 */
+    json_object_set_new(json, "name", text ? text : json_string("?"));
+    json_object_set_new(json, "class", of_class ? of_class : of ? json_string("?") : json_null());
+    json_object_set_new(json, "test", json_boolean(i >= h->train));
+    json_object_set_new(json, "url", url ? json_string(url) : json_null());
+    free(name);
+    free(url);
+    free(of);
+    return json;
+}
+
+/* ---- the page ------------------------------------------------------------------------------------------------------- */
+
+static json_t *counts(const int64_t *x, int n) {
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer((json_int_t)x[i]));
+    return array;
+}
+
+static json_t *guide_as_json(const struct sgrad_guide *g, int bits) {
+    json_t *worst = json_array();
+    for (int i = 0; i <= bits; i++) json_array_append_new(worst, json_real(g->worst[i]));
+    return json_pack("{s:o, s:o, s:o, s:i}", "within", counts(g->distance[0], bits + 1), "across",
+                     counts(g->distance[1], bits + 1), "worst", worst, "automatic", g->automatic);
+}
+
+static json_t *page_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h, const struct sgrad_duplicates *d,
+                            const struct sgrad_guide *guide, const char *title) {
+    struct groups g = make_groups(part, h, d);
+    json_t *images = json_array(), *pairs = json_array(), *near = json_array();
+    for (int i = 0; i < g.count; i++) json_array_append_new(images, image_as_json(part, h, g.image[i]));
+    for (const struct sgrad_pair *p = d->pair; p < d->pair + d->kept; p++)
+        if (g.shown[p->a] >= 0 && g.shown[p->b] >= 0)
+            json_array_append_new(pairs, json_pack("[i, i, i]", g.shown[p->a], g.shown[p->b], (int)p->distance));
+    for (int r = 0; r < SGRAD_RELATIONS; r++) json_array_append_new(near, counts(d->near[r], d->levels));
+    free_groups(&g);
+    json_t *named = json_string(title);
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "title", named ? named : json_string("?"),
+                     "hash", h->kind->name, "bits", h->bits, "threshold", d->threshold, "first", d->first, "train",
+                     (json_int_t)h->train, "test", (json_int_t)(h->count - h->train), "near", near, "drops",
+                     counts(d->drops, d->levels), "images", images, "pairs", pairs, "guide", guide_as_json(guide, h->bits));
+}
+
+int sgrad_duplicates_page(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                          const struct sgrad_duplicates *found, const struct sgrad_guide *guide, const char *title,
+                          const char *folder) {
+    static const char mark[] = "<!--DATA-->";
+    const char *rest = strstr(page, mark);
+    struct sgrad_file file;
+    char *path = sgrad_format("%s/index.html", folder);
+    int error = sgrad_file_begin(path, &file);
+    free(path);
+    SGRAD_TRY(error);
+    json_t *data = page_as_json(part, hashes, found, guide, title);
+    fwrite(page, 1, (size_t)(rest - page), file.stream);
+    json_dumpf(data, file.stream, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(6)); /* no </script> can be in it */
+    fputs(rest + strlen(mark), file.stream);
+    json_decref(data);
+    return sgrad_file_commit(&file);
+}

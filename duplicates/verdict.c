@@ -1,0 +1,192 @@
+/* verdict.c: what pairs of near images come to: how many there are of each relation, who is dropped, and the lists of both.
+ *
+ *     pairs of image 0, 1, 2, …, in this order       (0,3) 2 bits    (0,4) 7 bits    (3,4) 1 bit
+ *     threshold 2                                    0 drops 3                       3 is dropped: it drops nobody
+ *     threshold 7                                    0 drops 3       0 drops 4
+ *
+ * Every threshold up to the one asked for is judged in the same pass: a bit each in an image's word, so that a sweep and the
+ * page's slider need no other search. */
+#include "duplicates/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct judge {
+    struct sgrad_dataset *const *part;
+    const struct sgrad_hashes *hashes;
+    const struct sgrad_duplicates_options *options;
+    struct sgrad_duplicates *found;
+    struct sgrad_file file;         /* pairs.jsonl */
+    int64_t write;                  /* pairs that it has room for */
+};
+
+char *sgrad__image_name(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes, int64_t i) {
+    const bool test = i >= hashes->train;
+    const struct sgrad_dataset *dataset = sgrad__part_of(part, hashes, &i);
+    char *name = sgrad_dataset_sample_name(dataset, i);
+    if (!test || dataset->reader->sample_name) return name;
+    char *of_test = sgrad_format("test:%s", name);
+    free(name);
+    return of_test;
+}
+
+int sgrad__image_class(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes, int64_t i) {
+    const struct sgrad_dataset *dataset = sgrad__part_of(part, hashes, &i);
+    const int32_t *label = dataset->classes ? sgrad_dataset_target(dataset)->data : NULL;
+    return label ? label[i] : -1;
+}
+
+static enum sgrad_relation relation_of(const struct judge *j, const struct sgrad_pair *p) {
+    if (p->b >= j->hashes->train) return SGRAD_LEAK;
+    const bool same = sgrad__image_class(j->part, j->hashes, p->a) == sgrad__image_class(j->part, j->hashes, p->b);
+    return same ? SGRAD_WITHIN : SGRAD_ACROSS;
+}
+
+/* The levels at which images so far apart are near. */
+static uint64_t levels_of(const struct sgrad_duplicates *d, uint32_t distance) {
+    const int level = (int)distance > d->first ? (int)distance - d->first : 0;
+    return d->levels == 64 ? ~0ull << level : ((1ull << d->levels) - 1) & ~0ull << level;
+}
+
+static void count(struct judge *j, const struct sgrad_pair *p, enum sgrad_relation relation) {
+    struct sgrad_duplicates *d = j->found;
+    d->pairs[relation]++;
+    d->relation[p->a] |= (uint8_t)(1 << relation);
+    d->relation[p->b] |= (uint8_t)(1 << relation);
+    if (relation == SGRAD_LEAK)
+        d->leaks_of_class += sgrad__image_class(j->part, j->hashes, p->a) == sgrad__image_class(j->part, j->hashes, p->b);
+    for (uint64_t levels = levels_of(d, p->distance); levels; levels &= levels - 1) d->near[relation][__builtin_ctzll(levels)]++;
+    if (d->kept < j->options->pairs_kept) d->pair[d->kept++] = *p;
+}
+
+/* "train/cat/1.jpg" in quotes and safe for JSON; numbers as they are. */
+static void put_name(struct judge *j, int64_t i) {
+    char *name = sgrad__image_name(j->part, j->hashes, i);
+    const bool number = name[strspn(name, "0123456789")] == 0;
+    if (!number) putc('"', j->file.stream);
+    for (const char *c = name; *c; c++)
+        if (*c == '"' || *c == '\\') fprintf(j->file.stream, "\\%c", *c);
+        else if ((unsigned char)*c < ' ') fprintf(j->file.stream, "\\u%04x", *c);
+        else putc(*c, j->file.stream);
+    if (!number) putc('"', j->file.stream);
+    free(name);
+}
+
+static void write_pair(struct judge *j, const struct sgrad_pair *p) {
+    fputs("{\"a\":", j->file.stream);
+    put_name(j, p->a);
+    fputs(",\"b\":", j->file.stream);
+    put_name(j, p->b);
+    fprintf(j->file.stream, ",\"distance\":%u}\n", p->distance);
+    j->found->written++;
+}
+
+/* All pairs of one image, in the order of images. Who is near a test sample is dropped before it could drop others. */
+static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) {
+    struct judge *j = arg;
+    struct sgrad_duplicates *d = j->found;
+    uint64_t *drop = &d->drop[pair->a];
+    for (int64_t i = pairs - 1; i >= 0 && pair[i].b >= j->hashes->train && j->options->across; i--)
+        *drop |= levels_of(d, pair[i].distance);
+    for (int64_t i = 0; i < pairs; i++) {
+        const enum sgrad_relation relation = relation_of(j, &pair[i]);
+        count(j, &pair[i], relation);
+        if (relation == SGRAD_WITHIN || (relation == SGRAD_ACROSS && j->options->across))
+            d->drop[pair[i].b] |= levels_of(d, pair[i].distance) & ~*drop;
+        if (j->file.stream && d->written < j->write) write_pair(j, &pair[i]);
+    }
+    return 0;
+}
+
+static void add_up(struct judge *j) {
+    struct sgrad_duplicates *d = j->found;
+    for (int64_t i = 0; i < j->hashes->count; i++)
+        for (int r = 0; r < SGRAD_RELATIONS; r++)
+            if (i < j->hashes->train) d->images[r] += d->relation[i] >> r & 1;
+            else if (r == SGRAD_LEAK) d->tests += d->relation[i] >> r & 1;
+    for (int64_t i = 0; i < j->hashes->train; i++)
+        for (uint64_t levels = d->drop[i]; levels; levels &= levels - 1) d->drops[__builtin_ctzll(levels)]++;
+    d->dropped = d->drops[d->levels - 1];
+}
+
+static char *path_of(const char *folder, const char *name) { return sgrad_format("%s/%s", folder, name); }
+
+int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                          const struct sgrad_duplicates_options *options, struct sgrad_duplicates *found) {
+    const int first = options->threshold < SGRAD_LEVELS_MOST ? 0 : options->threshold - SGRAD_LEVELS_MOST + 1;
+    struct sgrad_duplicates d = { .threshold = options->threshold, .first = first, .levels = options->threshold - first + 1 };
+    struct judge j = { part, hashes, options, &d, { 0 }, options->pairs_written ? options->pairs_written : 10000000 };
+    const struct sgrad_search search = {
+        .threshold = options->threshold, .queries = hashes->train, .see = judge_image, .arg = &j
+    };
+    char *path = options->folder ? path_of(options->folder, "pairs.jsonl") : NULL;
+    int error = path ? sgrad_file_begin(path, &j.file) : 0;
+    free(path);
+    SGRAD_TRY(error);
+    d.drop = sgrad_alloc((size_t)hashes->train, sizeof *d.drop);
+    d.relation = sgrad_alloc((size_t)hashes->count, 1);
+    d.pair = sgrad_alloc((size_t)options->pairs_kept + 1, sizeof *d.pair);
+    error = sgrad_hashes_search(hashes, &search);
+    if (error && options->folder) sgrad_file_abort(&j.file);
+    if (!error && options->folder) error = sgrad_file_commit(&j.file);
+    if (error) return sgrad_duplicates_free(&d), error;
+    add_up(&j);
+    *found = d;
+    return 0;
+}
+
+void sgrad_duplicates_free(struct sgrad_duplicates *found) {
+    free(found->drop);
+    free(found->relation);
+    free(found->pair);
+}
+
+/* ---- lists ---------------------------------------------------------------------------------------------------------- */
+
+/* Which training samples a list has. */
+struct wanted {
+    const struct sgrad_hashes *hashes;
+    const struct sgrad_duplicates *found;
+    int level;
+};
+static bool is_dropped(const struct wanted *w, int64_t i) {
+    return !sgrad_hashes_has(w->hashes, i) || w->found->drop[i] >> w->level & 1;
+}
+static bool is_kept(const struct wanted *w, int64_t i) { return !is_dropped(w, i); }
+static bool is_leak(const struct wanted *w, int64_t i) { return w->found->relation[i] >> SGRAD_LEAK & 1; }
+
+static int write_list(const struct sgrad_dataset *train, const struct wanted *w, bool (*has)(const struct wanted *, int64_t),
+                      const char *path) {
+    struct sgrad_file file;
+    SGRAD_TRY(sgrad_file_begin(path, &file));
+    for (int64_t i = 0; i < train->count; i++) {
+        if (!has(w, i)) continue;
+        char *name = sgrad_dataset_sample_name(train, i);
+        if (strchr(name, '\n')) sgrad_warn("%s: a file's name has a line break, and is left out", path);
+        else fprintf(file.stream, "%s\n", name);
+        free(name);
+    }
+    return sgrad_file_commit(&file);
+}
+
+int sgrad_duplicates_write_level(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
+                                 const struct sgrad_duplicates *found, int level, const char *path) {
+    return write_list(train, &(struct wanted){ hashes, found, level }, is_dropped, path);
+}
+
+int sgrad_duplicates_write(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                           const struct sgrad_duplicates *found, const char *folder) {
+    static const struct {
+        const char *name;
+        bool (*has)(const struct wanted *, int64_t);
+    } lists[] = { { "keep.txt", is_kept }, { "drop.txt", is_dropped }, { "leaks.txt", is_leak } };
+    const struct wanted wanted = { hashes, found, found->levels - 1 };
+    int error = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !error; i++) {
+        char *path = path_of(folder, lists[i].name);
+        error = write_list(part[0], &wanted, lists[i].has, path);
+        free(path);
+    }
+    return error;
+}

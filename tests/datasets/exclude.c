@@ -1,0 +1,98 @@
+/* Samples that a list leaves out: those in memory and those that are read, names, numbers, twice, and bad lists. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "tests/scratch.h"
+
+static struct sgrad_dataset *open_set(const char *text) {
+    struct sgrad_dataset *dataset;
+    assert_int_equal(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &dataset), 0);
+    return dataset;
+}
+
+static int exclude(struct sgrad_dataset *dataset, const char *lines) {
+    return sgrad_dataset_exclude(dataset, scratch_write("list", lines, strlen(lines)));
+}
+
+/* Every sample of LESS is that of WHOLE that WHICH says, in every field. */
+static void assert_samples(const struct sgrad_dataset *less, const struct sgrad_dataset *whole, const int64_t *which, int n) {
+    const size_t size = sgrad_field_bytes(&less->field[0]);
+    uint8_t *a = malloc(size), *b = malloc(size);
+    assert_int_equal(less->count, n);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t one, other;
+        assert_int_equal(sgrad_dataset_read(less, &i, 1, (void *[]){ a, &one }), 0);
+        assert_int_equal(sgrad_dataset_read(whole, &which[i], 1, (void *[]){ b, &other }), 0);
+        assert_memory_equal(a, b, size);
+        assert_int_equal(one, other);
+        char *name = sgrad_dataset_sample_name(less, i), *old = sgrad_dataset_sample_name(whole, which[i]);
+        assert_string_equal(name, old);
+        assert_int_equal(sgrad_dataset_stamp(less, i), sgrad_dataset_stamp(whole, which[i]));
+        free(name);
+        free(old);
+    }
+    free(a);
+    free(b);
+}
+
+/* Small synthetic sets lie in memory; the larger one is drawn when it is read. */
+static void kinds(void **state) {
+    (void)state;
+    static const char *const sets[] = { "synthetic:4x4x3,3,10", "synthetic:4096x4096x3,3,11" };
+    for (int i = 0; i < 2; i++) {
+        struct sgrad_dataset *whole = open_set(sets[i]), *less = open_set(sets[i]);
+        const int n = (int)whole->count;
+        assert_int_equal(exclude(less, "# two\r\n3\r\n\n1\n1"), 0);
+        assert_samples(less, whole, (int64_t[]){ 0, 2, 4, 5, 6, 7, 8, 9, 10 }, n - 2);
+        assert_int_equal(exclude(less, "2\n0\n"), 0); /* numbers from now on */
+        assert_samples(less, whole, (int64_t[]){ 2, 5, 6, 7, 8, 9, 10 }, n - 4);
+        assert_true(sgrad_dataset_fingerprint(less) != sgrad_dataset_fingerprint(whole));
+        sgrad_dataset_close(less);
+        sgrad_dataset_close(whole);
+    }
+}
+
+/* The list is the content: order, comments and repetitions do not tell sets apart. */
+static void fingerprints(void **state) {
+    (void)state;
+    uint64_t print[3];
+    static const char *const lists[] = { "5\n7\n", "7\n#\n5\n7", "5\n8\n" };
+    for (int i = 0; i < 3; i++) {
+        struct sgrad_dataset *set = open_set("digits");
+        assert_int_equal(exclude(set, lists[i]), 0);
+        print[i] = sgrad_dataset_fingerprint(set);
+        sgrad_dataset_close(set);
+    }
+    assert_true(print[0] == print[1] && print[0] != print[2]);
+}
+
+static void nothing(void **state) {
+    (void)state;
+    struct sgrad_dataset *set = open_set("digits"), *whole = open_set("digits");
+    assert_int_equal(exclude(set, ""), 0);
+    assert_int_equal(exclude(set, "# nothing\n"), 0);
+    assert_int_equal(sgrad_dataset_fingerprint(set), sgrad_dataset_fingerprint(whole));
+    sgrad_dataset_close(set);
+    sgrad_dataset_close(whole);
+}
+
+static void bad_lists(void **state) {
+    (void)state;
+    struct sgrad_dataset *set = open_set("synthetic:4x4x3,3,10");
+    assert_fails(exclude(set, "1\n10\n"), SGRAD_EFORMAT, "line 2: '10' is none of the 10 samples, by number from 0");
+    assert_fails(exclude(set, "1 \n"), SGRAD_EFORMAT, "line 1: '1 '");
+    assert_fails(exclude(set, "train/a/1.jpg\n"), SGRAD_EFORMAT, "line 1: 'train/a/1.jpg'");
+    assert_fails(exclude(set, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9"), SGRAD_EFORMAT, "leaves out every sample");
+    assert_fails(sgrad_dataset_exclude(set, scratch_path("none")), SGRAD_EIO, "none: No such file");
+    assert_int_equal(set->count, 10);
+    sgrad_dataset_close(set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds),
+        cmocka_unit_test(fingerprints),
+        cmocka_unit_test(nothing),
+        cmocka_unit_test(bad_lists),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}
