@@ -1,5 +1,5 @@
-/* search.c: how long the search takes on the 64-bit hashes of a file: search FILE THRESHOLD. Says seconds, pairs and memory as JSON.
- * In the folder of the build:
+/* search.c: how long the search takes on the 64-bit hashes of a file: search FILE THRESHOLD. Says seconds, pairs and memory as
+ * JSON. In the folder of the build:
  *
  *     make V=0 tests/duplicates/search
  *     ./libtool --tag=CC --mode=link gcc -O2 -I.. -I. ../bench/dedup/search.c -o dedup-search libduplicates.la libdatasets.la \
