@@ -92,10 +92,10 @@ struct sgrad_use {
     enum sgrad_access access;
     bool passing;               /* there only where y is made again in passing, and Y is not: see the signature */
 };
-#define SGRAD_IN(role, i) { SGRAD_##role, i, SGRAD_R }
-#define SGRAD_IN_PASSING(role, i) { SGRAD_##role, i, SGRAD_R, .passing = true }
-#define SGRAD_OUT(role, i) { SGRAD_##role, i, SGRAD_W }
-#define SGRAD_INOUT(role, i) { SGRAD_##role, i, SGRAD_RW }
+#define SGRAD_IN(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R }
+#define SGRAD_IN_PASSING(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R, .passing = true }
+#define SGRAD_OUT(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_W }
+#define SGRAD_INOUT(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_RW }
 
 /* Is operand I added to, not overwritten? */
 static inline bool sgrad_adds(const struct sgrad_args *args, int i) { return args->accumulate >> i & 1; }

@@ -319,7 +319,7 @@ static void add_step(struct sgrad__builder *b) {
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
     struct sgrad_view view;
-    const struct sgrad_use total = { SGRAD_STAT, 0, SGRAD_R, false };
+    const struct sgrad_use total = SGRAD_IN(STAT, 0);
     b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, total, 0, &view));
     free(summed);
 }
