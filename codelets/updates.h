@@ -11,9 +11,8 @@
 extern "C" {
 #endif
 
-#define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel;
-#include "codelets/updates.def"
-#undef SGRAD_UPDATE_KERNEL
+/* Declares the kernel of codelets/NAME.c, sgrad_NAME_kernel: an optimizer's file (graphs/programs/optimizers/) says so itself. */
+#define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel
 
 /* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares, operand 2, or
  * NULL. */

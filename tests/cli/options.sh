@@ -119,7 +119,7 @@ warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is re
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
 warns 1 "--cpus 4096: 4096 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 4096
-says '^devices    [0-9]* CPU workers; '
+says '^devices    [0-9]* CPU workers ('
 warns 1 '--augment crops nothing: that part of the shorter side of 8x8 is less than a pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print

@@ -7,6 +7,10 @@
 
 #include <float.h>
 
+SGRAD_UPDATE_KERNEL(sgd);
+SGRAD_UPDATE_KERNEL(adam);
+SGRAD_UPDATE_KERNEL(adamw);
+
 /* (COUNT) numbers, the same for the same stream, as TYPE keeps them */
 static struct sgrad_view line(enum sgrad_dtype type, int64_t count) { return (struct sgrad_view){ type, { 1, { count } } }; }
 static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {

@@ -4,6 +4,8 @@
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
+SGRAD_UPDATE_KERNEL(kfac);
+
 static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {
     double *values = sgrad_alloc((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++) {

@@ -8,6 +8,9 @@
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
+SGRAD_UPDATE_KERNEL(lars);
+SGRAD_UPDATE_KERNEL(lamb);
+
 enum { STEPS = 5, MOST = 12150 };
 
 static double norm(const double *x, int64_t count) {

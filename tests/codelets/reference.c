@@ -6,6 +6,10 @@
 
 #include <jansson.h>
 
+SGRAD_UPDATE_KERNEL(sgd);
+SGRAD_UPDATE_KERNEL(adam);
+SGRAD_UPDATE_KERNEL(adamw);
+
 #define TOLERANCE 1e-4
 
 static struct sgrad_safetensors file;

@@ -2,6 +2,8 @@
 #include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
+SGRAD_UPDATE_KERNEL(adam);
+
 const struct sgrad_optimizer sgrad_adam_optimizer = {
     .name = "adam",
     .summary = "adaptive moments, decay added to the gradient, as torch.optim.Adam",

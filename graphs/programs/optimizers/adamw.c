@@ -2,6 +2,8 @@
 #include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
+SGRAD_UPDATE_KERNEL(adamw);
+
 const struct sgrad_optimizer sgrad_adamw_optimizer = {
     .name = "adamw",
     .summary = "adaptive moments, decay apart from the gradient, as torch.optim.AdamW",

@@ -381,6 +381,8 @@ static void update_all(struct sgrad__builder *b, const int *given) {
     free(gradient);
 }
 
+SGRAD_UPDATE_KERNEL(kfac);
+
 const struct sgrad_optimizer sgrad_kfac_optimizer = {
     .name = "kfac",
     .summary = "second order: sgd by gradients that Kronecker factors of the curvature precondition",

@@ -2,6 +2,8 @@
 #include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
+SGRAD_UPDATE_KERNEL(lamb);
+
 const struct sgrad_optimizer sgrad_lamb_optimizer = {
     .name = "lamb",
     .summary = "adamw whose steps follow the norm of each parameter, for large batches",

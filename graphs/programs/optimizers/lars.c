@@ -2,6 +2,8 @@
 #include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
+SGRAD_UPDATE_KERNEL(lars);
+
 const struct sgrad_optimizer sgrad_lars_optimizer = {
     .name = "lars",
     .summary = "sgd whose steps follow the norm of each parameter, for large batches",

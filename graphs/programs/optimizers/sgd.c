@@ -2,6 +2,8 @@
 #include "codelets/updates.h"
 #include "graphs/programs/programs.h"
 
+SGRAD_UPDATE_KERNEL(sgd);
+
 const struct sgrad_optimizer sgrad_sgd_optimizer = {
     .name = "sgd",
     .summary = "stochastic gradient descent with momentum, as torch.optim.SGD",
