@@ -63,6 +63,10 @@ static const struct sgrad__option options[] = {
                        "--kfac-factor-every if not given", &sgrad__whole, SGRAD__FIELD(kfac_lag), 0, 1000000000 },
     { "kfac-skip", "LIST", "layers that are not preconditioned: patterns like fc,layer1.*", &sgrad__text,
       SGRAD__FIELD(kfac_skip) },
+    { "kfac-inverse", NULL, "precondition by damped inverses of factors, in place of their eigenvectors", &sgrad__flag,
+      SGRAD__FIELD(kfac_inverse) },
+    { "kfac-variant", "auto|opt|lw|X", "ranks that precondition a layer: all, one or this share; auto: by cost and memory",
+      &sgrad__text, SGRAD__FIELD(kfac_variant) },
     { "label-smoothing", "X", "share of the target spread over all classes", &sgrad__real, SGRAD__FIELD(label_smoothing), 0, 1 },
     { "clip-norm", "X", "largest norm of all gradients together; 0: off", &sgrad__real, SGRAD__FIELD(clip_norm), 0, 1e30 },
 

@@ -248,6 +248,9 @@ extern const struct sgrad_kernel sgrad_copy_kernel;
 /* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
 extern const struct sgrad_kernel sgrad_squared_norm_kernel;
 
+/* out = Σ x·y. Operands: x, y F32 of one shape (R), out F64[1] (W). */
+extern const struct sgrad_kernel sgrad_inner_product_kernel;
+
 /* out.bucket[i] = how many x there are from limit i - 1 up to, but without, limit i of sgrad_histogram_limits(); what is no
  * finite number is left out. Operands: 0 x F32 (R), 1 out F64[SGRAD_HISTOGRAM] (W): a struct sgrad_histogram. CPUs only. */
 enum { SGRAD_HISTOGRAM_BUCKETS = 1551, SGRAD_HISTOGRAM = 5 + SGRAD_HISTOGRAM_BUCKETS };

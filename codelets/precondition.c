@@ -1,15 +1,16 @@
-/* precondition.c: a layer's gradient, divided by its curvature in the eigenvectors of its factors (kronecker.h):
+/* precondition.c: a layer's gradient, divided by its curvature (kronecker.h), in the eigenvectors of its factors, or by their damped
+ * inverses:
  *
- *     ∇ (k,n) = │ weight │ bias │        V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ        and Σ V·∇
+ *     ∇ (k,n) = │ weight │ bias │        V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ        V = (G + γI)⁻¹ ∇ (A + γI)⁻¹
  *
- * with groups each of them for itself. Limits: on CPUs alone. */
+ * with groups each of them for itself. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/kronecker.h"
 
 #include <oneapi/dnnl/dnnl.h>
 
-enum { DWEIGHT, DBIAS, A, G, WEIGHT, BIAS, SUM };
+enum { DWEIGHT, DBIAS, A, G, WEIGHT, BIAS };
 
 /* c (m,n) = a (m,k) b (k,n), of each of which as it lies or TURNED */
 static void multiply(bool a_turned, bool b_turned, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
@@ -32,46 +33,56 @@ static void part(const float *from, int64_t k, int64_t n, float *weight, float *
     }
 }
 
-static double product(const float *x, const float *y, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += (double)x[i] * y[i];
-    return sum;
+/* V (k,n) of ∇ (k,n), by what was made of A and G; room (k,n) is for what is between. */
+typedef void by(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room, float *v);
+
+static void by_eigen(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
+                     float *v) {
+    const float *da = a, *qa = a + n, *dg = g, *qg = g + k;
+    multiply(false, true, k, n, n, gradient, qa, room);
+    multiply(false, false, k, n, k, qg, room, v);
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < n; j++) v[i * n + j] /= dg[i] * da[j] + damping;
+    multiply(true, false, k, n, k, qg, v, room);
+    multiply(false, false, k, n, n, room, qa, v);
 }
 
-/* dweight, dbias or absent, A's eigen (groups,1+n,n), G's (groups,1+k,k), V of the weight, of the bias or absent, Σ V·∇ */
-static void precondition(const struct sgrad_args *a) {
-    const int64_t groups = a->view[A].shape.dim[0], n = a->view[A].shape.dim[2], k = a->view[G].shape.dim[2];
+static void by_inverse(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
+                       float *v) {
+    (void)damping;
+    multiply(false, false, k, n, n, gradient, a, room);
+    multiply(false, false, k, n, k, g, room, v);
+}
+
+/* dweight, dbias or absent, what was made of A (groups,…,n) and G (groups,…,k), V of the weight, of the bias or absent */
+static void for_groups(const struct sgrad_args *a, by *how) {
+    const struct sgrad_shape *of_a = &a->view[A].shape, *of_g = &a->view[G].shape;
+    const int64_t groups = of_a->dim[0], n = of_a->dim[2], k = of_g->dim[2];
     const int64_t of_weight = k * (n - (a->data[DBIAS] != NULL));
-    float *gradient = (float *)sgrad_aligned((size_t)a->workspace), *first = gradient + k * n, *second = first + k * n;
-    const float damping = a->step->damping;
-    double sum = 0;
+    float *gradient = (float *)sgrad_aligned((size_t)a->workspace), *room = gradient + k * n, *v = room + k * n;
     for (int64_t j = 0; j < groups; j++) {
-        const float *da = (const float *)a->data[A] + j * (n + 1) * n, *qa = da + n;
-        const float *dg = (const float *)a->data[G] + j * (k + 1) * k, *qg = dg + k;
         const float *dbias = a->data[DBIAS];
         float *bias = a->data[BIAS];
         join((const float *)a->data[DWEIGHT] + j * of_weight, dbias ? dbias + j * k : NULL, k, n, gradient);
-        multiply(false, true, k, n, n, gradient, qa, first);
-        multiply(false, false, k, n, k, qg, first, second);
-        for (int64_t i = 0; i < k; i++)
-            for (int64_t l = 0; l < n; l++) second[i * n + l] /= dg[i] * da[l] + damping;
-        multiply(true, false, k, n, k, qg, second, first);
-        multiply(false, false, k, n, n, first, qa, second);
-        sum += product(second, gradient, k * n);
-        part(second, k, n, (float *)a->data[WEIGHT] + j * of_weight, bias ? bias + j * k : NULL);
+        how(gradient, (const float *)a->data[A] + j * of_a->dim[1] * n, (const float *)a->data[G] + j * of_g->dim[1] * k, k, n,
+            a->step->damping, room, v);
+        part(v, k, n, (float *)a->data[WEIGHT] + j * of_weight, bias ? bias + j * k : NULL);
     }
-    *(double *)a->data[SUM] = sum;
 }
+
+static void precondition(const struct sgrad_args *a) { for_groups(a, by_eigen); }
+static void precondition_by_inverse(const struct sgrad_args *a) { for_groups(a, by_inverse); }
 
 static size_t workspace(const struct sgrad_args *a) {
     return SGRAD_LINE + 3 * (size_t)(a->view[A].shape.dim[2] * a->view[G].shape.dim[2]) * sizeof(float);
 }
 
-static double flops(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[A].shape.dim;
-    const double groups = (double)dim[0], n = (double)dim[2], k = (double)a->view[G].shape.dim[2];
-    return groups * 4 * k * n * (k + n + 1);
+static double flops_of_products(const struct sgrad_args *a, double pairs) {
+    const double groups = (double)a->view[A].shape.dim[0], n = (double)a->view[A].shape.dim[2], k = (double)a->view[G].shape.dim[2];
+    return groups * 2 * k * n * pairs * (k + n + 1);
 }
+static double flops(const struct sgrad_args *a) { return flops_of_products(a, 2); }
+static double flops_by_inverse(const struct sgrad_args *a) { return flops_of_products(a, 1); }
 
 const struct sgrad_kernel sgrad_precondition_kernel = {
     .name = "precondition",
@@ -79,4 +90,11 @@ const struct sgrad_kernel sgrad_precondition_kernel = {
     .cpu = precondition,
     .workspace = workspace,
     .flops = flops,
+};
+const struct sgrad_kernel sgrad_precondition_by_inverse_kernel = {
+    .name = "precondition_by_inverse",
+    .kind = &sgrad_update_kind,
+    .cpu = precondition_by_inverse,
+    .workspace = workspace,
+    .flops = flops_by_inverse,
 };

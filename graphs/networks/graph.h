@@ -55,6 +55,15 @@ struct sgrad__split {
     bool made;
 };
 
+/* What an optimizer keeps of a layer, F32, on all ranks or on some. */
+struct sgrad__kept {
+    char *name;                         /* as in files */
+    struct sgrad_shape shape;
+    struct sgrad_tensor *tensor;        /* NULL: this rank does not have it */
+    int rank;                           /* the first that has it; -1: all have */
+    void *whole;                        /* of what not all have: where rank 0 has read it, or gathered it, else NULL */
+};
+
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;
@@ -69,8 +78,8 @@ struct sgrad_graph {
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
     const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
-    int kept_count;                     /* what it keeps besides, of layers, named as in files */
-    struct sgrad_tensor **kept;
+    int kept_count;                     /* what it keeps besides, of layers */
+    struct sgrad__kept *kept;
 };
 
 /* The axis along which ranks have different samples: the ranks that are left, where it is not named. */
@@ -107,9 +116,12 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
  * end without a name; or NULL) that an optimizer keeps of each trained one. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
-/* Memory, zeros at first, for what the optimizer keeps besides, STATE of LAYER: "optimizer.factor_a.conv1" in files. */
-int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape);
-struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);   /* NULL: none */
+/* What the optimizer keeps besides, STATE of LAYER, "optimizer.factor_a.conv1" in files: on all ranks (RANK -1), or on some, of
+ * which RANK is the first. Where it is kept HERE it gets memory, zeros at first. */
+int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape, int rank,
+                      bool here);
+/* NULL: there is none, or not here. */
+struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
 /* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */
@@ -118,9 +130,10 @@ struct sgrad__item {
     char *name;
     struct sgrad_view view;             /* of the whole */
     enum sgrad_file_layout layout;      /* in files */
-    struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part */
+    struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part; NULL: only other ranks have it */
     const struct sgrad__parameter *split;       /* NULL: it is whole */
-    void **whole;                       /* then the place of its whole */
+    int rank;                           /* the first that has it; -1: all have, or each a part */
+    void **whole;                       /* of what not all have whole: the place for that; else NULL */
 };
 struct sgrad__items {
     int count;
@@ -135,7 +148,7 @@ struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
 /* Between WHOLE and the PART of PLACE, both F32, as they lie in memory. */
 void sgrad__part_take(const struct sgrad__parameter *p, int place, const float *whole, float *part);
 void sgrad__part_put(const struct sgrad__parameter *p, int place, const float *part, float *whole);
-/* An item that is split: this rank's part of its whole, which is there, becomes its tensor. */
+/* Of an item whose whole is there: what this rank has of it becomes its tensor. */
 int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);
 void sgrad__wholes_free(struct sgrad_graph *graph);
 

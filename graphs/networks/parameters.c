@@ -92,27 +92,29 @@ int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *
 
 static char *kept_name(const char *state, const char *layer) { return sgrad_format(SGRAD__STATES "%s.%s", state, layer); }
 
-int sgrad__graph_keep(struct sgrad_graph *g, const char *state, const char *layer, struct sgrad_shape shape) {
-    char *name = kept_name(state, layer);
+int sgrad__graph_keep(struct sgrad_graph *g, const char *state, const char *layer, struct sgrad_shape shape, int rank,
+                      bool here) {
     g->kept = sgrad_grow(g->kept, g->kept_count, sizeof *g->kept);
-    int error = sgrad_tensor_create(name, SGRAD_F32, shape, SGRAD_PERSISTENT, &g->kept[g->kept_count]);
-    if (!error) g->kept_count++;
-    free(name);
-    return error;
+    struct sgrad__kept *kept = &g->kept[g->kept_count++];
+    *kept = (struct sgrad__kept){ .name = kept_name(state, layer), .shape = shape, .rank = rank };
+    return here ? sgrad_tensor_create(kept->name, SGRAD_F32, shape, SGRAD_PERSISTENT, &kept->tensor) : 0;
 }
 
 struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *state, const char *layer) {
     char *name = kept_name(state, layer);
     struct sgrad_tensor *kept = NULL;
     for (int i = 0; i < g->kept_count && !kept; i++)
-        if (strcmp(g->kept[i]->name, name) == 0) kept = g->kept[i];
+        if (strcmp(g->kept[i].name, name) == 0) kept = g->kept[i].tensor;
     free(name);
     return kept;
 }
 
 void sgrad__parameters_free(struct sgrad_graph *g) {
     sgrad__wholes_free(g);
-    for (int i = 0; i < g->kept_count; i++) sgrad_tensor_destroy(g->kept[i]);
+    for (int i = 0; i < g->kept_count; i++) {
+        sgrad_tensor_destroy(g->kept[i].tensor);
+        free(g->kept[i].name);
+    }
     free(g->kept);
     g->kept = NULL;
     g->kept_count = 0;
@@ -143,17 +145,19 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
         const struct sgrad_view view = { p->is.dtype, sgrad__whole_shape(p) };
         const struct sgrad__parameter *split = p->axis ? p : NULL;
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, p->whole };
+            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, -1, p->whole };
         for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
             const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
             const struct sgrad_view kept = split ? view : p->kept[j]->view;
+            void **whole = split ? p->whole + 1 + j : NULL;
             list.item[list.count++] =
-                (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, split ? p->whole + 1 + j : NULL };
+                (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, -1, whole };
         }
     }
-    for (int i = 0; i < g->kept_count && with_states; i++)
+    for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", g->kept[i]->name), g->kept[i]->view, SGRAD_AS_IS, g->kept[i], NULL, NULL };
+            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, SGRAD_AS_IS, k->tensor, NULL, k->rank,
+                                  k->rank < 0 ? NULL : &k->whole };
     return list;
 }
 

@@ -1,4 +1,4 @@
-/* parts.c: parameters that are split over the ranks of an axis, and their wholes.
+/* parts.c: parameters that are split over the ranks of an axis, what some ranks keep for all, and the wholes of both.
  *
  * A parameter (4,3), split over two ranks along dimension 0, and along another one of (2,4):
  *
@@ -39,6 +39,7 @@ void sgrad__part_put(const struct sgrad__parameter *p, int place, const float *p
 }
 
 int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
+    if (!item->split) return item->tensor ? sgrad_tensor_write(item->tensor, *item->whole) : 0;
     float *part = sgrad_alloc(1, sgrad_view_bytes(&item->tensor->view));
     sgrad__part_take(item->split, sgrad_mesh_place(&g->mesh, item->split->axis, g->rank), *item->whole, part);
     int error = sgrad_tensor_write(item->tensor, part);
@@ -53,5 +54,9 @@ void sgrad__wholes_free(struct sgrad_graph *g) {
             free(p->whole[j]);
             p->whole[j] = NULL;
         }
+    }
+    for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count; k++) {
+        free(k->whole);
+        k->whole = NULL;
     }
 }

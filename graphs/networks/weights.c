@@ -6,7 +6,7 @@
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
  *
- * A parameter that is split over ranks is whole in files (parts.c).
+ * A parameter that is split over ranks is whole in files, and what only some ranks keep is there, too (parts.c).
  *
  * Limits: everything that is saved is copied in main memory first, all at once. */
 #include "graphs/networks/graph.h"
@@ -117,7 +117,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     else memcpy(file, data, bytes);
     bool moves = item->layout == SGRAD_OIHW;
     if (moves) to_memory_layout(item, file, memory);
-    if (!error && item->split) {
+    if (!error && item->whole) {
         free(*item->whole);
         *item->whole = memcpy(sgrad_alloc(1, bytes), moves ? memory : file, bytes);
         error = sgrad__item_take(g, item);
@@ -148,7 +148,7 @@ int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sg
     for (int i = 0; i < w.items.count && !error; i++) {
         const struct sgrad__item *item = &w.items.item[i];
         w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
-        if (item->split) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
+        if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
         else error = sgrad_tensor_read(item->tensor, w.value[i]);
     }
     if (error) sgrad__weights_free(&w);

@@ -136,8 +136,14 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
     return -1;
 }
 
+/* What tasks of backward make in passing stays with them: another makes it for itself, in the steps that it is part of. */
 int sgrad__add_operand(struct sgrad__builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
-    return resolve(b, n, BACKWARD, use, m, view);
+    const int value = use.role == SGRAD_X ? b->g->value[b->g->node[n].input[use.index]].root : -1;
+    int *passing = value < 0 ? NULL : &b->activation[IN_PASSING][value * b->micros + m], made = passing ? *passing : -1;
+    if (passing) *passing = -1;
+    const int buffer = resolve(b, n, BACKWARD, use, m, view);
+    if (passing) *passing = made;
+    return buffer;
 }
 
 /* ---- tasks of nodes ---- */

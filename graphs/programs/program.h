@@ -119,6 +119,9 @@ struct sgrad__kfac {
     long factor_every, eigen_every;     /* steps from one factor to the next, from one decomposition */
     long lag;                           /* steps until what came of one is used; 0: it is waited for */
     const char *skip;                   /* layers that are left out: patterns, with commas between; NULL: none are */
+    bool inverse;                       /* by damped inverses of factors, in place of their eigenvectors */
+    double share;                       /* of the ranks, that precondition a layer, one at least; below 0: chosen by cost */
+    double room;                        /* bytes that a rank may keep for it, where that is chosen; 0: no matter how many */
 };
 
 struct sgrad__program_options {

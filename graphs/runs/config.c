@@ -56,7 +56,7 @@ static json_t *options_object(const struct sgrad_train_options *o) {
     TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
         REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
     REAL(kfac_damping), TEXT(kfac_damping_schedule), REAL(kfac_decay), REAL(kfac_clip), INTEGER(kfac_factor_every),
-        INTEGER(kfac_eigen_every), INTEGER(kfac_lag), TEXT(kfac_skip);
+        INTEGER(kfac_eigen_every), INTEGER(kfac_lag), TEXT(kfac_skip), TEXT(kfac_variant), FLAG(kfac_inverse);
     TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), TEXT(augment), FLAG(no_fuse),
         FLAG(recompute), INTEGER(image_size);
     PUT(data_placement, text(o->partition ? "partition" : "replicate"));

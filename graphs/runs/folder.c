@@ -157,7 +157,7 @@ static int broadcast_parameters(struct sgrad__run *r) {
     struct sgrad__broadcast *list = sgrad_alloc((size_t)items.count, sizeof *list);
     int count = 0;
     for (struct sgrad__item *item = items.item; item < items.item + items.count; item++)
-        if (!item->split) list[count++] = (struct sgrad__broadcast){ item->tensor, item->tensor, 0 };
+        if (!item->whole) list[count++] = (struct sgrad__broadcast){ item->tensor, item->tensor, 0 };
     int error = sgrad__runner_broadcast(r->context, list, count);
     free(list);
     sgrad__items_free(&items);

@@ -1,5 +1,5 @@
-/* mesh.c: where this rank stands on the run's mesh, and the way of parameters that are split over ranks: whole to rank 0, which
- * writes files, and from it, which has read one.
+/* mesh.c: where this rank stands on the run's mesh, and the way of what ranks have not all whole, parameters that are split and
+ * states that some keep: to rank 0, which writes files, and from it, which has read one.
  *
  *     gather     parts of ranks 0 1  ──>  whole on rank 0             scatter     whole on rank 0  ──>  parts of all ranks   */
 #include "graphs/runs/run.h"
@@ -50,9 +50,9 @@ int sgrad__run_place_on_mesh(struct sgrad__run *r) {
     return check_together(r);
 }
 
-/* ---- parameters that are split ---- */
+/* ---- what not all ranks have whole ---- */
 
-static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
+static int gather_split(const struct sgrad__run *r, const struct sgrad__item *item) {
     const struct sgrad_axis *axis = item->split->axis;
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
     int *member = sgrad_alloc((size_t)axis->ranks, sizeof *member), error = 0;
@@ -69,6 +69,22 @@ static int gather_item(const struct sgrad__run *r, const struct sgrad__item *ite
     return error;
 }
 
+/* What some ranks keep. */
+static int gather_kept(const struct sgrad__run *r, const struct sgrad__item *item) {
+    const int rank = r->context->rank;
+    const size_t bytes = sgrad_view_bytes(&item->view);
+    void *whole = sgrad_alloc(1, bytes);
+    int error = rank == item->rank ? sgrad_tensor_read(item->tensor, whole) : 0;
+    if (item->rank) sgrad_ranks_broadcast(whole, bytes, item->rank);
+    if (rank) free(whole);
+    else *item->whole = whole;
+    return error;
+}
+
+static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
+    return item->split ? gather_split(r, item) : gather_kept(r, item);
+}
+
 static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *item) {
     const size_t bytes = sgrad_view_bytes(&item->view);
     bool there = *item->whole;
@@ -79,22 +95,22 @@ static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *it
     return sgrad__item_take(r->graph, item);
 }
 
-static int for_split(struct sgrad__run *r, bool with_states,
+static int for_wholes(struct sgrad__run *r, bool with_states,
                      int (*what)(const struct sgrad__run *r, const struct sgrad__item *item)) {
     struct sgrad__items list = sgrad__parameters_list(r->graph, with_states);
     int error = 0;
     for (int i = 0; i < list.count; i++) {
-        const int failed = list.item[i].split ? what(r, &list.item[i]) : 0;
+        const int failed = list.item[i].whole ? what(r, &list.item[i]) : 0;
         if (failed) error = failed;
     }
     sgrad__items_free(&list);
     return error;
 }
 
-int sgrad__run_gather(struct sgrad__run *r, bool with_states) { return for_split(r, with_states, gather_item); }
+int sgrad__run_gather(struct sgrad__run *r, bool with_states) { return for_wholes(r, with_states, gather_item); }
 
 int sgrad__run_scatter(struct sgrad__run *r) {
-    int error = for_split(r, true, scatter_item);
+    int error = for_wholes(r, true, scatter_item);
     sgrad__wholes_free(r->graph);
     return error;
 }

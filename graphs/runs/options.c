@@ -20,6 +20,7 @@ struct sgrad_train_options sgrad_train_defaults(void) {
         .kfac_factor_every = 10,
         .kfac_eigen_every = 100,
         .kfac_lag = -1,
+        .kfac_variant = "auto",
         .schedule = "constant",
         .strategy = "sync",
         .backup = -1,

@@ -17,6 +17,7 @@ struct sgrad__run {
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
     struct sgrad_schedule damping;              /* of second-order training */
+    double share, room;                         /* ranks that precondition a layer; bytes that a rank may keep for it */
     struct sgrad_graph *graph;
     const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
@@ -80,8 +81,9 @@ int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
 void sgrad__run_choose_micro_batch(struct sgrad__run *run);
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
-int sgrad__run_check_strategy(const struct sgrad__run *run);        /* whatever the ranks */
+int sgrad__run_check_strategy(struct sgrad__run *run);              /* whatever the ranks */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
+void sgrad__run_measure_room(struct sgrad__run *run);               /* every rank calls it */
 
 /* Names the folder, and refuses one that holds something else, before any work is done. */
 int sgrad__run_claim_folder(struct sgrad__run *run);
@@ -97,8 +99,8 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 
 int sgrad__run_open_mesh(struct sgrad__run *run);           /* before the graph */
 int sgrad__run_place_on_mesh(struct sgrad__run *run);       /* once the ranks are known: the graph, too */
-/* What is split is gathered on rank 0, whole, until sgrad__wholes_free; and, where rank 0 has read a whole, every rank gets its
- * part of that. Every rank calls them. */
+/* What is split, or kept by some ranks, is gathered on rank 0, whole, until sgrad__wholes_free; and, where rank 0 has read a
+ * whole, every rank gets what it has of that. Every rank calls them. */
 int sgrad__run_gather(struct sgrad__run *run, bool with_states);
 int sgrad__run_scatter(struct sgrad__run *run);
 

@@ -64,6 +64,8 @@ struct sgrad_train_options {
     long kfac_factor_every, kfac_eigen_every;       /* steps */
     long kfac_lag;                                  /* steps; -1: as kfac_factor_every */
     const char *kfac_skip;                          /* patterns of layers, with commas between; NULL: none */
+    const char *kfac_variant;                       /* "auto", "opt", "lw" or a share of the ranks; NULL: auto */
+    bool kfac_inverse;                              /* by damped inverses in place of eigenvectors */
     long lr_scale_base;                         /* samples: the peak is lr·batch/lr_scale_base (Goyal et al. 2017); 0: lr */
     bool nesterov, no_decay_1d;
     const char *schedule;

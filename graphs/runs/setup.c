@@ -162,6 +162,7 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->schedule) o->schedule = defaults.schedule;
     if (!o->strategy) o->strategy = defaults.strategy;
     if (!o->window) o->window = defaults.window;
+    if (!o->kfac_variant) o->kfac_variant = defaults.kfac_variant;
     if (!o->kfac_damping_schedule) o->kfac_damping_schedule = defaults.kfac_damping_schedule;
     if (!o->kfac_factor_every) o->kfac_factor_every = defaults.kfac_factor_every;
     if (!o->kfac_eigen_every) o->kfac_eigen_every = defaults.kfac_eigen_every;
@@ -187,6 +188,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (!error) error = sgrad__run_check_sizes(r, r->parts);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
+    sgrad__run_measure_room(r);
     sgrad__run_choose_micro_batch(r);
     SGRAD_TRY(sgrad__run_measure_data(r));
     if (r->options.partition) sgrad__run_open_placement(r);

@@ -2,6 +2,8 @@
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static int host_ranks(const struct sgrad_network *net) {
     int count = 0;
@@ -9,8 +11,27 @@ static int host_ranks(const struct sgrad_network *net) {
     return count;
 }
 
+/* --kfac-variant: the share of ranks that precondition a layer, of which lw is the least there is; below 0: auto. */
+static int parse_variant(const char *text, double *share) {
+    static const struct { const char *name; double share; } names[] = { { "auto", -1 }, { "lw", 0 }, { "opt", 1 } };
+    char *end;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i].name) == 0) return *share = names[i].share, 0;
+    *share = strtod(text, &end);
+    if (end > text && !*end && *share > 0 && *share <= 1) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "--kfac-variant %s: takes auto, opt, lw, or the share of ranks that precondition a layer, "
+                                    "above 0 and up to 1", text);
+}
+
+/* A quarter of the rank's part of its host's memory may hold curvature: rank 0's, of which all take it. */
+void sgrad__run_measure_room(struct sgrad__run *r) {
+    const int beside = r->context->network ? host_ranks(r->context->network) : 1;
+    r->room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 4 / beside;
+    sgrad_ranks_broadcast(&r->room, sizeof r->room, 0);
+}
+
 /* What does not go with this strategy, whatever the ranks. */
-int sgrad__run_check_strategy(const struct sgrad__run *r) {
+int sgrad__run_check_strategy(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const char *name = r->strategy->name;
     const bool sharded = r->strategy->sharded;
@@ -21,6 +42,7 @@ int sgrad__run_check_strategy(const struct sgrad__run *r) {
     if (r->optimizer->update_all && o->clip_norm > 0)
         return sgrad_fail(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
                           r->optimizer->name);
+    SGRAD_TRY(parse_variant(o->kfac_variant, &r->share));
     if (r->optimizer->keep && o->kfac_lag > o->kfac_eigen_every)
         return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
                           o->kfac_lag, o->kfac_eigen_every);

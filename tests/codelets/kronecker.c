@@ -136,7 +136,8 @@ static void average(uint32_t step, double x, double *y, const struct sgrad_runni
 
 static void averages(void **state) {
     (void)state;
-    const struct sgrad_running_average how = { 0.75, 0.5 };
+    struct sgrad_factor_health health = { .name = "conv1 A" };
+    const struct sgrad_running_average how = { 0.75, 0.5, &health };
     double y = 100;
     average(1, 8, &y, &how);
     assert_true(y == 4);
@@ -144,7 +145,7 @@ static void averages(void **state) {
     assert_true(y == 5);
     average(21, NAN, &y, &how);
     average(31, INFINITY, &y, &how);
-    assert_true(y == 5);
+    assert_true(y == 5 && health.infinite == 2);
 }
 
 /* ---- decompositions ---- */
@@ -164,14 +165,27 @@ static double *matrices(int64_t groups, int64_t n, int64_t rank) {
     return factor;
 }
 
-static double *decompose(int64_t groups, int64_t n, double *factor) {
-    const int64_t size = groups * (n + 1) * n;
-    double *eigen = sgrad_alloc((size_t)size, sizeof *eigen);
-    for (int64_t i = 0; i < size; i++) eigen[i] = 7;
-    run_kernel(&sgrad_eigendecomposition_kernel, NULL, &(struct sgrad_step){ .number = 1 }, 0,
+static const float DAMPING = 0.01f;
+static struct sgrad_factor_health health = { .name = "conv1 A" };
+
+/* What KERNEL makes of it, where there were sevens, of ROWS rows. */
+static double *make(const struct sgrad_kernel *kernel, int64_t groups, int64_t n, int64_t rows, double *factor) {
+    const int64_t size = groups * rows * n;
+    struct sgrad_factor_health *attrs = &health;
+    double *made = sgrad_alloc((size_t)size, sizeof *made);
+    for (int64_t i = 0; i < size; i++) made[i] = 7;
+    run_kernel(kernel, &attrs, &(struct sgrad_step){ .number = 1, .damping = DAMPING }, 0,
                (struct operand[]){ { { SGRAD_F32, { 2, { groups, sgrad__triangle(n) } } }, SGRAD_R, factor },
-                                   { { SGRAD_F32, { 3, { groups, n + 1, n } } }, SGRAD_RW, eigen } }, 2);
-    return eigen;
+                                   { { SGRAD_F32, { 3, { groups, rows, n } } }, SGRAD_RW, made } }, 2);
+    return made;
+}
+
+static double *decompose(int64_t groups, int64_t n, double *factor) {
+    return make(&sgrad_eigendecomposition_kernel, groups, n, n + 1, factor);
+}
+
+static double *invert(int64_t groups, int64_t n, double *factor) {
+    return make(&sgrad_damped_inverse_kernel, groups, n, n, factor);
 }
 
 static void decompositions(void **state) {
@@ -210,8 +224,49 @@ static void no_decomposition(void **state) {
     factor[3] = NAN;
     double *eigen = decompose(2, 5, factor);
     for (int i = 0; i < 30; i++) assert_true(eigen[i] == 7 && eigen[30 + i] != 7);
+    assert_int_equal(health.unmade, 1);
+    double *inverse = invert(2, 5, factor);
+    for (int i = 0; i < 25; i++) assert_true(inverse[i] == 7 && inverse[25 + i] != 7);
+    assert_int_equal(health.unmade, 2);
     free(factor);
     free(eigen);
+    free(inverse);
+}
+
+/* (F + γI)(F + γI)⁻¹ = I, to what γ is to the largest eigenvalue; singular ones, too. */
+static void inverses(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = { { 1, 1, 1 }, { 1, 2, 2 }, { 1, 37, 60 }, { 1, 65, 20 }, { 3, 9, 20 }, { 1, 145, 300 } };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const int64_t groups = shapes[s][0], n = shapes[s][1];
+        double *factor = matrices(groups, n, shapes[s][2]), *inverse = invert(groups, n, factor);
+        for (int64_t g = 0; g < groups; g++) {
+            const double *f = factor + g * sgrad__triangle(n), *is = inverse + g * n * n;
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < n; j++) {
+                    double sum = DAMPING * is[i * n + j], size = fabs(sum);
+                    for (int64_t k = 0; k < n; k++) {
+                        const double term = f[k < i ? sgrad__triangle_at(n, k, i) : sgrad__triangle_at(n, i, k)] * is[k * n + j];
+                        sum += term, size += fabs(term);
+                    }
+                    assert_true(fabs(sum - (i == j)) <= 1e-6 * (size + 1) && is[i * n + j] == is[j * n + i]);
+                }
+        }
+        free(factor);
+        free(inverse);
+    }
+}
+
+/* More than rounding has made is counted; an inverse there is as long as the damping is more. */
+static void negative_curvature(void **state) {
+    (void)state;
+    double little[] = { 1, 0, -0.005 }, much[] = { 1, 0, -0.5 };
+    double *eigen = decompose(1, 2, little), *inverse = invert(1, 2, little), *none = invert(1, 2, much);
+    assert_true(eigen[0] == 0 && eigen[1] == 1 && fabs(inverse[3] - 1 / (DAMPING - 0.005)) < 1e-3 && none[0] == 7);
+    assert_int_equal(health.negative, 2);
+    free(eigen);
+    free(inverse);
+    free(none);
 }
 
 /* Of zeros all eigenvalues are zero, and of what rounding has made negative, too. */
@@ -244,47 +299,76 @@ static void plain_precondition(int64_t groups, int64_t k, int64_t n, const doubl
     }
 }
 
-static void check_precondition(int64_t groups, int64_t k, int64_t n, bool bias) {
+/* The same by what plainly inverts both. */
+static void plain_by_inverse(int64_t groups, int64_t k, int64_t n, const double *gradient, const double *a, const double *g,
+                             double *v) {
+    for (int64_t j = 0; j < groups; j++, gradient += k * n, v += k * n, a += n * n, g += k * k)
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t l = 0; l < n; l++) {
+                v[i * n + l] = 0;
+                for (int64_t b = 0; b < k; b++)
+                    for (int64_t c = 0; c < n; c++) v[i * n + l] += g[i * k + b] * gradient[b * n + c] * a[c * n + l];
+            }
+}
+
+static void check_precondition(int64_t groups, int64_t k, int64_t n, bool bias, bool inverse) {
     const int64_t count = groups * k * n, of_weight = n - bias, rows = groups * k;
     double *fa = matrices(groups, n, n), *fg = matrices(groups, k, k);
-    double *a = decompose(groups, n, fa), *g = decompose(groups, k, fg);
-    double *gradient = normals(9, SGRAD_F32, count), *wanted = normals(1, SGRAD_F32, count), sum = 0, got = 0;
+    double *a = inverse ? invert(groups, n, fa) : decompose(groups, n, fa);
+    double *g = inverse ? invert(groups, k, fg) : decompose(groups, k, fg);
+    double *gradient = normals(9, SGRAD_F32, count), *wanted = normals(1, SGRAD_F32, count);
     double *weight = normals(1, SGRAD_F32, count), *db = normals(1, SGRAD_F32, rows), *v = normals(1, SGRAD_F32, count),
            *vb = normals(1, SGRAD_F32, rows);
-    const float damping = 0.01f;
-    plain_precondition(groups, k, n, gradient, a, g, damping, wanted);
-    for (int64_t i = 0; i < count; i++) sum += wanted[i] * gradient[i];
+    if (inverse) plain_by_inverse(groups, k, n, gradient, a, g, wanted);
+    else plain_precondition(groups, k, n, gradient, a, g, DAMPING, wanted);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t l = 0; l < of_weight; l++) weight[i * of_weight + l] = gradient[i * n + l];
         db[i] = gradient[i * n + n - 1];
     }
     const struct sgrad_view of_w = { SGRAD_F32, { 2, { rows, of_weight } } }, of_b = { SGRAD_F32, { 1, { rows } } };
-    run_kernel(&sgrad_precondition_kernel, NULL, &(struct sgrad_step){ .number = 1, .damping = damping }, 0,
+    run_kernel(inverse ? &sgrad_precondition_by_inverse_kernel : &sgrad_precondition_kernel, NULL,
+               &(struct sgrad_step){ .number = 1, .damping = DAMPING }, 0,
                (struct operand[]){ { of_w, SGRAD_R, weight },
                                    { of_b, SGRAD_R, bias ? db : NULL },
-                                   { { SGRAD_F32, { 3, { groups, n + 1, n } } }, SGRAD_R, a },
-                                   { { SGRAD_F32, { 3, { groups, k + 1, k } } }, SGRAD_R, g },
+                                   { { SGRAD_F32, { 3, { groups, n + !inverse, n } } }, SGRAD_R, a },
+                                   { { SGRAD_F32, { 3, { groups, k + !inverse, k } } }, SGRAD_R, g },
                                    { of_w, SGRAD_W, v },
-                                   { of_b, SGRAD_W, bias ? vb : NULL },
-                                   { { SGRAD_F64, { 1, { 1 } } }, SGRAD_W, &got } }, 7);
+                                   { of_b, SGRAD_W, bias ? vb : NULL } }, 6);
     double *all = sgrad_alloc((size_t)count, sizeof *all);
     for (int64_t i = 0; i < rows; i++) {
         memcpy(all + i * n, v + i * of_weight, (size_t)of_weight * sizeof *all);
         if (bias) all[i * n + n - 1] = vb[i];
     }
-    assert_true(near("preconditioned gradient", all, wanted, count, 2e-5) && near("Σ V·∇", &got, &sum, 1, 1e-5));
+    assert_true(near("preconditioned gradient", all, wanted, count, 2e-5));
     void *list[] = { fa, fg, a, g, gradient, wanted, weight, db, v, vb, all };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) free(list[i]);
 }
 
 static void preconditioned(void **state) {
     (void)state;
-    check_precondition(1, 16, 28, true);
-    check_precondition(1, 17, 45, false);
-    check_precondition(1, 1, 1, false);
-    check_precondition(1, 1, 9, true);
-    check_precondition(3, 5, 10, true);
-    check_precondition(5, 1, 9, false);
+    for (int inverse = 0; inverse < 2; inverse++) {
+        check_precondition(1, 16, 28, true, inverse);
+        check_precondition(1, 17, 45, false, inverse);
+        check_precondition(1, 1, 1, false, inverse);
+        check_precondition(1, 1, 9, true, inverse);
+        check_precondition(3, 5, 10, true, inverse);
+        check_precondition(5, 1, 9, false, inverse);
+    }
+}
+
+static void inner_products(void **state) {
+    (void)state;
+    for (int64_t count = 1; count < 100; count += 31) {
+        const struct sgrad_view view = { SGRAD_F32, { 1, { count } } };
+        double *x = normals(1, SGRAD_F32, count), *y = normals(2, SGRAD_F32, count), got = 0, wanted = 0;
+        for (int64_t i = 0; i < count; i++) wanted += x[i] * y[i];
+        run_kernel(&sgrad_inner_product_kernel, NULL, &(struct sgrad_step){ .number = 1 }, 0,
+                   (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_R, y }, { { SGRAD_F64, { 1, { 1 } } }, SGRAD_W, &got } },
+                   3);
+        assert_true(near("inner product", &got, &wanted, 1, 1e-12));
+        free(x);
+        free(y);
+    }
 }
 
 /* ---- the step ---- */
@@ -319,9 +403,10 @@ static void step(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors),      cmocka_unit_test(averages),       cmocka_unit_test(decompositions),
-        cmocka_unit_test(no_decomposition), cmocka_unit_test(no_curvature), cmocka_unit_test(preconditioned),
-        cmocka_unit_test(step),
+        cmocka_unit_test(factors),          cmocka_unit_test(averages),           cmocka_unit_test(decompositions),
+        cmocka_unit_test(no_decomposition), cmocka_unit_test(no_curvature),       cmocka_unit_test(inverses),
+        cmocka_unit_test(preconditioned),   cmocka_unit_test(inner_products),     cmocka_unit_test(step),
+        cmocka_unit_test(negative_curvature),
     };
     return cmocka_run_group_tests(tests, check_on_cpus, check_close);
 }

@@ -10,7 +10,7 @@ Of a layer, with a: patches of the input, a 1 behind each where there is a bias;
 
     A = aᵀa / (B S²)    G = B S gᵀg    both running averages    V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ
 
-(Pauloski et al., 2020.) V is scaled by min(1, sqrt(κ / |Σ lr² V·∇|)); weight decay and momentum come after that.
+or, "inverse", V = (G + γI)⁻¹ ∇ (A + γI)⁻¹. (Pauloski et al., 2020.) V is scaled by min(1, sqrt(κ / |Σ lr² V·∇|)); weight decay and momentum come after that.
 """
 import gzip
 import json
@@ -76,6 +76,18 @@ class Kfac:
         old = self.factor.get(name, new)
         self.factor[name] = [decay * before + (1 - decay) * now for before, now in zip(old, new)]
 
+    def make(self, factor):
+        if self.how.get("inverse"):
+            return torch.linalg.inv(factor + self.how["damping"] * torch.eye(len(factor)).double())
+        return torch.linalg.eigh(factor)
+
+    def divide(self, gradient, a, g):
+        if self.how.get("inverse"):
+            return g @ gradient @ a
+        (da, qa), (dg, qg) = a, g
+        d = dg.clamp(min=0)[:, None] * da.clamp(min=0)[None] + self.how["damping"]
+        return qg @ ((qg.T @ gradient @ qa) / d) @ qa.T
+
     def gradients(self, step):
         """{parameter: V}, scaled; STEP is 0 at first."""
         how, change, v = self.how, 0, {}
@@ -85,17 +97,15 @@ class Kfac:
             if step % how["eigen_every"] == how["lag"] % how["eigen_every"] and step >= how["lag"] > 0:
                 self.used[name] = self.next[name]
             if step % how["eigen_every"] == 0:
-                self.next[name] = [torch.linalg.eigh(f) for f in self.factor[name]]
+                self.next[name] = [self.make(f) for f in self.factor[name]]
             if how["lag"] == 0 or step == 0:
                 self.used[name] = self.next[name]
-            (da, qa), (dg, qg) = self.used[name]
             gradient = layer.weight.grad.flatten(1)
             if isinstance(layer, nn.Conv2d):
                 gradient = layer.weight.grad.reshape(len(gradient), -1)
             if layer.bias is not None:
                 gradient = torch.cat([gradient, layer.bias.grad[:, None]], 1)
-            d = dg.clamp(min=0)[:, None] * da.clamp(min=0)[None] + how["damping"]
-            full = qg @ ((qg.T @ gradient @ qa) / d) @ qa.T
+            full = self.divide(gradient, *self.used[name])
             change += (full * gradient).sum().item() * how["lr"] ** 2
             if layer.bias is not None:
                 v[f"{name}.bias"], full = full[:, -1].clone(), full[:, :-1]
@@ -137,6 +147,8 @@ def main():
             ("mlp", "mlp", "idx", dict(lr=0.01, damping=1)), ("lenet", "lenet", "idx", dict(lr=0.002)),
             ("resnet20", "resnet20", "cifar10", dict(lr=0.001, clip=1e-6)),
             ("resnet20-lag", "resnet20", "cifar10", dict(lr=0.001, clip=1e-6, lag=3)),
+            ("lenet-inverse", "lenet", "idx", dict(lr=0.002, inverse=True)),
+            ("resnet20-inverse", "resnet20", "cifar10", dict(lr=0.001, clip=1e-6, inverse=True)),
             ("lenet-free", "lenet", "idx", dict(lr=0.005, damping=0.1, clip=0, momentum=0, weight_decay=0))):
         runs[run], first = train(name, batches(globals()[data]()), common | how)
         runs[run]["data"] = data

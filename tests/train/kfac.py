@@ -35,7 +35,7 @@ def reference(run):
     words = ("train", "--model", how["model"], "--data", f"{how['data']}:{os.path.join(REFERENCE, how['data'])}", "--init", init, "--batch", 16,
              "--no-shuffle", "--no-augment", "--optimizer", "kfac", "--lr", how["lr"], "--momentum", how["momentum"],
              "--kfac-damping", how["damping"], "--kfac-decay", how["decay"], "--kfac-clip", how["clip"],
-             "--kfac-factor-every", how["factor_every"], "--kfac-eigen-every", how["eigen_every"], "--kfac-lag", how["lag"])
+             "--kfac-factor-every", how["factor_every"], "--kfac-eigen-every", how["eigen_every"], "--kfac-lag", how["lag"], *["--kfac-inverse"] * how.get("inverse", False))
     return how, words
 
 
@@ -68,13 +68,13 @@ def check_gradients(run, *more, within=1e-5):
 
 
 def test_gradients():
-    for run in ("mlp", "lenet", "lenet-free", "resnet20"):
-        check_gradients(run)
+    for run in ("mlp", "lenet", "lenet-free", "lenet-inverse", "resnet20", "resnet20-inverse"):
+        check_gradients(run, within=5e-5 if "inverse" in run else 1e-5)
     check_gradients("resnet20", "--micro-batch", 4)
 
 
 def test_losses():
-    for run in ("mlp", "lenet", "lenet-free", "resnet20", "resnet20-lag"):
+    for run in ("mlp", "lenet", "lenet-free", "lenet-inverse", "resnet20", "resnet20-lag", "resnet20-inverse"):
         check_losses(run)
     check_losses("resnet20", "--micro-batch", 4)
     check_losses("resnet20", "--no-fuse")
@@ -103,19 +103,46 @@ def test_same_bits():
     assert train("waits", "--kfac-lag", 0) != first
 
 
+def test_variants():
+    """Who preconditions what has no part in the bits, nor in what a checkpoint holds: it goes on with any other variant."""
+    for more, variants in (((), ("opt", 0.5, "lw")), (("--kfac-inverse",), (0.5,))):
+        first = train("first", *more, steps=7)
+        for variant in variants:
+            assert train("variant", "--kfac-variant", variant, *more, count=4, steps=7) == first, f"{variant}, {more}"
+
+
+def messages(*more):
+    """Of rank 0, in every step: (task, times, bytes)."""
+    network = os.path.join(FOLDER, "network.json")
+    with open(network, "w") as file:
+        json.dump({"latency": 1e-5, "bandwidth": 1e9, "host_latency": 1e-5, "host_bandwidth": 1e9}, file)
+    said = ranks(4, *SMALL, "--network", network, *more, "--print")
+    lines = re.findall(r"^reduction +(\S.*? (?:send|receive) (?:to|from) \d) +(\d+) +\S+ +(\S+) +\([\d,]+\)$", said, re.M)
+    assert lines, said
+    return sorted(lines)
+
+
+def test_messages():
+    """In steps in which no factor and no decomposition is due opt sends what sgd sends, and nothing else."""
+    plain = messages("--optimizer", "sgd")
+    assert messages("--kfac-variant", "opt") == plain
+    assert len(messages("--kfac-variant", 0.5)) > len(plain)
+
+
 def test_resume():
     """Where a decomposition has begun and is not used yet: factors, what is used and what is next are in the checkpoint."""
     whole = train("whole")
-    for count in (1, 2):
+    for before, variant, count in ((1, "opt", 1), (1, "opt", 2), (4, "lw", 1), (2, "lw", 4)):
         out = folder("parted")
-        stargrad(*SMALL, "--steps", 12, "--checkpoint-every", "6s", "--out", out)
+        words = (*SMALL, "--kfac-variant", variant, "--steps", 12, "--checkpoint-every", "6s", "--out", out)
+        ranks(before, *words) if before > 1 else stargrad(*words)
         for name in ("checkpoint-12.safetensors", "model.safetensors"):
             os.remove(os.path.join(out, name))
         kept = tensors(os.path.join(out, "checkpoint-6.safetensors"))
         assert kept["optimizer.next_a.fc"] != kept["optimizer.eigen_a.fc"] and len(kept["optimizer.factor_a.fc"]) == 65 * 66 // 2
         words = (*SMALL, "--steps", 12, "--out", out, "--resume")
         ranks(count, *words) if count > 1 else stargrad(*words)
-        assert (losses(out), content(out)) == whole, f"resumed on {count} ranks"
+        assert (losses(out), content(out)) == whole, f"{before} ranks, {variant}, resumed on {count} ranks"
 
 
 def test_any_number_of_ranks():
@@ -152,7 +179,8 @@ def test_skip():
 def test_what_does_not_go_together():
     for words, why in ((("--kfac-lag", 5), "--kfac-lag 5 is more than --kfac-eigen-every 4"), (("--clip-norm", 1), "--kfac-clip"),
                        (("--strategy", "ps"), "--strategy sync"), (("--kfac-damping", 0), "--kfac-damping"),
-                       (("--kfac-damping-schedule", "stairs"), "stairs")):
+                       (("--kfac-damping-schedule", "stairs"), "stairs"), (("--kfac-variant", "1.5"), "--kfac-variant 1.5: takes auto"),
+                       (("--kfac-variant", "0.5x"), "--kfac-variant 0.5x: takes auto"), (("--kfac-variant", "0"), "--kfac-variant 0")):
         said = stargrad(*SMALL, "--steps", 1, *words, "--out", folder("wrong"), status=2)
         assert why in said, said
 
