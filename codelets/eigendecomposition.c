@@ -4,8 +4,8 @@
  *     factor    f00 f01 f02 f11 f12 f22             eigen    d0  d1  d2        rising; what is at most 1e-10 is 0
  *                                                            q00 q10 q20       the eigenvector of d0, …
  *
- * Of a matrix that is not finite, or that dsyevd cannot do, the eigen stays as it was. Curvature is not negative: eigenvalues that
- * are, by more than rounding, are told. */
+ * Of a matrix that is not finite, or that dsyevd cannot do, the eigen stays as it was. Curvature is not negative: eigenvalues
+ * that are, by more than rounding, are told. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/lapack.h"
@@ -35,7 +35,8 @@ static void eigendecomposition(const struct sgrad_args *a) {
         if (finite) dsyevd_("V", "L", &rows, matrix, &rows, values, work, &size, more_work, &more, &info, 1, 1);
         if (!finite || info) {
             sgrad__factor_tell(health, &health->unmade, a->step,
-                               finite ? "has no decomposition: the last one stays" : "is not finite: its last decomposition stays");
+                               finite ? "has no decomposition: the last one stays"
+                                      : "is not finite: its last decomposition stays");
             continue;
         }
         if (values[0] < -ROUNDING * values[n - 1] && values[0] < -NONE)

@@ -55,7 +55,8 @@ struct sgrad_running_average {
 extern const struct sgrad_kernel sgrad_running_average_kernel;
 
 /* Eigenvalues of at most 1e-10 become 0. Where there is no decomposition, or no inverse, what was made before stays, and is told.
- * γ is step->damping. Operands: 0 a factor F32 (R), 1 its eigen, or its inverse, F32 (RW). Attributes: a pointer to its health. */
+ * γ is step->damping. Operands: 0 a factor F32 (R), 1 its eigen, or its inverse, F32 (RW). Attributes: a pointer to its
+ * health. */
 extern const struct sgrad_kernel sgrad_eigendecomposition_kernel, sgrad_damped_inverse_kernel;
 
 /* V of the gradients ∇; γ is step->damping. Operands: 0 ∇ of the weight F32 (K,…), 1 of the bias F32 (K) or absent, 2 A's eigen,

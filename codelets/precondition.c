@@ -1,5 +1,5 @@
-/* precondition.c: a layer's gradient, divided by its curvature (kronecker.h), in the eigenvectors of its factors, or by their damped
- * inverses:
+/* precondition.c: a layer's gradient, divided by its curvature (kronecker.h), in the eigenvectors of its factors, or by their
+ * damped inverses:
  *
  *     ∇ (k,n) = │ weight │ bias │        V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ        V = (G + γI)⁻¹ ∇ (A + γI)⁻¹
  *
@@ -34,7 +34,8 @@ static void part(const float *from, int64_t k, int64_t n, float *weight, float *
 }
 
 /* V (k,n) of ∇ (k,n), by what was made of A and G; room (k,n) is for what is between. */
-typedef void by(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room, float *v);
+typedef void by(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
+                float *v);
 
 static void by_eigen(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
                      float *v) {
@@ -78,7 +79,8 @@ static size_t workspace(const struct sgrad_args *a) {
 }
 
 static double flops_of_products(const struct sgrad_args *a, double pairs) {
-    const double groups = (double)a->view[A].shape.dim[0], n = (double)a->view[A].shape.dim[2], k = (double)a->view[G].shape.dim[2];
+    const int64_t *dim = a->view[A].shape.dim;
+    const double groups = (double)dim[0], n = (double)dim[2], k = (double)a->view[G].shape.dim[2];
     return groups * 2 * k * n * pairs * (k + n + 1);
 }
 static double flops(const struct sgrad_args *a) { return flops_of_products(a, 2); }

@@ -235,9 +235,10 @@ static void print_variant(const struct sgrad__curvature *c, int rows, FILE *to) 
 static void print_grids(const struct sgrad__curvature *c, FILE *to) {
     fprintf(to, "variant ");
     print_variant(c, c->rows, to);
-    fprintf(to, ", %s: a layer is preconditioned by %d of %d ranks\n",
-            !c->chosen ? "as asked for" : c->fits ? "the cheapest there is room for" : "which keeps least, though there is no room",
-            c->rows, c->ranks);
+    const char *why = !c->chosen ? "as asked for"
+                      : c->fits  ? "the cheapest there is room for"
+                                 : "which keeps least, though there is no room";
+    fprintf(to, ", %s: a layer is preconditioned by %d of %d ranks\n", why, c->rows, c->ranks);
     for (const struct sgrad__curvature_cost *g = c->grid; g < c->grid + c->grids; g++) {
         fprintf(to, "  ");
         print_variant(c, g->rows, to);

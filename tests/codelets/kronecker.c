@@ -363,8 +363,9 @@ static void inner_products(void **state) {
         double *x = normals(1, SGRAD_F32, count), *y = normals(2, SGRAD_F32, count), got = 0, wanted = 0;
         for (int64_t i = 0; i < count; i++) wanted += x[i] * y[i];
         run_kernel(&sgrad_inner_product_kernel, NULL, &(struct sgrad_step){ .number = 1 }, 0,
-                   (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_R, y }, { { SGRAD_F64, { 1, { 1 } } }, SGRAD_W, &got } },
-                   3);
+                   (struct operand[]){ { view, SGRAD_R, x },
+                                       { view, SGRAD_R, y },
+                                       { { SGRAD_F64, { 1, { 1 } } }, SGRAD_W, &got } }, 3);
         assert_true(near("inner product", &got, &wanted, 1, 1e-12));
         free(x);
         free(y);

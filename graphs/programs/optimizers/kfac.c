@@ -3,10 +3,10 @@
  *
  * Of every layer that takes patches of its input, on several ranks; the second part in the background, with lag L:
  *
- *     steps 1, 1 + F, …   each micro-batch ─> lanes ─> sum ─> sum over the ranks, upper triangles                      of A, and G
+ *     steps 1, 1 + F, …   each micro-batch ─> lanes ─> sum ─> sum over the ranks, upper triangles          of A, and of G
  *                         one rank: sum ─> average
- *     steps 1, 1 + E, …   that rank: average ─> eigen ─> broadcast in its column ─> next         which may outlive the step
- *     steps 1 + L, …      next ─> used                                                           and in step 1
+ *     steps 1, 1 + E, …   that rank: average ─> eigen ─> broadcast in its column ─> next                 may outlive the step
+ *     steps 1 + L, …      next ─> used                                                                   and in step 1
  *     every step          gradients of weight and bias ─> V, with what is used now ─> broadcast in the row
  *                         Σ V·∇ over all layers ─> updates
  *
@@ -36,7 +36,8 @@ static int keep_layer(struct sgrad_graph *g, const struct sgrad__program_options
     const int first = all ? -1 : o->peers->rank[l->column];
     for (int which = A; which < FACTORS; which++) {
         const struct sgrad__curved_factor *f = &l->factor[which];
-        SGRAD_TRY(sgrad__graph_keep(g, factor_names[which], name, f->view.shape, c->ranks > 1 ? f->rank : -1, f->rank == o->rank));
+        const int rank = c->ranks > 1 ? f->rank : -1;
+        SGRAD_TRY(sgrad__graph_keep(g, factor_names[which], name, f->view.shape, rank, f->rank == o->rank));
         SGRAD_TRY(sgrad__graph_keep(g, c->method->used[which], name, f->made.shape, first, here));
         if (o->kfac.lag) SGRAD_TRY(sgrad__graph_keep(g, c->method->next[which], name, f->made.shape, first, here));
     }
