@@ -111,12 +111,23 @@ def test_variants():
             assert train("variant", "--kfac-variant", variant, *more, count=4, steps=7) == first, f"{variant}, {more}"
 
 
-def messages(*more):
-    """Of rank 0, in every step: (task, times, bytes)."""
+def printed(*more, latency=1e-5):
+    """On four ranks and a network that is told, not measured."""
     network = os.path.join(FOLDER, "network.json")
     with open(network, "w") as file:
-        json.dump({"latency": 1e-5, "bandwidth": 1e9, "host_latency": 1e-5, "host_bandwidth": 1e9}, file)
-    said = ranks(4, *SMALL, "--network", network, *more, "--print")
+        json.dump({"latency": latency, "bandwidth": 1e9, "host_latency": latency, "host_bandwidth": 1e9}, file)
+    return ranks(4, *SMALL, "--network", network, *more, "--print")
+
+
+def test_auto():
+    """Where each message takes long fewer are sent."""
+    assert "variant lw, the cheapest there is room for: a layer is preconditioned by 1 of 4 ranks" in printed()
+    assert "variant opt, the cheapest there is room for: a layer is preconditioned by 4 of 4 ranks" in printed(latency=0.1)
+
+
+def messages(*more):
+    """Of rank 0, in every step: (task, times, bytes)."""
+    said = printed(*more)
     lines = re.findall(r"^reduction +(\S.*? (?:send|receive) (?:to|from) \d) +(\d+) +\S+ +(\S+) +\([\d,]+\)$", said, re.M)
     assert lines, said
     return sorted(lines)
@@ -143,6 +154,30 @@ def test_resume():
         words = (*SMALL, "--steps", 12, "--out", out, "--resume")
         ranks(count, *words) if count > 1 else stargrad(*words)
         assert (losses(out), content(out)) == whole, f"{before} ranks, {variant}, resumed on {count} ranks"
+
+
+def states(said):
+    """Bytes of parameters and states."""
+    number, unit = re.search(r"; ([\d.]+)([kM]) bytes of parameters and states", said).groups()
+    return float(number) * {"k": 1e3, "M": 1e6}[unit]
+
+
+def test_memory():
+    """A rank keeps what the print says; which is less where fewer precondition a layer."""
+    plain, kept = states(ranks(4, *SMALL, "--optimizer", "sgd", "--print")), []
+    for variant in ("opt", 0.5, "lw"):
+        said = ranks(4, *SMALL, "--kfac-variant", variant, "--print")
+        kept.append(float(re.search(r"preconditioned: ([\d.]+) MB kept on the rank that keeps most", said)[1]) * 1e6)
+        factor, used = [0] * 4, [0] * 4
+        for a, rank_a, g, rank_g in re.findall(r"^  \S+ +(\d+)x\d+ +[\d.]+ Mflop, rank (\d) +(\d+)x\d+ +[\d.]+ Mflop, rank (\d)$", said, re.M):
+            columns = {"opt": 1, 0.5: 2, "lw": 4}[variant]
+            for n, rank in ((int(a), int(rank_a)), (int(g), int(rank_g))):
+                factor[rank] += 4 * n * (n + 1) // 2
+                for other in range(rank % columns, 4, columns):
+                    used[other] += 2 * 4 * n * (n + 1)
+        assert abs(max(x + y for x, y in zip(factor, used)) - kept[-1]) <= 0.01 * kept[-1], (variant, kept, factor, used)
+        assert abs(states(said) - plain - factor[0] - used[0]) <= 0.05 * (factor[0] + used[0]), (variant, states(said), plain, factor, used)
+    assert kept[0] > kept[1] > kept[2]
 
 
 def test_any_number_of_ranks():
