@@ -2,6 +2,8 @@
 #include "config.h"
 #include "codelets/norms.h"
 
+void sgrad__inner_product_cuda(const struct sgrad_args *a);
+
 /* x, y (any shape), out (1) */
 SGRAD_VECTOR(inner_product)(const struct sgrad_args *a) {
     const float *restrict x = a->data[0], *restrict y = a->data[1];
@@ -19,5 +21,6 @@ const struct sgrad_kernel sgrad_inner_product_kernel = {
     .name = "inner_product",
     .kind = &sgrad_reduction_kind,
     .cpu = inner_product,
+    .cuda = SGRAD_ON_CUDA(sgrad__inner_product_cuda),
     .flops = flops,
 };

@@ -5,12 +5,14 @@
  *
  * The sum is over all layers that are preconditioned; other parameters have none, and ν is 1. κ is kl_clip, 0: ν is 1.
  * Source, for ν: J. Ba, R. Grosse, J. Martens: Distributed second-order optimization using Kronecker-factored approximations,
- * 2017; for the rest kronecker.h. Limits: on CPUs alone. */
+ * 2017; for the rest kronecker.h. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/updates.h"
 
 #include <math.h>
+
+void sgrad__kfac_cuda(const struct sgrad_args *a);
 
 SGRAD_ALWAYS_INLINE float scale_of(const struct sgrad_hyper *h, const double *product, double rate) {
     if (!product || h->kl_clip <= 0) return 1;
@@ -38,5 +40,6 @@ const struct sgrad_kernel sgrad_kfac_kernel = {
     .name = "kfac",
     .kind = &sgrad_update_kind,
     .cpu = kfac,
+    .cuda = SGRAD_ON_CUDA(sgrad__kfac_cuda),
     .flops = flops,
 };

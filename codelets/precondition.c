@@ -10,6 +10,9 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+void sgrad__precondition_cuda(const struct sgrad_args *a);
+void sgrad__precondition_by_inverse_cuda(const struct sgrad_args *a);
+
 enum { DWEIGHT, DBIAS, A, G, WEIGHT, BIAS };
 
 /* c (m,n) = a (m,k) b (k,n), of each of which as it lies or TURNED */
@@ -90,6 +93,7 @@ const struct sgrad_kernel sgrad_precondition_kernel = {
     .name = "precondition",
     .kind = &sgrad_update_kind,
     .cpu = precondition,
+    .cuda = SGRAD_ON_CUDA(sgrad__precondition_cuda),
     .workspace = workspace,
     .flops = flops,
 };
@@ -97,6 +101,7 @@ const struct sgrad_kernel sgrad_precondition_by_inverse_kernel = {
     .name = "precondition_by_inverse",
     .kind = &sgrad_update_kind,
     .cpu = precondition_by_inverse,
+    .cuda = SGRAD_ON_CUDA(sgrad__precondition_by_inverse_cuda),
     .workspace = workspace,
     .flops = flops_by_inverse,
 };

@@ -70,6 +70,13 @@ def test_every_optimizer():
         agree((*SMALL, "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)
 
 
+def test_second_order():
+    """Devices precondition and update; factors and what is made of them come from the CPU."""
+    for more in ((), ("--kfac-inverse",)):
+        agree((*SMALL, "--optimizer", "kfac", "--lr", 0.02, "--kfac-damping", 0.1, "--kfac-factor-every", 2, "--kfac-eigen-every", 4,
+               "--kfac-lag", 2, "--steps", 6, *more), 1e-4, TWO)
+
+
 def test_deterministic():
     """The same bits twice, on one device and on two, and from streams that dawdle."""
     arguments = (*SMALL, "--steps", 6, "--deterministic")
