@@ -145,8 +145,15 @@ void sgrad__signals_watch(void);
 void sgrad__signals_unwatch(void);
 int sgrad__signal_caught(void);     /* 0: none */
 
-/* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
+/* ---- roof.c: the most that each worker can do while all of them work ---- */
 
+/* Of one rank: numbers a second, in thousands of millions, by worker. */
+struct sgrad__roof {
+    int workers;
+    double flops[SGRAD_MAX_WORKERS], bytes[SGRAD_MAX_WORKERS];
+};
+int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof);
+/* Every rank calls it; the folder's trace/roof.json gets it. */
 int sgrad__roof_write(const struct sgrad__run *run);
 
 /* ---- idle.c ---- */
