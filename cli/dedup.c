@@ -140,7 +140,7 @@ static int write_unusual(const char *folder, const struct answer *a) {
 static int find(const struct sgrad__request *request, struct answer *a) {
     const char *folder = request->train.out;
     int threshold = read_threshold(request), from = 0, to = 0;
-    sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide);
+    SGRAD_TRY(sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide));
     a->automatic = threshold < 0;
     if (a->automatic && a->guide.automatic < 0)
         sgrad_warn("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",

@@ -106,8 +106,9 @@ struct sgrad_guide {
     int automatic;                      /* the largest threshold whose worst share is below SGRAD_FALSE_RATE; -1: none */
 };
 #define SGRAD_FALSE_RATE 1e-4
-void sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
-                        struct sgrad_guide *guide);
+/* As tasks of this rank; waits. */
+int sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
+                       struct sgrad_guide *guide);
 
 /* ---- verdict --------------------------------------------------------------------------------------------------------- */
 
