@@ -69,7 +69,7 @@ struct walk {
     uint32_t queries;
     bool whole;                 /* the stretch is all there is: each two lists are compared once, in whatever order of images */
     struct found *found;        /* of each unit */
-    int units, tasks;           /* at most, and for the table that is there */
+    int units, tasks, busy;     /* at most; for the table that is there; the most for one of the stretch's */
     int64_t most;
     _Atomic int64_t pairs;
 };
@@ -309,6 +309,7 @@ static int walk_table(struct walk *w) {
     static const struct sgrad_kernel kernel = { .name = "search", .cpu = walk_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
     const int64_t tasks = 1 + w->table.start[w->table.lists] / UNIT_LEAST;
     w->tasks = tasks < w->units ? (int)tasks : w->units;
+    if (w->busy < w->tasks) w->busy = w->tasks;
     return run_units(w, &kernel, w->tasks);
 }
 
@@ -318,9 +319,9 @@ static int walk_table(struct walk *w) {
 static int64_t next_image(const struct walk *w, int64_t *at, struct found *next) {
     uint32_t image = UINT32_MAX;
     next->count = 0;
-    for (int u = 0; u < w->units; u++)
+    for (int u = 0; u < w->busy; u++)
         if (at[u] < w->found[u].count && w->found[u].pair[at[u]].a < image) image = w->found[u].pair[at[u]].a;
-    for (int u = 0; u < w->units; u++)
+    for (int u = 0; u < w->busy; u++)
         for (; at[u] < w->found[u].count && w->found[u].pair[at[u]].a == image; at[u]++) {
             if (next->count == next->room) {
                 struct sgrad_pair *more = sgrad_alloc((size_t)(next->room = 2 * next->room + 64), sizeof *more);
@@ -338,7 +339,7 @@ static int64_t next_image(const struct walk *w, int64_t *at, struct found *next)
 static int tell(struct walk *w) {
     static const struct sgrad_kernel kernel = { .name = "sort", .cpu = sort_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
     struct found next = { 0 };
-    SGRAD_TRY(run_units(w, &kernel, w->units));
+    SGRAD_TRY(run_units(w, &kernel, w->busy));
     int64_t *at = sgrad_alloc((size_t)w->units, sizeof *at);
     int error = 0;
     while (!error && next_image(w, at, &next)) error = w->search->see(w->search->arg, next.pair, next.count);
@@ -369,7 +370,7 @@ static int search_part(struct walk *w) {
 /* One stretch: every part's table. *WHOLE is false where there was no room for all pairs. */
 static int search_stretch(struct walk *w, bool *whole) {
     int error = 0;
-    w->pairs = 0;
+    w->pairs = w->busy = 0;
     for (w->current = 0; w->current < w->plan->parts && !error && w->pairs <= w->most; w->current++)
         if (w->plan->part[w->current].radius >= 0) error = search_part(w);
     *whole = w->pairs <= w->most;
