@@ -36,8 +36,9 @@ static json_t *as_json(const struct sgrad_bench_result *r) {
         json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", k->name, "calls", (json_int_t)k->calls,
                                                  "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
     }
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms", r->limit_ms,
-                     "step_ms", r->step_ms, "share", share(r), "kernels", kernels);
+    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms",
+                     r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms, "share",
+                     share(r), "kernels", kernels);
 }
 
 static void print(const struct sgrad_bench_result *r) {
@@ -50,6 +51,8 @@ static void print(const struct sgrad_bench_result *r) {
     const double samples = 1e3 * (double)r->batch;
     printf("\nlimit %.1f ms a step on %d %s, %.0f samples/s\n", r->limit_ms, r->workers,
            sgrad_plural(r->workers, "worker", "workers"), samples / r->limit_ms);
+    printf("memory %.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once\n", r->memory_gbyte, r->memory_ms,
+           1e3 * r->memory_gbyte / r->memory_ms);
     printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->step_ms, samples / r->step_ms, 100 * share(r));
 }
 
@@ -71,6 +74,7 @@ const struct sgrad__command sgrad__bench_command = {
     .options = options,
     .run = run,
     .notes = "Each kernel of a step runs alone, on every worker at once, with its memory warm: the sum of the best times, "
-             "shared by the\nworkers, is the limit. Then some steps are trained, and nothing is written.\n\nFor example:\n\n"
+             "shared by the\nworkers, is the limit. Memory: what tasks read and write that others wrote or will read; as far as "
+             "it is not in a cache\nstill, it comes on top. Then some steps are trained, and nothing is written.\n\nFor example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,12800 --batch 128",
 };

@@ -38,7 +38,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(schedule) },
     { "warmup", "E", "epochs of linear warm-up, from 0, or from --lr with --lr-scale-base", &sgrad__real,
       SGRAD__FIELD(warmup), 0, 1e6 },
-    { "momentum", "X", "of sgd, kfac and lars", &sgrad__real, SGRAD__FIELD(momentum), 0, 1 },
+    { "momentum", "X", "of sgd, kfac, lars and muon", &sgrad__real, SGRAD__FIELD(momentum), 0, 1 },
     { "nesterov", NULL, "Nesterov's momentum", &sgrad__flag, SGRAD__FIELD(nesterov) },
     { "weight-decay", "X", "as PyTorch applies it", &sgrad__real, SGRAD__FIELD(weight_decay), 0, 1e6 },
     { "no-decay-1d", NULL, "no weight decay on biases and batch norm", &sgrad__flag, SGRAD__FIELD(no_decay_1d) },

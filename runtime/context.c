@@ -119,14 +119,15 @@ void sgrad_context_close(struct sgrad_context *context) {
     free(context);
 }
 
+bool sgrad_worker_is_cuda(int i) { return starpu_worker_get_type(i) == STARPU_CUDA_WORKER; }
+
 void sgrad_workers_watch(void) { starpu_profiling_status_set(STARPU_PROFILING_ENABLE); }
 
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {
     struct starpu_profiling_worker_info info;
     if (i >= (int)starpu_worker_get_count() || starpu_profiling_worker_get_info(i, &info)) return false;
     const double total = starpu_timing_timespec_to_us(&info.total_time);
-    const bool cuda = starpu_worker_get_type(i) == STARPU_CUDA_WORKER;
-    snprintf(name, size, "%s%d", cuda ? "cuda" : "cpu", starpu_worker_get_devid(i));
+    snprintf(name, size, "%s%d", sgrad_worker_is_cuda(i) ? "cuda" : "cpu", starpu_worker_get_devid(i));
     *share = total > 0 ? starpu_timing_timespec_to_us(&info.executing_time) / total : 0;
     return true;
 }

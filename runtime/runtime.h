@@ -247,6 +247,9 @@ struct sgrad_failure *sgrad_failure_create(void);
 void sgrad_failure_destroy(struct sgrad_failure *failure);
 int sgrad_failure_error(const struct sgrad_failure *failure);      /* 0: there was none */
 
+/* Who may run a task. */
+enum sgrad_workers { SGRAD_ANY_WORKER, SGRAD_CPU_WORKERS, SGRAD_GPU_WORKERS };
+
 /* What differs from task to task. NAME must live until the task has run. */
 struct sgrad_submission {
     const struct sgrad_call *call;
@@ -255,6 +258,7 @@ struct sgrad_submission {
     const struct sgrad_step *step;          /* must live until the task has run */
     int64_t first;
     int priority;                           /* larger goes first */
+    enum sgrad_workers workers;             /* of GPUs, as far as they have a kernel for it */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
@@ -354,6 +358,7 @@ int sgrad_launched_rank(void);
 
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
+bool sgrad_worker_is_cuda(int i);
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */

@@ -23,7 +23,7 @@ struct sgrad__builder {
     int *piece;                                 /* by index: of the node that is being added */
     int *parameter;                             /* by parameter */
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
-    const struct sgrad_call *read[2];           /* of the input; of micro-batches of the first one's size, and others */
+    const struct sgrad_call *read[SGRAD__SIZES];        /* of the input; by the micro-batch's size */
     bool *passing;                              /* by node: its output is made again in passing */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
@@ -72,10 +72,15 @@ int sgrad__add_output(struct sgrad__builder *b, int buffer);
 void *sgrad__own(struct sgrad__program *p, void *memory);     /* freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
+/* Are tasks of WORKERS made for GPUs, whole operations that leave the slices to the device? */
+static inline bool sgrad__on_gpus(const struct sgrad__builder *b, enum sgrad_workers workers) {
+    return b->o->cudas && workers != SGRAD_CPU_WORKERS;
+}
+
 /* ---- micros.c ---- */
 
-/* The program's share is cut: no micro-batch has more than MOST samples, or reaches beyond a unit of UNIT. */
-void sgrad__cut_share(struct sgrad__program *p, int64_t unit, int64_t most);
+/* The program's share is cut: no micro-batch has more samples than the options say, or reaches beyond a unit of UNIT. */
+void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_options *o, int64_t unit);
 
 /* ---- updates.c ---- */
 

@@ -58,7 +58,7 @@ static const double SMALL_UPDATE = 2e5, WHOLE = 4e9; /* flops of a CPU's task of
 struct chain {
     int start, links, link[SGRAD__LINKS];
     const struct sgrad_kind *kind;
-    bool backwards, sliced;
+    bool backwards, sliced, gpus;
     const struct chain *repeats;    /* the one that computed first what this one computes again; NULL: it is none such */
     double flops;
     const void *heavy;              /* attributes of its one layer that is more than a pass over memory; NULL: none yet */
@@ -129,7 +129,7 @@ static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_kernel *k = call->kernel;
     const bool passes = k->kind == &sgrad_forward_kind || k->kind == &sgrad_backward_kind, update = update_length(f->p, j) > 0;
     if (!k->cpu || (!passes && !update) || f->p->instruction[j].when.every) return false;
-    if (f->b->o->cudas) return k->cuda != NULL;
+    if (sgrad__on_gpus(f->b, f->p->instruction[j].workers)) return k->cuda != NULL;
     return update || (call->rows && (k->adds || !leaves_sums(call)));
 }
 
@@ -161,7 +161,7 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
         for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
         more -= i > 0;      /* what the one before has made */
     }
-    return flops > (f->b->o->cudas ? WHOLE : SMALL_UPDATE) || c->links + length > SGRAD__LINKS ||
+    return flops > (c->gpus ? WHOLE : SMALL_UPDATE) || c->links + length > SGRAD__LINKS ||
            c->touched + more > SGRAD_MAX_OPERANDS;
 }
 
@@ -169,7 +169,7 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
 static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const double flops = c->flops + in->call->flops;
     if (c->kind == &sgrad_update_kind) return too_much_to_update(f, c, in);
-    if (f->b->o->cudas) return flops > WHOLE;
+    if (c->gpus) return flops > WHOLE;
     return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
 }
 
@@ -237,7 +237,7 @@ static void join_again(struct fuser *f, int j) {
     if (!c || c->repeats != first) {
         c = sgrad_alloc(1, sizeof *c);
         *c = (struct chain){ .start = j, .kind = first->kind, .backwards = first->backwards, .sliced = first->sliced,
-                             .repeats = first };
+                             .gpus = first->gpus, .repeats = first };
     }
     join(f, c, j);
 }
@@ -259,9 +259,10 @@ static void find_chains(struct fuser *f) {
                                                                    : in->call->kernel->kind;
             struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->micro];
             if (!joins(f, *open, in, kind)) {
-                const bool sliced = !f->b->o->cudas && kind != &sgrad_update_kind, turn = sliced && *open && !(*open)->backwards;
+                const bool gpus = sgrad__on_gpus(f->b, in->workers), sliced = !gpus && kind != &sgrad_update_kind;
+                const bool turn = sliced && *open && !(*open)->backwards;
                 *open = sgrad_alloc(1, sizeof **open);
-                **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced };
+                **open = (struct chain){ .start = j, .kind = kind, .backwards = turn, .sliced = sliced, .gpus = gpus };
             }
             join(f, *open, j);
             at = (*open)->start;
@@ -344,7 +345,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
             if ((*slice)->workspace > most) most = (*slice)->workspace;
         }
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
-    call.kernel = sgrad__fusion_kernel(c->kind, f->b->o->cudas > 0);
+    call.kernel = sgrad__fusion_kernel(c->kind, c->gpus);
     call.attrs = made;
     *entry = (struct task_made){ made, sgrad__add_call(f->b, call), *list };
     *list = entry;
@@ -390,6 +391,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         link->whole = in->call;
         wanted.flops += in->call->flops;
         if (in->priority > fused->priority) fused->priority = in->priority;
+        if (in->workers) fused->workers = in->workers;
         memset(link->operand, 0xff, sizeof link->operand);
         for (int i = 0; i < in->call->operands; i++)
             for (int t = 0; t < c->touched; t++)

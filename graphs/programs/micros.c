@@ -4,27 +4,65 @@
  * few as the most samples of a task allow, and these are as equal as they can be. A share of 20, units of 10, at most 4:
  *
  *     unit      0 ················ 9 │ 10 ··············· 19
- *     micro     0123 │ 456 │ 789     │ …                              */
+ *     micro     0123 │ 456 │ 789     │ …
+ *
+ * Where the share is one unit GPUs may have its beginning, and CPUs the rest, each in pieces of their own. A share of 20, of which
+ * GPUs have 16, at most 8 in a task, and CPUs at most 2:
+ *
+ *     micro     0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19                                               */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 int sgrad__micros(int64_t samples, int64_t most) { return (int)((samples + most - 1) / most); }
 
-void sgrad__cut_share(struct sgrad__program *p, int64_t unit, int64_t most) {
-    assert(most > 0 && p->share % unit == 0);
-    const int pieces = sgrad__micros(unit, most);
-    p->micros = (int)(p->share / unit) * pieces;
-    p->micro = sgrad_alloc((size_t)p->micros, sizeof *p->micro);
-    int64_t first = 0;
-    for (int m = 0; m < p->micros; first += p->micro[m++].samples)
-        p->micro[m] = (struct sgrad__micro){ first, unit / pieces + (m % pieces < unit % pieces) };
+static int last_size(const struct sgrad__program *p) {
+    int last = 0;
+    for (int m = 0; m < p->micros; m++)
+        if (p->micro[m].size > last) last = p->micro[m].size;
+    return last;
+}
+
+/* SAMPLES from FIRST on, in pieces of at most MOST. */
+static void cut(struct sgrad__program *p, int64_t first, int64_t samples, int64_t most, enum sgrad_workers workers) {
+    const int pieces = sgrad__micros(samples, most);
+    for (int i = 0; i < pieces; i++) {
+        struct sgrad__micro m = { first, samples / pieces + (i < samples % pieces), workers, p->micros ? last_size(p) + 1 : 0 };
+        for (int other = 0; other < p->micros; other++)
+            if (p->micro[other].samples == m.samples && p->micro[other].workers == workers) m.size = p->micro[other].size;
+        assert(m.size < SGRAD__SIZES);
+        p->micro = sgrad_grow(p->micro, p->micros, sizeof *p->micro);
+        p->micro[p->micros++] = m;
+        first += m.samples;
+    }
+}
+
+void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_options *o, int64_t unit) {
+    assert(o->micro > 0 && p->share % unit == 0 && (!o->gpu_samples || unit == p->share));
+    if (o->gpu_samples) {
+        cut(p, 0, o->gpu_samples, o->gpu_micro, SGRAD_GPU_WORKERS);
+        cut(p, o->gpu_samples, p->share - o->gpu_samples, o->micro, SGRAD_CPU_WORKERS);
+    } else
+        for (int64_t first = 0; first < p->share; first += unit) cut(p, first, unit, o->micro, SGRAD_ANY_WORKER);
+}
+
+/* "25 or 24", of WORKERS; NULL: they have none */
+static char *sizes_of(const struct sgrad__program *p, enum sgrad_workers workers) {
+    int64_t most = 0, least = 0;
+    for (int m = 0; m < p->micros; m++) {
+        if (p->micro[m].workers != workers) continue;
+        if (!most) most = least = p->micro[m].samples;
+        if (p->micro[m].samples < least) least = p->micro[m].samples;
+    }
+    if (!most) return NULL;
+    return most == least ? sgrad_format("%lld", (long long)most) : sgrad_format("%lld or %lld", (long long)most, (long long)least);
 }
 
 char *sgrad__micros_text(const struct sgrad__program *p) {
-    int64_t least = p->micro[0].samples;
-    for (int m = 0; m < p->micros; m++)
-        if (p->micro[m].samples < least) least = p->micro[m].samples;
-    if (least == p->micro[0].samples) return sgrad_format("%lld", (long long)least);
-    return sgrad_format("%lld or %lld", (long long)p->micro[0].samples, (long long)least);
+    char *any = sizes_of(p, SGRAD_ANY_WORKER), *gpus = sizes_of(p, SGRAD_GPU_WORKERS), *cpus = sizes_of(p, SGRAD_CPU_WORKERS);
+    char *text = any ? any : sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus);
+    free(gpus);
+    free(cpus);
+    return text;
 }

@@ -41,9 +41,6 @@ static struct sgrad_view per_micro(const struct sgrad__builder *b, int m, struct
     return view;
 }
 
-/* 0: it is of the first one's size. */
-static int size_of(const struct sgrad__builder *b, int m) { return b->p->micro[m].samples != b->p->micro[0].samples; }
-
 /* The buffer at *SLOT, made when it is first asked for. */
 static int on_demand(struct sgrad__builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index,
                      int micro) {
@@ -156,12 +153,15 @@ static bool has_rows(enum sgrad_role role) {
 
 int sgrad__lane_first(const struct sgrad__builder *b, int m) {
     const int64_t lane = (int64_t)m * b->lanes / b->micros;
-    return (int)((lane * b->micros + b->lanes - 1) / b->lanes);
+    int first = (int)((lane * b->micros + b->lanes - 1) / b->lanes);
+    while (b->p->micro[first].workers != b->p->micro[m].workers) first++;
+    return first;
 }
 
 /* Where M's part of gradient operand USE of TASK goes: to its lane's leaf, if the kernel can add to it. */
 static int leaf_of(const struct sgrad__builder *b, const struct sgrad_task *task, struct sgrad_use use, int m) {
-    const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.adds && !b->o->cudas;
+    const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.adds &&
+                       !sgrad__on_gpus(b, b->p->micro[m].workers);
     return lanes ? sgrad__lane_first(b, m) : m;
 }
 
@@ -203,7 +203,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     }
     if (!wanted) return;
     const int kind = (n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index;
-    const struct sgrad_call **known = &b->call[(kind * 2 + size_of(b, m)) * 2 + lane];
+    const struct sgrad_call **known = &b->call[(kind * SGRAD__SIZES + b->p->micro[m].size) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = sgrad__graph_prepares(&b->g->node[n]) ? SGRAD__PRIORITY_INPUT
@@ -218,6 +218,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     if (phase == FORWARD) *first = (int)(in - b->p->instruction);
     if (phase == AGAIN) in->again = *first;
     in->passing = phase == PASSING;
+    if (task->scope == SGRAD_MICRO) in->workers = b->p->micro[m].workers;
 }
 
 /* Does it leave something for backward? */
@@ -289,7 +290,7 @@ static void add_input(struct sgrad__builder *b, int m) {
         read.view[read.operands] = from->records;
         read.access[read.operands++] = SGRAD_R;
     }
-    const struct sgrad_call **known = &b->read[size_of(b, m)];
+    const struct sgrad_call **known = &b->read[b->p->micro[m].size];
     if (!*known) *known = sgrad__add_call(b, read);
     sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
 }
@@ -377,7 +378,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
-    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * 4, sizeof *b->call);
+    b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->passing = made_in_passing(b);
     b->norm = -1;
@@ -436,7 +437,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     p->grouped = grouped;
     p->window = o->window;
     p->bucket_bytes = bucket_bytes(g, o);
-    sgrad__cut_share(p, o->unit ? o->unit : here, o->micro);
+    sgrad__cut_share(p, o, o->unit ? o->unit : here);
     b.micros = p->micros;
     b.group_micros = grouped ? (int)(p->micros * here / share) : 1;
     b.lanes = o->lanes && o->lanes < b.micros ? o->lanes : b.micros;

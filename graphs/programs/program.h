@@ -24,9 +24,12 @@ struct sgrad__buffer {
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
 
-/* Samples of this rank's share that tasks take together: micros.c. */
+/* Samples of this rank's share that tasks take together, and whose tasks these are: micros.c. */
+enum { SGRAD__SIZES = 4 };      /* at most: two for each kind of worker */
 struct sgrad__micro {
     int64_t first, samples;
+    enum sgrad_workers workers;
+    int size;                                           /* a number: those of one have as many samples, and the same workers */
 };
 
 /* The steps that something is part of: FROM, and those that come a multiple of EVERY later. EVERY 0: all. */
@@ -42,6 +45,7 @@ struct sgrad__instruction {
     const struct sgrad_call *call;
     int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
     int micro;                                          /* of a group's tasks its first; 0: they have no samples */
+    enum sgrad_workers workers;
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */
     int64_t tag;
@@ -74,7 +78,7 @@ struct sgrad__program {
     struct sgrad_batch batch;
     int64_t share;                                      /* samples of this rank */
     int micros;
-    struct sgrad__micro *micro;                         /* there are two sizes at most, the first one is the larger */
+    struct sgrad__micro *micro;                         /* those of GPUs come first; of each kind the larger ones */
     bool training;
     bool grouped;                                       /* an operation adds over the samples of a group: batch norm */
     int window;
@@ -123,6 +127,8 @@ struct sgrad__kfac {
 
 struct sgrad__program_options {
     int64_t batch, micro;               /* samples; of a task, at most */
+    int64_t gpu_samples, gpu_micro;     /* GPUs have the first so many of the share, CPUs the others; of a GPU's task, at most;
+                                         * 0: every worker may take any */
     int64_t group;                      /* samples of a batch-norm group; within a rank's share, or several shares */
     int64_t unit;                       /* samples of which a micro-batch does not reach beyond the end; 0: a group's */
     int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
@@ -164,7 +170,8 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-/* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24"; free it */
+/* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24", or "60 on GPUs, 4 on
+ * CPUs"; free it */
 int sgrad__micros(int64_t samples, int64_t most);
 char *sgrad__micros_text(const struct sgrad__program *program);
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +

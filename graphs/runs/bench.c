@@ -1,7 +1,8 @@
 /* bench.c: the limit of a step, which is that of its kernels, and how near to it steps come.
  *
  *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
- *     some steps, as in training ──> the median: what is reached */
+ *     some steps, as in training ──> the median: what is reached
+ *     the operands of each task ──> bytes / what memory gives all workers at once: what is in neither, as far as it is not hidden */
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -70,6 +71,21 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
     return error;
 }
 
+/* What stays inside a task, in a core's caches, does not count; what a task reads of the one before, as if it did not. */
+static int time_memory(struct sgrad__run *r, struct sgrad_bench_result *result) {
+    struct sgrad__roof roof = { 0 };
+    double gbytes_s = 0;
+    for (int i = 0; i < r->program->instruction_count; i++) {
+        const struct sgrad_call *call = r->program->instruction[i].call;
+        for (int j = 0; j < call->operands && !sgrad__is_message(call); j++)
+            result->memory_gbyte += 1e-9 * (double)sgrad_view_bytes(&call->view[j]);
+    }
+    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    for (int w = 0; w < roof.workers; w++) gbytes_s += roof.bytes[w];
+    result->memory_ms = 1e3 * result->memory_gbyte / gbytes_s;
+    return 0;
+}
+
 /* ---- what is ---- */
 
 static int by_size(const void *a, const void *b) {
@@ -110,6 +126,7 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     SGRAD_TRY(time_steps(r, &result->step_ms));
     struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still */
     SGRAD_TRY(time_kernels(r, &step, result));
+    SGRAD_TRY(time_memory(r, result));
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
     return sgrad__run_agree(r, 0);
 }

@@ -35,14 +35,8 @@ static struct sgrad_call addition(void) {
     return c;
 }
 
-/* Of one rank: numbers a second, in thousands of millions. */
-struct roof {
-    int workers;
-    double flops[SGRAD_MAX_WORKERS], bytes[SGRAD_MAX_WORKERS];
-};
-
-static int measure(enum sgrad_dtype dtype, struct roof *roof) {
-    struct sgrad_call call[] = { product(dtype), addition() };
+int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof) {
+    struct sgrad_call call[] = { product(precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32), addition() };
     double *result[] = { roof->flops, roof->bytes };
     roof->workers = sgrad_workers();
     for (int i = 0; i < 2; i++) {
@@ -55,11 +49,11 @@ static int measure(enum sgrad_dtype dtype, struct roof *roof) {
 }
 
 int sgrad__roof_write(const struct sgrad__run *r) {
-    struct roof own = { 0 };
+    struct sgrad__roof own = { 0 };
     json_t *all = json_array();
-    SGRAD_TRY(measure(r->options.precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32, &own));
+    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &own));
     for (int rank = 0; rank < r->context->ranks; rank++) {
-        struct roof its = own;
+        struct sgrad__roof its = own;
         sgrad_ranks_broadcast(&its, sizeof its, rank);
         for (int w = 0; w < its.workers; w++)
             json_array_append_new(all, json_pack("{s:i, s:i, s:f, s:f}", "rank", rank, "worker", w, "gflops", its.flops[w],

@@ -25,6 +25,7 @@ struct sgrad__run {
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples; of a task, at most */
     int64_t unit;                               /* samples of which no task reaches beyond the end */
+    int64_t gpu_samples, gpu_micro;             /* of the share GPUs have, and of a GPU's task at most; 0: any worker any task */
     int lanes;                                  /* of gradients, on this rank */
     int recomputed;                             /* layers that keep nothing for backward */
     int64_t evaluated;                          /* samples of an evaluation's task, at most: the same on all ranks */
@@ -76,7 +77,7 @@ int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training image
 
 /* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks of other samples. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
-void sgrad__run_choose_micro_batch(struct sgrad__run *run);
+int sgrad__run_choose_micro_batch(struct sgrad__run *run);
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 int sgrad__run_check_strategy(const struct sgrad__run *run);        /* whatever the ranks */
@@ -144,8 +145,15 @@ void sgrad__signals_watch(void);
 void sgrad__signals_unwatch(void);
 int sgrad__signal_caught(void);     /* 0: none */
 
-/* ---- roof.c: every rank calls it; the folder's trace/roof.json gets what each worker can do at most ---- */
+/* ---- roof.c: the most that each worker can do while all of them work ---- */
 
+/* Of one rank: numbers a second, in thousands of millions, by worker. */
+struct sgrad__roof {
+    int workers;
+    double flops[SGRAD_MAX_WORKERS], bytes[SGRAD_MAX_WORKERS];
+};
+int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof);
+/* Every rank calls it; the folder's trace/roof.json gets it. */
 int sgrad__roof_write(const struct sgrad__run *run);
 
 /* ---- idle.c ---- */

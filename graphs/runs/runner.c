@@ -93,7 +93,7 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     return sgrad_task_submit(&(struct sgrad_submission){
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
         .first = step->first + (p->micro ? p->micro[i->micro].first : 0),
-        .priority = i->priority, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
+        .priority = i->priority, .workers = i->workers, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
 }
 
 int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,

@@ -118,8 +118,9 @@ struct sgrad_bench_result {
     int workers;                    /* of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
     double step_ms;                 /* the median of the steps that were taken */
+    double memory_gbyte, memory_ms; /* what a step's tasks read and write of main memory, and how long all workers take for it */
 };
-/* Measures both for a step of OPTIONS. Trains some steps, and writes nothing. */
+/* Measures these for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
 
 /* All but the rank is the same on every rank. */

@@ -82,6 +82,31 @@ static int64_t good_micro_batch(const struct sgrad__run *r) {
     return sgrad__micros(r->unit, pieces);
 }
 
+/* GPUs and CPUs have shares by what each kind's workers make of a matrix product all together, cut as each likes its tasks. Where
+ * a core would have less than a sample, or bits must not depend on it, whoever is free takes what there is. */
+static int share_out(struct sgrad__run *r) {
+    enum { GPU_TASK = 256 };
+    const struct sgrad_train_options *o = &r->options;
+    const int64_t share = o->batch / r->parts;
+    const int cpus = r->context->cpus, gpus = r->context->cudas;
+    struct sgrad__roof roof;
+    double of_cpus = 0, all = 0;
+    if (!cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || r->unit != share) return 0;
+    SGRAD_TRY(sgrad__roof_measure(o->precision, &roof));
+    for (int w = 0; w < roof.workers; w++) {
+        all += roof.flops[w];
+        if (!sgrad_worker_is_cuda(w)) of_cpus += roof.flops[w];
+    }
+    const int64_t rest = (int64_t)((double)share * of_cpus / all);
+    if (rest < cpus || rest == share) return 0;
+    r->gpu_samples = share - rest;
+    const int tasks = sgrad__micros(r->gpu_samples, GPU_TASK);
+    r->gpu_micro = sgrad__micros(r->gpu_samples, tasks > gpus ? tasks : gpus);
+    r->micro = sgrad__micros(rest, cpus);
+    if (r->micro > good_samples(r->graph)) r->micro = good_samples(r->graph);
+    return 0;
+}
+
 /* A gradient for each micro-batch, so that none waits for another, where there is memory for so many; but the same eight over all
  * ranks where bits must not depend on the machine. */
 static int good_lanes(const struct sgrad__run *r) {
@@ -94,14 +119,15 @@ static int good_lanes(const struct sgrad__run *r) {
 /* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
  * groups, all of one size; they share an evaluation, batch by batch; and ranks of the same samples move values between each other
  * for each micro-batch: all these take rank 0's. */
-void sgrad__run_choose_micro_batch(struct sgrad__run *r) {
+int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     r->unit = good_unit(r);
     if (!r->micro) r->micro = good_micro_batch(r);
     r->evaluated = r->micro;
     sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
     r->lanes = good_lanes(r);
     if (r->copies > 1) r->micro = r->evaluated;
-    if (r->options.bn_group != SGRAD_GROUP_MICRO) return;
+    if (r->options.bn_group != SGRAD_GROUP_MICRO) return share_out(r);
     r->group = r->micro = r->options.micro_batch ? r->options.micro_batch : sgrad__nearest_divisor(r->unit, r->evaluated);
     r->unit = r->group;
+    return 0;
 }

@@ -14,6 +14,7 @@ assert 0 < b["limit_ms"] and 0 < b["step_ms"], b
 assert abs(b["share"] - b["limit_ms"] / b["step_ms"]) < 1e-6
 # Two equal workers share the work; "equal" on a busy machine is meant loosely.
 assert 0.25 < b["limit_ms"] / sum(k["ms"] for k in b["kernels"]) < 0.75, b
+assert b["memory_gbyte"] > 0 and b["memory_ms"] > 0, b
 assert [k["ms"] for k in b["kernels"]] == sorted((k["ms"] for k in b["kernels"]), reverse=True)
 for name in "conv2d forward", "conv2d backward-weight", "batchnorm stats", "sgd":
     assert kernels[name]["ms"] > 0 and kernels[name]["gbyte"] > 0, name
@@ -23,5 +24,6 @@ END
 
 passes bench "${network[@]}"
 says '^steps .* of the limit$'
+says '^memory [0-9.]* GB a step, [0-9.]* ms at '
 refuses 2 'bench: --model NAME is missing' bench --data digits
 refuses 2 'no model is called' bench --model resnet21 --data digits

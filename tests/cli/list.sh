@@ -18,6 +18,7 @@ optimizers sgd
 optimizers kfac
 optimizers lars
 optimizers lamb
+optimizers muon
 datasets digits
 allreduce ring
 allreduce doubling

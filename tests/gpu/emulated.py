@@ -65,6 +65,15 @@ def test_two_devices():
     agree(reference("resnet20", "cifar10", 0.002), 1e-4, TWO)
 
 
+def test_shares():
+    """A GPU and a core have shares of a batch, cut as each likes its tasks: it is the same batch."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 64, "--lr", 0.05, "--steps", 6)
+    needs("stargrad")
+    said = stargrad("train", *arguments, *CUDA, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
+    assert re.search(r"^training step of 64 samples: \d+ micro-batches of .* on GPUs, .* on CPUs", said, re.M), said
+    agree(arguments, 1e-4)
+
+
 def test_every_optimizer():
     for name, lr in (("sgd", 0.05), ("adam", 1e-3), ("adamw", 1e-3), ("lamb", 1e-2), ("lars", 0.1)):
         agree((*SMALL, "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)

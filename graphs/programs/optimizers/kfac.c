@@ -90,7 +90,7 @@ struct factor {
     int64_t length;
     double scale;                           /* of the sum over all samples */
     struct sgrad_view view;
-    const struct sgrad_call *call[2][2];    /* of a micro-batch, which may be a smaller one; where its lane has begun */
+    const struct sgrad_call *call[SGRAD__SIZES][2];     /* by the micro-batch's size; where its lane has begun */
     int *leaf;                              /* by a lane's first micro-batch; -1: not begun */
     int sum;                                /* over all ranks, in the end; -1: the loss does not depend on the layer */
     int average, used, next;                /* buffers; next is used, where nothing lags */
@@ -196,7 +196,7 @@ static void add_part(struct sgrad__builder *b, const struct layer *l, struct fac
     if (!begun) *leaf = sgrad__add_buffer(b, sgrad_format("%s %s#%d", layer, letter, m), f->view);
     operand[1] = *leaf;
     call.view[1] = f->view;
-    const struct sgrad_call **known = &f->call[b->p->micro[m].samples != b->p->micro[0].samples][begun];
+    const struct sgrad_call **known = &f->call[b->p->micro[m].size][begun];
     if (!*known) *known = sgrad__add_call(b, call);
     sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("%s %s #%d", layer, letter, m));
 }

@@ -304,11 +304,14 @@ static void size_is_linear(void **state) {
     assert_int_equal(sums[5], 5 * sums[1]);
 }
 
+static int64_t of_gpus, gpu_micro;      /* samples that GPUs have, and of a GPU's task; 0: any worker any task */
+
 /* Every sample of the share is in one micro-batch, in order, none reaches beyond a unit, and all that a task takes or leaves for
- * its samples is for so many. */
+ * its samples is for so many, and for the workers whose they are; none of these adds to a gradient of others. */
 static void check_cut(int batch, int group, int unit, int most, bool fused, const char *sizes) {
     const struct sgrad__program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = true,
                                               .optimizer = sgrad_optimizers[0], .window = WINDOW, .fuse = fused, .cpus = 1,
+                                              .cudas = of_gpus > 0, .gpu_samples = of_gpus, .gpu_micro = gpu_micro, .lanes = lanes,
                                               .source = sgrad__source_of(NULL) };
     struct sgrad__program *p;
     char text[256] = "";
@@ -316,19 +319,30 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
     assert_int_equal(sgrad__program_build(plain, &o, &p), 0);
     for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
         assert_int_equal(p->micro[m].first, next);
+        assert_int_equal(p->micro[m].workers, !of_gpus         ? SGRAD_ANY_WORKER
+                                              : next < of_gpus ? SGRAD_GPU_WORKERS
+                                                               : SGRAD_CPU_WORKERS);
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", m ? " " : "", (long long)p->micro[m].samples);
     }
     assert_int_equal(next, batch);
     assert_string_equal(text, sizes);
+    enum sgrad_workers *whose = sgrad_alloc((size_t)p->buffer_count, sizeof *whose);
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
+        for (int j = 0; j < in->call->operands && in->workers; j++) {
+            if (in->operand[j] < 0 || in->call->access[j] == SGRAD_R) continue;
+            if (in->call->access[j] == SGRAD_RW) assert_int_equal(whose[in->operand[j]], in->workers);
+            whose[in->operand[j]] = in->workers;
+        }
         for (int j = 0; j < in->call->operands; j++)
             if (in->operand[j] >= 0 && p->buffer[in->operand[j]].rows) {
                 assert_int_equal(p->buffer[in->operand[j]].view.shape.dim[0], p->micro[in->micro].samples);
                 assert_int_equal(in->call->view[j].shape.dim[0], p->micro[in->micro].samples);
+                if (strncmp(in->name, "read", 4) != 0) assert_int_equal(in->workers, p->micro[in->micro].workers);
             }
     }
-    if (!fused) walk(p);
+    free(whose);
+    if (!fused && !lanes) walk(p);
     sgrad__program_destroy(p);
 }
 
@@ -342,6 +356,18 @@ static void uneven(void **state) {
         check_cut(7, 7, 0, 9, fused, "7");
         check_cut(5, 1, 0, 4, fused, "1 1 1 1 1");
     }
+}
+
+/* A share of which GPUs have the beginning: their tasks and CPUs' are of other sizes, and nobody else's. */
+static void shared_out(void **state) {
+    (void)state;
+    of_gpus = 13, gpu_micro = 7;
+    for (int fused = 0; fused < 2; fused++)
+        for (lanes = 0; lanes < 4; lanes++) {
+            check_cut(20, 20, 0, 3, fused, "7 6 3 2 2");
+            check_cut(20, 20, 20, 7, fused, "7 6 7");
+        }
+    of_gpus = lanes = 0;
 }
 
 /* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */
@@ -476,7 +502,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training),     cmocka_unit_test(evaluation),     cmocka_unit_test(nothing_in_vain),
         cmocka_unit_test(shared_value), cmocka_unit_test(size_is_linear), cmocka_unit_test(window),
-        cmocka_unit_test(computed_again), cmocka_unit_test(memory_falls), cmocka_unit_test(uneven),
+        cmocka_unit_test(computed_again), cmocka_unit_test(memory_falls), cmocka_unit_test(uneven), cmocka_unit_test(shared_out),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

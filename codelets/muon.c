@@ -1,0 +1,100 @@
+/* muon.c: momentum made orthogonal (K. Jordan and others, Muon: an optimizer for hidden layers in neural networks, 2024). Of a
+ * matrix, or of a filter, whose rows are those of its outputs:
+ *
+ *     b = momentum·b + c·dw      u = nesterov ? c·dw + momentum·b : b      X = u / (‖u‖ + 1e-7)
+ *     five times: A = X Xᵀ      X = 3.4445·X + (-4.7750·A + 2.0315·A²) X
+ *     w = (1 - rate·decay)·w - rate·√max(1, rows / columns)·X
+ *
+ * The five steps, Newton's and Schulz's with coefficients for speed, bring every singular value of X near 1, to 0.7 … 1.2: a step
+ * changes all directions alike. Vectors (biases, batch norm) are updated as by sgd.c, but for decay. c is the clip factor, as in
+ * sgd.c; b starts as zeros. Limits: on CPUs alone; every rank makes the same products. */
+#include "config.h"
+#include "codelets/norms.h"
+
+#include <math.h>
+#include <oneapi/dnnl/dnnl.h>
+
+enum { STEPS = 5 };
+static const float linear = 3.4445f, cubic = -4.7750f, quintic = 2.0315f;
+
+SGRAD_ALWAYS_INLINE void add_momentum(const struct sgrad_args *a, int64_t count, float *restrict u) {
+    const struct sgrad_hyper *h = a->attrs;
+    float *restrict b = a->data[3];
+    const float *restrict dw = a->data[1];
+    const float c = sgrad_clip_factor(h, a->data[2]), momentum = h->momentum;
+    const bool nesterov = h->nesterov;
+    for (int64_t i = 0; i < count; i++) {
+        const float g = c * dw[i];
+        b[i] = momentum * b[i] + g;
+        u[i] = nesterov ? g + momentum * b[i] : b[i];
+    }
+}
+
+/* X to a norm of 1, so that no singular value is above it. */
+SGRAD_ALWAYS_INLINE void shorten(float *x, int64_t count) {
+    double lane[SGRAD_LANES] = { 0 };
+    sgrad__add_squares(x, count, lane);
+    const float by = (float)(1 / (sqrt(sgrad__join_lanes(lane)) + 1e-7));
+    for (int64_t i = 0; i < count; i++) x[i] *= by;
+}
+
+/* X (rows,columns) made orthogonal: it lies in X then, or in Y. A and B: as large as the square of the lesser side. */
+static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y, float *a, float *b) {
+    const bool wide = rows <= columns;
+    const int64_t side = wide ? rows : columns, sum = wide ? columns : rows;
+    for (int i = 0; i < STEPS; i++) {
+        if (wide) dnnl_sgemm('N', 'T', side, side, sum, 1, x, columns, x, columns, 0, a, side);
+        else dnnl_sgemm('T', 'N', side, side, sum, 1, x, columns, x, columns, 0, a, side);
+        memcpy(b, a, (size_t)(side * side) * sizeof *b);
+        dnnl_sgemm('N', 'N', side, side, side, quintic, a, side, a, side, cubic, b, side);
+        memcpy(y, x, (size_t)(rows * columns) * sizeof *y);
+        if (wide) dnnl_sgemm('N', 'N', rows, columns, side, 1, b, side, x, columns, linear, y, columns);
+        else dnnl_sgemm('N', 'N', rows, columns, side, 1, x, columns, b, side, linear, y, columns);
+        float *const new = y;
+        y = x;
+        x = new;
+    }
+    return x;
+}
+
+/* w, dw, Σ g² over all parameters (1) or absent, b */
+SGRAD_VECTOR(muon)(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t count = sgrad_shape_count(shape), rows = shape->dim[0], columns = count / rows;
+    const int64_t side = rows < columns ? rows : columns;
+    float *restrict w = a->data[0], *u = (float *)sgrad_aligned((size_t)a->workspace);
+    float rate = a->step->rate;
+    const float keep = 1 - rate * h->weight_decay;
+    const float *restrict step = u;
+    add_momentum(a, count, u);
+    if (shape->rank > 1) {
+        float *y = u + count, *of_side = y + count;
+        shorten(u, count);
+        step = orthogonal(rows, columns, u, y, of_side, of_side + side * side);
+        if (rows > columns) rate *= sqrtf((float)rows / (float)columns);
+    }
+    for (int64_t i = 0; i < count; i++) w[i] = keep * w[i] - rate * step[i];
+}
+
+static size_t workspace(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const size_t count = (size_t)sgrad_shape_count(shape), rows = (size_t)shape->dim[0], columns = count / rows;
+    const size_t side = rows < columns ? rows : columns;
+    return SGRAD_LINE + (shape->rank > 1 ? 2 * (count + side * side) : count) * sizeof(float);
+}
+
+static double flops(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const double count = (double)sgrad_shape_count(shape), rows = (double)shape->dim[0], columns = count / rows;
+    const double side = fmin(rows, columns);
+    return 8 * count + (shape->rank > 1 ? STEPS * side * (4 * count + 2 * side * side) : 0);
+}
+
+const struct sgrad_kernel sgrad_muon_kernel = {
+    .name = "muon",
+    .kind = &sgrad_update_kind,
+    .cpu = muon,
+    .workspace = workspace,
+    .flops = flops,
+};
