@@ -25,6 +25,7 @@ struct sgrad__request {
         const char *hash, *threshold, *sweep;
         int bits, odd;                      /* 0: 64, 1: 256; enum sgrad_treatment */
         int seeds;                          /* of a sweep's runs, at each threshold */
+        int memory;                         /* of the search, MiB; 0: by the machine's */
         double epsilon;                     /* accuracy that a sweep may lose */
         bool across, refuse_damaged, no_test;
     } dedup;

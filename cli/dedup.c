@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct sgrad__option options[] = {
     { .help = "What is looked at" },
@@ -45,6 +46,8 @@ static const struct sgrad__option options[] = {
     { .help = "Where, and what is shown" },
     { "out", "DIR", "folder of the lists, the page and the hashes, which a later run takes from there", &sgrad__text,
       SGRAD__FIELD(out), .required = true },
+    { "memory", "MIB", "of the search, besides 26 bytes an image; a file in DIR has the rest; half of the machine's if not given",
+      &sgrad__whole, SGRAD__PLACE(dedup.memory), 1, 1e9 },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
@@ -136,11 +139,17 @@ static int write_unusual(const char *folder, const struct answer *a) {
     return error ? error < 0 ? error : 0 : sgrad_file_commit(&file);
 }
 
+/* Bytes. */
+static int64_t search_memory(const struct sgrad__request *request) {
+    if (request->dedup.memory) return (int64_t)request->dedup.memory << 20;
+    return (int64_t)sysconf(_SC_PHYS_PAGES) / 2 * (int64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* Rank 0's part. */
 static int find(const struct sgrad__request *request, struct answer *a) {
     const char *folder = request->train.out;
     int threshold = read_threshold(request), from = 0, to = 0;
-    sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide);
+    SGRAD_TRY(sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide));
     a->automatic = threshold < 0;
     if (a->automatic && a->guide.automatic < 0)
         sgrad_warn("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
@@ -150,7 +159,8 @@ static int find(const struct sgrad__request *request, struct answer *a) {
     const double begin = sgrad_now();
     SGRAD_TRY(sgrad_duplicates_find(a->part, &a->hashes,
                                     &(struct sgrad_duplicates_options){ .threshold = threshold, .across = request->dedup.across,
-                                                                        .folder = folder, .pairs_kept = 2000000 }, &a->found));
+                                                                        .folder = folder, .memory = search_memory(request),
+                                                                        .pairs_kept = 2000000 }, &a->found));
     a->searching = sgrad_now() - begin;
     SGRAD_TRY(sgrad_duplicates_write(a->part, &a->hashes, &a->found, folder));
     SGRAD_TRY(write_unusual(folder, a));
@@ -177,8 +187,9 @@ static void print(const struct sgrad__request *request, const struct answer *a) 
                COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.out);
     printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near; below %g %% up to %d\n", d->threshold,
            a->automatic ? " (auto)" : "", 100 * a->guide.worst[d->threshold], 100 * SGRAD_FALSE_RATE, a->guide.automatic);
-    printf("within     %lld %s of one class, %lld images: duplicates\n", COUNT(d->pairs[SGRAD_WITHIN]),
-           sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]));
+    printf("within     %lld %s of one class, %lld images: duplicates; by chance some %.*f, if as often as of two classes\n",
+           COUNT(d->pairs[SGRAD_WITHIN]), sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]),
+           d->chance < 10, d->chance);
     printf("across     %lld %s of two classes, %lld images: wrong labels, or alike\n", COUNT(d->pairs[SGRAD_ACROSS]),
            sgrad_plural(d->pairs[SGRAD_ACROSS], "pair", "pairs"), COUNT(d->images[SGRAD_ACROSS]));
     printf("leaks      %lld training images near %lld test images (%.2f %% of these); %lld of %lld pairs of one class\n",
@@ -214,6 +225,7 @@ static json_t *as_json(const struct sgrad__request *request, const struct answer
     json_object_set_new(json, "dropped", json_integer((json_int_t)d->dropped));
     json_object_set_new(json, "ratio", json_real(share(d->dropped, h->train)));
     json_object_set_new(json, "false_rate", json_real(a->guide.worst[d->threshold]));
+    json_object_set_new(json, "chance_pairs", json_real(d->chance));
     json_object_set_new(json, "auto_threshold", json_integer(a->guide.automatic));
     json_object_set_new(json, "hash_seconds", json_real(a->hashing));
     json_object_set_new(json, "search_seconds", json_real(a->searching));
@@ -240,9 +252,10 @@ static int work(const struct sgrad__request *request, struct answer *a) {
     SGRAD_TRY(open_parts(request, a->part));
     SGRAD_TRY(make_folder(request->train.out));
     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .cudas = -1 }, &context));
-    int error = hash_images(request, context, a);
-    if (!error && context->ranks > 1 && request->dedup.sweep)
+    int error = 0;
+    if (context->ranks > 1 && request->dedup.sweep)
         error = context->rank ? SGRAD_EINVAL : sgrad_fail(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
+    if (!error) error = hash_images(request, context, a);
     if (!error)
         error = sgrad_ranks_await(context->rank ? 0 : find(request, a), "for rank 0, which searches");
     sgrad_context_close(context);

@@ -46,7 +46,10 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     opened->reader = reader;
     opened->split = split;
     opened->augment = reader->augment;
-    error = reader->open(opened, argument, options ? options : &(struct sgrad_dataset_options){ 0 });
+    if (!options) options = &(struct sgrad_dataset_options){ 0 };
+    error = reader->open(opened, argument, options);
+    if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);
+    if (!error && reader->measure && !options->pictures) error = reader->measure(opened);
     if (error) {
         sgrad_dataset_close(opened);
         return error;

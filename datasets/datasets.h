@@ -47,6 +47,7 @@ struct sgrad_dataset_options {
     int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
     size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
     bool pictures;      /* sgrad_dataset_picture alone will be asked for images, which may have any size, and be damaged */
+    const char *exclude;        /* a file that lists samples to leave out, as if they had never been there; NULL: none */
 };
 
 #define SGRAD_MAX_FIELDS 4
@@ -61,6 +62,7 @@ struct sgrad_dataset {
     const struct sgrad_reader *reader;
     enum sgrad_split split;
     int64_t count;                      /* samples, at least 1 */
+    int64_t excluded;                   /* those that were left out */
     struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* two at least; end without a name */
     int classes;                        /* of labels, a last field of I32: they are 0 to classes - 1; 0: there are none */
     const char *const *class_name;      /* of each class; NULL: its number is its name */
@@ -94,8 +96,10 @@ static inline int sgrad_dataset_channels(const struct sgrad_dataset *dataset) {
     return image ? (int)image->shape.dim[2] : 0;
 }
 
-/* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL.
- * SGRAD_ENAME: no such kind; SGRAD_EINVAL: malformed argument; SGRAD_EIO, SGRAD_EFORMAT: something is wrong with a file. */
+/* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL. What they exclude is listed
+ * one a line, by name or by number from 0; those that stay move up. Empty lines and lines that begin with # say nothing.
+ * SGRAD_ENAME: no such kind; SGRAD_EINVAL: malformed argument; SGRAD_EIO, SGRAD_EFORMAT: something is wrong with a file, or
+ * a line of the list names no sample, or it leaves none. */
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset);
 void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* NULL is fine */
@@ -130,10 +134,6 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
 
 /* What files call a sample: "train/cat/1.jpg", below the folder's own name; "17" where it has no name. Free it. */
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
-
-/* Leaves out the samples that FILE lists, one a line, by name or by number from 0: those that stay move up. Empty lines and lines
- * that begin with # say nothing. SGRAD_EIO, SGRAD_EFORMAT: the file, or a line of it, names no sample, or it leaves none. */
-int sgrad_dataset_exclude(struct sgrad_dataset *dataset, const char *file);
 
 /* An image as it is, not scaled, cut or changed. */
 struct sgrad_picture {
@@ -172,6 +172,8 @@ struct sgrad_reader {
     /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not
      * empty where the reader takes one. On an error the caller closes what is there; fields' memory goes by free. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
+    /* What samples themselves tell, once those that are left out are gone: the shape of an image. NULL: open knows all. */
+    int (*measure)(struct sgrad_dataset *dataset);
     /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */

@@ -95,13 +95,12 @@ static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t ke
         char *less = data ? realloc(data, (size_t)kept * bytes) : NULL;
         if (less) f->data = less;
     }
-    for (int64_t i = 0; i < kept; i++) which[i] = sgrad__dataset_kept(dataset, which[i]);
-    free(dataset->kept);
     dataset->kept = which;
+    dataset->excluded = dataset->count - kept;
     dataset->count = kept;
 }
 
-int sgrad_dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
+int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     struct sgrad_map map;
     struct stat status;
     if (!stat(file, &status) && S_ISREG(status.st_mode) && status.st_size == 0) return 0; /* a list of nothing */

@@ -34,6 +34,7 @@ enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
 struct folder {
     char *path; /* DIR/train or DIR/val */
     int side;   /* of a square; 0: images are taken as they are */
+    size_t memory; /* that decoded images may be kept in; 0: by the machine's */
     int classes;
     char **class_name;
     char **file;   /* CLASS/NAME of each sample, FILES of them */
@@ -167,12 +168,16 @@ static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct
                       folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
 }
 
+static int find_header(const struct sgrad_dataset *dataset, int64_t i, struct sgrad__image *image) {
+    return with_file(dataset->state, sgrad__dataset_kept(dataset, i), read_header, image);
+}
+
 /* Without a size that was asked for, images have the first one's. Others are refused when they are read: not every rank opens
  * every file at every start. */
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
     struct sgrad__image image = { .height = folder->side, .width = folder->side };
-    if (!folder->side) SGRAD_TRY(with_file(folder, 0, read_header, &image));
+    if (!folder->side) SGRAD_TRY(find_header(dataset, 0, &image));
     dataset->field[0].shape = sgrad_shape(3, image.height, image.width, 3);
     return 0;
 }
@@ -182,7 +187,7 @@ static int find_colour(struct sgrad_dataset *dataset) {
     const int32_t *label = dataset->field[1].data;
     struct sgrad__image image = { .grey = true };
     for (int64_t i = 0; i < dataset->count && image.grey; i++)
-        if (i == 0 || label[i] != label[i - 1]) SGRAD_TRY(with_file(dataset->state, i, read_header, &image));
+        if (i == 0 || label[i] != label[i - 1]) SGRAD_TRY(find_header(dataset, i, &image));
     if (image.grey) dataset->augment = NULL;
     return 0;
 }
@@ -264,18 +269,24 @@ static int parse_argument(const char *argument, struct folder *folder, char **ro
 }
 
 /* Room for all images, or none. */
-static void make_room(struct sgrad_dataset *dataset, size_t limit) {
+static void make_room(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
-    if (limit == 0) limit = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
-    const size_t size = sgrad_field_bytes(&dataset->field[0]);
-    if (size > limit / (size_t)dataset->count) return;
-    folder->kept = malloc((size_t)dataset->count * size);
-    folder->state = sgrad_alloc((size_t)dataset->count, sizeof *folder->state);
+    const size_t limit = folder->memory ? folder->memory : machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
+    const size_t size = sgrad_field_bytes(&dataset->field[0]), files = (size_t)folder->files;
+    if (size > limit / files) return;
+    folder->kept = malloc(files * size);
+    folder->state = sgrad_alloc(files, sizeof *folder->state);
 }
 
-/* PICTURES: no image is looked at. */
-static int open_split(struct sgrad_dataset *dataset, const char *root, bool pictures) {
+static int measure(struct sgrad_dataset *dataset) {
+    SGRAD_TRY(find_size(dataset));
+    if (dataset->split == SGRAD_TRAIN) SGRAD_TRY(find_colour(dataset));
+    make_room(dataset);
+    return 0;
+}
+
+static int open_split(struct sgrad_dataset *dataset, const char *root) {
     struct folder *folder = dataset->state;
     const bool train = dataset->split == SGRAD_TRAIN;
     SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
@@ -290,25 +301,23 @@ static int open_split(struct sgrad_dataset *dataset, const char *root, bool pict
     SGRAD_TRY(error);
     if (dataset->count == 0)
         return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
-    if (pictures) return dataset->field[0].shape = sgrad_shape(3, 1, 1, 3), 0;
-    SGRAD_TRY(find_size(dataset));
-    return train ? find_colour(dataset) : 0;
+    return 0;
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     struct folder *folder = dataset->state = sgrad_alloc(1, sizeof *folder);
     char *root = NULL;
     folder->side = options->size;
-    dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8 };
+    folder->memory = options->memory;
+    dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
     dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     SGRAD_TRY(parse_argument(argument, folder, &root));
-    int error = open_split(dataset, root, options->pictures);
+    int error = open_split(dataset, root);
     free(root);
     SGRAD_TRY(error);
     dataset->classes = folder->classes;
     dataset->class_name = (const char *const *)folder->class_name;
     dataset->full_scale = 255;
-    if (!options->pictures) make_room(dataset, options->memory);
     return 0;
 }
 
@@ -329,6 +338,7 @@ const struct sgrad_reader sgrad_folder_reader = {
                "augmented; letters and digits want no flip",
     .augment = "crop:1/8,flip",
     .open = open_folder,
+    .measure = measure,
     .read = read_sample,
     .close = close_folder,
     .sample_name = name_sample,

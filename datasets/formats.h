@@ -39,6 +39,8 @@ int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 /* The number that the reader knows sample INDEX by. */
 struct sgrad_dataset;
 int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
+/* Leaves out the samples that FILE lists. */
+int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);
 
 /* Continues HASH over more bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);

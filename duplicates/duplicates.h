@@ -38,6 +38,9 @@ struct sgrad_hash_kind {
     /* From that image, GREY (height,width), the bits, BIT (side,side), each 0 or 1. */
     void (*bits)(const uint8_t *grey, int side, uint8_t *bit);
 };
+#define SGRAD_HASH(name) extern const struct sgrad_hash_kind sgrad_##name##_hash;
+#include "duplicates/hashes.def"
+#undef SGRAD_HASH
 extern const struct sgrad_hash_kind *const sgrad_hash_kinds[];      /* all of hashes.def; ends with NULL */
 
 #define SGRAD_HASH_WORDS (SGRAD_HASH_SIDE * SGRAD_HASH_SIDE / 64)
@@ -90,11 +93,13 @@ struct sgrad_search {
     int64_t queries;                    /* a is one of the first so many; 0: any */
     enum sgrad_search_way way;          /* by parts that hardly differ, or by the number of ones; which one does not matter */
     int64_t most;                       /* pairs in memory at once; 0: 2^25 */
+    int64_t memory;                     /* bytes besides the hashes themselves; 0: what it takes. Where that is too little ... */
+    const char *folder;                 /* ... a file in this folder has the rest; NULL: that of temporary files */
     /* Called for each image that has a near one, in their order, with its pairs, by b. An error ends the search. */
     int (*see)(void *arg, const struct sgrad_pair *pair, int64_t pairs);
     void *arg;
 };
-/* SGRAD_EINVAL: there are 2^32 images or more. Runs as tasks of this rank; waits. */
+/* SGRAD_EINVAL: there are 2^32 images or more; SGRAD_EIO: the folder has no room. Runs as tasks of this rank; waits. */
 int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_search *search);
 
 /* ---- which threshold? ----------------------------------------------------------------------------------------------- */
@@ -106,8 +111,9 @@ struct sgrad_guide {
     int automatic;                      /* the largest threshold whose worst share is below SGRAD_FALSE_RATE; -1: none */
 };
 #define SGRAD_FALSE_RATE 1e-4
-void sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
-                        struct sgrad_guide *guide);
+/* As tasks of this rank; waits. */
+int sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
+                       struct sgrad_guide *guide);
 
 /* ---- verdict --------------------------------------------------------------------------------------------------------- */
 
@@ -115,7 +121,8 @@ void sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_ha
 struct sgrad_duplicates_options {
     int threshold;
     bool across;                        /* drops duplicates of other classes, and training samples near a test sample, too */
-    const char *folder;                 /* gets pairs.jsonl; NULL: none is written */
+    const char *folder;                 /* gets pairs.jsonl, and what a search has no memory for; NULL: none is written */
+    int64_t memory;                     /* as sgrad_search has it */
     int64_t pairs_written;              /* at most; 0: 10,000,000 */
     int64_t pairs_kept;                 /* for the page, at most */
 };
@@ -126,6 +133,7 @@ struct sgrad_duplicates {
     int64_t images[SGRAD_RELATIONS];    /* training images in such pairs */
     int64_t tests;                      /* test images in leaks */
     int64_t leaks_of_class;             /* pairs of leaks whose two are of one class */
+    double chance;                      /* pairs of one class, were they near as often as those of two; there is one: 0 */
     int64_t dropped;
     /* What each threshold up to this one comes to: level L is threshold FIRST + L. */
     int first, levels;

@@ -6,12 +6,14 @@
  *
  * A pair drawn at random hardly ever belongs together: of n images with d duplicates each it does once in n/d. Where a set
  * consists of duplicates these count as strangers, so that the estimate is too high, never too low. */
+#include "codelets/kernels.h"
 #include "duplicates/internal.h"
 #include "runtime/philox.h"
 
 #include <stdlib.h>
 
-enum { DRAWS = 2000000, CLASS_LEAST = 20000, CLASS_MOST = 400000, SMALL = 450 };
+enum { DRAWS = 2000000, CLASS_LEAST = 20000, CLASS_MOST = 400000, SMALL = 450, ACROSS = 10, SHARE = DRAWS / 2 / ACROSS };
+enum { LENGTH = 64 * SGRAD_HASH_WORDS + 1 };
 
 /* The training images of each class that have hashes: of class k those from start[k] to start[k + 1]. */
 struct classes {
@@ -32,76 +34,106 @@ static struct classes sort_classes(const struct sgrad_dataset *train, const stru
     return c;
 }
 
-/* Two different numbers below N and M; of one list (SAME) two different ones. */
-static void draw(uint64_t seed, uint32_t stream, uint32_t i, int64_t n, int64_t m, bool same, int64_t *a, int64_t *b) {
-    const struct sgrad_random random = sgrad_philox(seed, SGRAD_STREAM_PAIRS, stream, i, 0);
-    *a = (int64_t)(((uint64_t)random.word[0] << 32 | random.word[1]) % (uint64_t)n);
-    *b = (int64_t)(((uint64_t)random.word[2] << 32 | random.word[3]) % (uint64_t)(m - same));
-    if (same && *b >= *a) ++*b;
+/* A task for each class, and ACROSS more for pairs of two classes; each counts pairs by distance for itself. */
+struct draws {
+    const struct sgrad_hashes *hashes;
+    const struct classes *classes;
+    const int32_t *label;
+    uint64_t seed;
+    int64_t (*distance)[LENGTH];        /* (classes + ACROSS) */
+};
+
+/* Two different numbers below N. */
+SGRAD_ALWAYS_INLINE void draw(const uint32_t word[2], int64_t n, int64_t *a, int64_t *b) {
+    *a = (int64_t)((uint64_t)word[0] * (uint64_t)n >> 32);
+    *b = (int64_t)((uint64_t)word[1] * (uint64_t)(n - 1) >> 32);
+    *b += *b >= *a;
 }
 
-static int distance(const struct sgrad_hashes *h, int64_t a, int64_t b) {
-    return sgrad_hash_distance(h->word + a * h->words, h->word + b * h->words, h->words);
+/* Draws FROM to TO, of N images from the FIRST on: two from four random words. */
+SGRAD_ALWAYS_INLINE void sample(const struct draws *d, int64_t first, int64_t n, uint32_t stream, uint32_t from, uint32_t to,
+                                bool across, int64_t *distance) {
+    const int64_t *image = d->classes->image + first;
+    const struct sgrad_hashes *h = d->hashes;
+    for (uint32_t i = from; i < to && n > 1; i += 2) {
+        const struct sgrad_random random = sgrad_philox(d->seed, SGRAD_STREAM_PAIRS, stream, i, 0);
+        for (int half = 0; half < 2; half++) {
+            int64_t a, b;
+            draw(random.word + 2 * half, n, &a, &b);
+            a = image[a], b = image[b];
+            if (across && d->label[a] == d->label[b]) continue;
+            distance[sgrad_hash_distance(h->word + a * h->words, h->word + b * h->words, h->words)]++;
+        }
+    }
+}
+
+SGRAD_VECTOR(sample_unit)(const struct sgrad_args *args) {
+    const struct draws *d = args->attrs;
+    const int64_t *start = d->classes->start;
+    const int classes = d->classes->count, unit = (int)args->first, part = unit - classes;
+    int64_t *distance = d->distance[unit], draws = DRAWS / classes;
+    draws = draws < CLASS_LEAST ? CLASS_LEAST : draws > CLASS_MOST ? CLASS_MOST : draws;
+    if (part < 0) sample(d, start[unit], start[unit + 1] - start[unit], 1 + (uint32_t)unit, 0, (uint32_t)draws, false, distance);
+    else sample(d, 0, start[classes], 0, SHARE * (uint32_t)part, SHARE * (uint32_t)(part + 1), true, distance);
+}
+
+static double no_bytes(const struct sgrad_args *args) { return (void)args, 0; }
+
+static int sample_all(const struct draws *d) {
+    static const struct sgrad_kernel kernel = {
+        .name = "sample", .cpu = sample_unit, .flops = sgrad_no_flops, .bytes = no_bytes
+    };
+    struct sgrad_call call = { .kernel = &kernel, .attrs = d };
+    const int units = d->classes->count + (d->classes->count > 1 ? ACROSS : 0);
+    int error = 0;
+    sgrad_call_prepare(&call);
+    for (int u = 0; u < units && !error; u++)
+        error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = u, .name = "sample" });
+    const int failed = sgrad_wait_all();
+    return error ? error : failed;
+}
+
+static int64_t add(int64_t *to, const int64_t *from) {
+    int64_t all = 0;
+    for (int d = 0; d < LENGTH; d++) all += from[d], to[d] += from[d];
+    return all;
 }
 
 /* The share of pairs up to each distance, if it is the worst so far. */
-static void take_worst(const int64_t *count, int bits, struct sgrad_guide *g) {
-    int64_t all = 0, sum = 0;
-    for (int d = 0; d <= bits; d++) all += count[d];
-    for (int d = 0; d <= bits && all; d++) {
-        sum += count[d];
+static void take_worst(const int64_t *distance, struct sgrad_guide *g) {
+    const int64_t all = add(g->distance[0], distance);
+    int64_t sum = 0;
+    for (int d = 0; d < LENGTH && all; d++) {
+        sum += distance[d];
         const double share = (double)sum / (double)all;
         if (g->worst[d] < share) g->worst[d] = share;
-        g->distance[0][d] += count[d];
     }
     g->pairs[0] += all;
 }
 
-/* Adds pairs of one class to COUNT, by distance. */
-static void sample_class(const struct sgrad_hashes *h, const struct classes *c, int class, uint64_t seed, int64_t *count) {
-    const int64_t first = c->start[class], n = c->start[class + 1] - first;
-    int64_t draws = DRAWS / c->count;
-    draws = draws < CLASS_LEAST ? CLASS_LEAST : draws > CLASS_MOST ? CLASS_MOST : draws;
-    for (int64_t i = 0; i < draws && n > 1; i++) {
-        int64_t a, b;
-        draw(seed, 1 + (uint32_t)class, (uint32_t)i, n, n, true, &a, &b);
-        count[distance(h, c->image[first + a], c->image[first + b])]++;
-    }
-}
-
 /* Classes of so few images that one pair of duplicates weighs too much count as one. */
-static void sample_within(const struct sgrad_hashes *h, const struct classes *c, uint64_t seed, struct sgrad_guide *g) {
-    int64_t few[64 * SGRAD_HASH_WORDS + 1] = { 0 };
-    for (int k = 0; k < c->count; k++) {
-        int64_t count[64 * SGRAD_HASH_WORDS + 1] = { 0 };
-        const bool small = c->start[k + 1] - c->start[k] < SMALL;
-        sample_class(h, c, k, seed, small ? few : count);
-        if (!small) take_worst(count, h->bits, g);
-    }
-    take_worst(few, h->bits, g);
+static void add_up(const struct draws *draws, struct sgrad_guide *g) {
+    const struct classes *c = draws->classes;
+    int64_t few[LENGTH] = { 0 };
+    for (int k = 0; k < c->count; k++)
+        if (c->start[k + 1] - c->start[k] < SMALL) add(few, draws->distance[k]);
+        else take_worst(draws->distance[k], g);
+    take_worst(few, g);
+    for (int u = c->count; u < c->count + ACROSS; u++) g->pairs[1] += add(g->distance[1], draws->distance[u]);
 }
 
-static void sample_across(const struct sgrad_hashes *h, const struct classes *c, const int32_t *label, uint64_t seed,
-                          struct sgrad_guide *g) {
-    const int64_t n = c->start[c->count];
-    for (uint32_t i = 0; i < DRAWS / 2 && c->count > 1 && n > 1; i++) {
-        int64_t a, b;
-        draw(seed, 0, i, n, n, true, &a, &b);
-        a = c->image[a], b = c->image[b];
-        if (label[a] == label[b]) continue;
-        g->distance[1][distance(h, a, b)]++;
-        g->pairs[1]++;
-    }
-}
-
-void sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
-                        struct sgrad_guide *guide) {
+int sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,
+                       struct sgrad_guide *guide) {
     struct classes c = sort_classes(train, hashes);
-    *guide = (struct sgrad_guide){ .automatic = -1 };
-    sample_within(hashes, &c, seed, guide);
-    sample_across(hashes, &c, sgrad_dataset_target(train)->data, seed, guide);
-    while (guide->pairs[0] && guide->automatic < hashes->bits && guide->worst[guide->automatic + 1] < SGRAD_FALSE_RATE)
-        guide->automatic++;
+    struct draws draws = { hashes, &c, sgrad_dataset_target(train)->data, seed, NULL };
+    struct sgrad_guide g = { .automatic = -1 };
+    draws.distance = sgrad_alloc((size_t)c.count + ACROSS, sizeof *draws.distance);
+    int error = sample_all(&draws);
+    add_up(&draws, &g);
+    while (g.pairs[0] && g.automatic < hashes->bits && g.worst[g.automatic + 1] < SGRAD_FALSE_RATE) g.automatic++;
+    if (!error) *guide = g;
+    free(draws.distance);
     free(c.start);
     free(c.image);
+    return error;
 }

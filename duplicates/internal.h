@@ -29,6 +29,23 @@ void sgrad__scaler_free(struct sgrad__scaler *scaler);
 void sgrad__hash(const struct sgrad_hash_kind *kind, int side, const struct sgrad_picture *picture, struct sgrad__scaler *scaler,
                  uint8_t *grey, uint64_t *word);
 
+/* ---- plan.c ---- */
+
+#define SGRAD__PARTS_MOST 64
+struct sgrad__part {
+    int first, bits;            /* of the hash */
+    int radius;                 /* in which it differs at most; below 0: it need not be looked at */
+};
+struct sgrad__plan {
+    bool weights;
+    int parts;
+    struct sgrad__part part[SGRAD__PARTS_MOST];
+    double cost;                /* comparisons */
+};
+struct sgrad__plan sgrad__plan_make(int bits, const struct sgrad_search *search, int64_t images);
+/* Lists, of parts of BITS bits, that one is compared with. */
+double sgrad__plan_lists(int bits, int radius);
+
 /* ---- store.c: hashes.bin ---- */
 
 struct sgrad__record {

@@ -1,9 +1,6 @@
 /* list.c: every kind of hash, as hashes.def lists them. */
 #include "duplicates/duplicates.h"
 
-#define SGRAD_HASH(name) extern const struct sgrad_hash_kind sgrad_##name##_hash;
-#include "duplicates/hashes.def"
-#undef SGRAD_HASH
 const struct sgrad_hash_kind *const sgrad_hash_kinds[] = {
 #define SGRAD_HASH(name) &sgrad_##name##_hash,
 #include "duplicates/hashes.def"

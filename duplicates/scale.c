@@ -1,10 +1,10 @@
 /* scale.c: an image to another size with Lanczos's filter of three lobes, then to grey, by the arithmetic of Pillow: weights are
  * whole numbers over 2^22, columns come before rows, and each is rounded to 8 bits. Whose bits hashes are compared with.
  *
- *     height x width x 3      a strip of 32 rows,          columns weighed,         rows weighed           in grey
- *                             turned: pixels of a column   turned back
- *     RGBRGBRGB…              lie side by side:            rrrr gggg bbbb           rrrr gggg bbbb         llll
- *                             rr… gg… bb…                  (height,3,to)            (to,3,to)              (to,to)
+ *     height x width x 3      a strip of 32 rows,          columns weighed,         turned back, and           in grey
+ *                             turned: pixels of a column   a plane a colour         rows weighed
+ *     RGBRGBRGB…              lie side by side:            rr… rr… gg… gg… bb…      rrrr gggg bbbb            llll
+ *                             rr… gg… bb…                  (3,to,32)                (to,3,to)                 (to,to)
  *
  * So every loop that costs something runs over neighbours in memory. */
 #include "codelets/kernels.h"
@@ -57,15 +57,53 @@ struct work {
     const struct sgrad_picture *picture;
     const struct sgrad__taps *columns, *rows;
     int planes;             /* 3 of colours, 1 of grey */
-    uint8_t *strip;         /* (width,planes,STRIP) */
-    uint8_t *narrow;        /* (height,planes,to), a row in LINE bytes */
+    uint8_t *strip;         /* (width,channels,STRIP) */
+    uint8_t *narrow;        /* (height,planes,to), a row in LINE bytes; to whole strips */
     size_t line;
     uint8_t *grey;
 };
 
+/* ---- turning -------------------------------------------------------------------------------------------------------- */
+
+typedef uint8_t sixteen __attribute__((vector_size(16)));
+
+/* Two halves of a pack of cards: where byte C of row R lies, at 16 R + C, rotates by a bit. */
+SGRAD_ALWAYS_INLINE void shuffle(const sixteen from[16], sixteen to[16]) {
+    for (int i = 0; i < 8; i++) {
+        const sixteen a = from[i], b = from[i + 8];
+        to[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        to[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+}
+
+/* 16 bytes of each of 16 rows, STRIDE apart, to their columns, TO_STRIDE apart. Of fewer ROWS the last stands for the rest. */
+SGRAD_ALWAYS_INLINE void turn(const uint8_t *from, size_t stride, int rows, uint8_t *to, size_t to_stride) {
+    sixteen one[16], other[16];
+    for (int i = 0; i < 16; i++) memcpy(&one[i], from + (size_t)(i < rows ? i : rows - 1) * stride, sizeof *one);
+    shuffle(one, other);
+    shuffle(other, one);
+    shuffle(one, other);
+    shuffle(other, one);
+    for (int i = 0; i < 16; i++) memcpy(to + (size_t)i * to_stride, &one[i], sizeof *one);
+}
+
+/* ROWS rows of COUNT bytes to (COUNT,STRIP). */
+SGRAD_ALWAYS_INLINE void turn_strip(const uint8_t *from, int count, int rows, uint8_t *strip) {
+    for (int y = 0; y < rows; y += 16) {
+        const uint8_t *row = from + (size_t)y * (size_t)count;
+        int x = 0;
+        for (; x + 16 <= count; x += 16) turn(row + x, (size_t)count, rows - y, strip + x * STRIP + y, STRIP);
+        for (; x < count; x++)
+            for (int i = 0; i < 16 && y + i < rows; i++) strip[x * STRIP + y + i] = row[(size_t)i * (size_t)count + (size_t)x];
+    }
+}
+
+/* ---- weighing ------------------------------------------------------------------------------------------------------- */
+
 SGRAD_ALWAYS_INLINE uint8_t clip(int32_t sum) {
-    const int32_t x = sum >> PRECISION;
-    return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
+    int32_t x = sum >> PRECISION;
+    x = x < 0 ? 0 : x;
+    return (uint8_t)(x > 255 ? 255 : x);
 }
 
 /* Sums COUNT neighbours, a multiple of LANES, over TAPS rows that lie STRIDE bytes apart; LANES sums stay in registers. */
@@ -82,22 +120,18 @@ SGRAD_ALWAYS_INLINE void weigh(const uint8_t *from, size_t stride, int count, co
 
 SGRAD_ALWAYS_INLINE void weigh_columns(const struct work *w) {
     const struct sgrad_picture *p = w->picture;
-    const int to = w->columns->to, channels = p->channels, planes = w->planes;
+    const struct sgrad__taps *taps = w->columns;
+    const int to = taps->to, channels = p->channels, bytes = p->width * channels;
+    uint8_t turned[3 * WIDTH * STRIP]; /* (planes,to,STRIP) */
     for (int top = 0; top < p->height; top += STRIP) {
-        const int rows = p->height - top < STRIP ? p->height - top : STRIP;
-        for (int y = 0; y < rows; y++) {
-            const uint8_t *row = p->pixels + (size_t)(top + y) * (size_t)p->width * (size_t)channels;
-            for (int x = 0; x < p->width; x++)
-                for (int c = 0; c < planes; c++) w->strip[(x * planes + c) * STRIP + y] = row[x * channels + c];
-        }
-        for (int x = 0; x < to; x++) {
-            uint8_t sum[3 * STRIP];
-            const int first = w->columns->first[x];
-            weigh(w->strip + (size_t)first * (size_t)(planes * STRIP), (size_t)(planes * STRIP), planes * STRIP,
-                  w->columns->weight + (size_t)x * (size_t)w->columns->most, w->columns->count[x], sum);
-            for (int c = 0; c < planes; c++)
-                for (int y = 0; y < rows; y++) w->narrow[(size_t)(top + y) * w->line + (size_t)(c * to + x)] = sum[c * STRIP + y];
-        }
+        turn_strip(p->pixels + (size_t)top * (size_t)bytes, bytes, p->height - top < STRIP ? p->height - top : STRIP, w->strip);
+        for (int x = 0; x < to; x++)
+            for (int c = 0; c < w->planes; c++)
+                weigh(w->strip + (size_t)(taps->first[x] * channels + c) * STRIP, (size_t)channels * STRIP, STRIP,
+                      taps->weight + (size_t)x * (size_t)taps->most, taps->count[x], turned + (c * to + x) * STRIP);
+        for (size_t x = 0; x < w->line; x += 16)
+            for (size_t y = 0; y < STRIP; y += 16)
+                turn(turned + x * STRIP + y, STRIP, 16, w->narrow + ((size_t)top + y) * w->line + x, w->line);
     }
 }
 
@@ -132,8 +166,9 @@ void sgrad__scale(struct sgrad__scaler *scaler, const struct sgrad_picture *pict
     const size_t line = ((size_t)(planes * width) + LANES - 1) / LANES * LANES;
     taps_make(&scaler->columns, picture->width, width);
     taps_make(&scaler->rows, picture->height, height);
-    scaler->strip = room(scaler->strip, &scaler->strip_size, (size_t)picture->width * (size_t)planes * STRIP);
-    scaler->narrow = room(scaler->narrow, &scaler->narrow_size, (size_t)picture->height * line);
+    const size_t strips = ((size_t)picture->height + STRIP - 1) / STRIP;
+    scaler->strip = room(scaler->strip, &scaler->strip_size, (size_t)picture->width * (size_t)picture->channels * STRIP);
+    scaler->narrow = room(scaler->narrow, &scaler->narrow_size, strips * STRIP * line);
     const struct work work = { picture, &scaler->columns, &scaler->rows, planes, scaler->strip, scaler->narrow, line, grey };
     scale(&(struct sgrad_args){ .attrs = &work });
 }

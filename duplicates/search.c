@@ -14,34 +14,31 @@
  *
  * Both are the same walk over a table: its lists, and which list is compared with which. A pair that several parts find counts
  * for the first of them. Before it is cut a hash's bits change places, so that neighbours, which are mostly alike, come to lie
- * in different parts. The cheaper way is chosen by what it is expected to compare.
+ * in different parts. Which way is taken is plan.c's.
  *
  * Pairs come in order of their first image. There is room for some; where they are more, the images are searched in stretches:
- * each stretch's with those behind them. */
+ * each stretch's with those behind them.
+ *
+ * Where memory is bounded hashes lie in a file, and a part's table holds two shards of it at a time, lists whose numbers begin
+ * alike; of four shards and two bits that differ at most, all but none have to meet, of radius 1:
+ *
+ *     shards      00  01  10  11          met     00+00  00+01  00+10  01+01  01+11  10+10  10+11  11+11 */
 #include "codelets/kernels.h"
 #include "duplicates/internal.h"
 
-#include <math.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { PARTS_MOST = 64, BITS_MOST = 20, TILE = 2048, UNITS = 32 };
-
-struct part {
-    int first, bits;            /* of the hash */
-    int radius;                 /* in which it differs at most; below 0: it need not be looked at */
-};
-
-struct plan {
-    bool weights;
-    int parts, threshold;
-    struct part part[PARTS_MOST];
-    double cost;                /* comparisons */
-};
+enum { TILE = 2048, UNITS = 32, UNIT_LEAST = 256, SHARDS_MOST = 64, PAIRS_LEAST = 1024 };
 
 /* Positions in a table are hashes, sorted by list, then by image. */
 struct table {
     int lists;
+    uint32_t *size;             /* (lists): hashes, in the table or not */
     uint32_t *start;            /* (lists + 1) */
     uint32_t *image;            /* by position */
     uint64_t *word;             /* (position,words) */
@@ -55,70 +52,31 @@ struct found {
 
 struct walk {
     const struct sgrad_search *search;
-    const struct plan *plan;
+    const struct sgrad__plan *plan;
     int current;                /* part */
     int words;
     int64_t images;             /* hashes that are there */
     uint64_t *word;             /* (images,words) with their bits in other places */
     uint32_t *image;            /* which each is: ascending */
+    bool disk;                  /* word and image are pages of a file */
     struct table table;
+    int64_t room;               /* hashes that a table may have */
+    int shift;                  /* the number of a list's shard are the bits above */
+    uint32_t one, other;        /* shards in the table */
     uint32_t *mask;             /* what the numbers of two lists that are compared differ in */
     int masks;
     uint32_t from, to;          /* the stretch: images */
     uint32_t queries;
     bool whole;                 /* the stretch is all there is: each two lists are compared once, in whatever order of images */
     struct found *found;        /* of each unit */
-    int units;
+    int units, tasks, busy;     /* at most; for the table that is there; the most for one of the stretch's */
     int64_t most;
     _Atomic int64_t pairs;
 };
 
-/* ---- the plan ----------------------------------------------------------------------------------------------------- */
-
-static double choose(int n, int k) {
-    double c = 1;
-    for (int i = 0; i < k; i++) c = c * (n - i) / (i + 1);
-    return c;
-}
-
-/* Lists that are compared with one of BITS bits. */
-static double neighbours(int bits, int radius) {
-    double sum = 0;
-    for (int r = 0; r <= radius && r <= bits; r++) sum += choose(bits, r);
-    return sum;
-}
-
-static struct plan plan_parts(int bits, int threshold, int parts, double n) {
-    struct plan plan = { .parts = parts, .threshold = threshold };
-    for (int p = 0, first = 0; p < parts; p++) {
-        struct part *part = &plan.part[p];
-        *part = (struct part){ first, bits / parts + (p < bits % parts), threshold / parts - (p > threshold % parts) };
-        first += part->bits;
-        if (part->bits > BITS_MOST) part->bits = BITS_MOST; /* what it leaves out is looked at on comparison */
-        if (part->radius < 0) continue;
-        const double lists = (double)(1u << part->bits), visits = neighbours(part->bits, part->radius);
-        plan.cost += visits * (10 * lists + n * n / lists / 2) + 20 * n;
-        if (visits > 1 << 22) plan.cost = INFINITY;
-    }
-    return plan;
-}
-
-static struct plan make_plan(const struct sgrad_hashes *h, const struct sgrad_search *search, int64_t images) {
-    const double n = (double)images;
-    struct plan best = { .weights = true, .parts = 1, .threshold = search->threshold, .cost = n * n / 2 };
-    best.part[0] = (struct part){ 0, h->bits, search->threshold };
-    if (search->way == SGRAD_SEARCH_WEIGHTS) return best;
-    if (search->way == SGRAD_SEARCH_PARTS) best.cost = INFINITY;
-    for (int parts = h->bits / 16 - 1; parts <= h->bits / 4 && parts < PARTS_MOST; parts++) {
-        const struct plan plan = plan_parts(h->bits, search->threshold, parts, n);
-        if (plan.cost < best.cost) best = plan;
-    }
-    return best;
-}
-
 /* ---- tables -------------------------------------------------------------------------------------------------------- */
 
-SGRAD_ALWAYS_INLINE uint32_t part_of(const uint64_t *word, const struct part *part) {
+SGRAD_ALWAYS_INLINE uint32_t part_of(const uint64_t *word, const struct sgrad__part *part) {
     const int w = part->first / 64, shift = part->first % 64;
     uint64_t x = word[w] >> shift;
     if (shift && shift + part->bits > 64) x |= word[w + 1] << (64 - shift);
@@ -133,16 +91,29 @@ static uint32_t list_of(const struct walk *w, int64_t i) {
     return ones;
 }
 
-static void table_make(struct walk *w) {
+static void count_lists(struct walk *w) {
     struct table *t = &w->table;
     t->lists = w->plan->weights ? 64 * w->words + 1 : 1 << w->plan->part[w->current].bits;
+    t->size = sgrad_alloc((size_t)t->lists, sizeof *t->size);
+    for (int64_t i = 0; i < w->images; i++) t->size[list_of(w, i)]++;
+}
+
+/* With the lists of shards one and other. */
+static void table_make(struct walk *w) {
+    struct table *t = &w->table;
+    uint32_t all = 0;
     t->start = sgrad_alloc((size_t)t->lists + 2, sizeof *t->start);
-    t->image = sgrad_alloc((size_t)w->images + 1, sizeof *t->image);
-    t->word = sgrad_alloc((size_t)((w->images + 1) * w->words), sizeof *t->word);
-    for (int64_t i = 0; i < w->images; i++) t->start[list_of(w, i) + 2]++;
-    for (int l = 2; l <= t->lists + 1; l++) t->start[l] += t->start[l - 1];
+    for (uint32_t l = 0; l < (uint32_t)t->lists; l++) {
+        t->start[l + 1] = all;
+        if (l >> w->shift == w->one || l >> w->shift == w->other) all += t->size[l];
+    }
+    t->start[t->lists + 1] = all;
+    t->image = sgrad_alloc((size_t)all + 1, sizeof *t->image);
+    t->word = sgrad_alloc(((size_t)all + 1) * (size_t)w->words, sizeof *t->word);
     for (int64_t i = 0; i < w->images; i++) {
-        const uint32_t at = t->start[list_of(w, i) + 1]++;
+        const uint32_t list = list_of(w, i);
+        if (list >> w->shift != w->one && list >> w->shift != w->other) continue;
+        const uint32_t at = t->start[list + 1]++;
         t->image[at] = w->image[i];
         memcpy(t->word + (size_t)at * (size_t)w->words, w->word + i * w->words, (size_t)w->words * sizeof *w->word);
     }
@@ -152,15 +123,42 @@ static void table_free(struct table *t) {
     free(t->start);
     free(t->image);
     free(t->word);
-    *t = (struct table){ 0 };
+    t->start = t->image = NULL;
+    t->word = NULL;
+}
+
+/* ---- shards --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t shards(const struct walk *w) { return (((uint32_t)w->table.lists - 1) >> w->shift) + 1; }
+
+static int64_t largest_shard(const struct walk *w) {
+    int64_t hashes[SHARDS_MOST + 1] = { 0 }, largest = 0;
+    for (uint32_t l = 0; l < (uint32_t)w->table.lists; l++) hashes[l >> w->shift] += w->table.size[l];
+    for (uint32_t s = 0; s < shards(w); s++)
+        if (hashes[s] > largest) largest = hashes[s];
+    return largest;
+}
+
+/* As few as there is room for two of, SHARDS_MOST at most. */
+static void choose_shards(struct walk *w) {
+    for (w->shift = 0; shards(w) > 1;) w->shift++;
+    if (w->images <= w->room) return;
+    while (2 * shards(w) <= SHARDS_MOST && w->shift > 0 && 2 * largest_shard(w) > w->room) w->shift--;
+}
+
+/* Is some list of one shard compared with one of the other? */
+static bool shards_meet(const struct walk *w) {
+    const uint32_t apart = w->other - w->one;
+    if (!w->plan->weights) return __builtin_popcount(w->one ^ w->other) <= w->plan->part[w->current].radius;
+    return apart == 0 || ((apart - 1) << w->shift) + 1 <= (uint32_t)w->search->threshold;
 }
 
 /* All numbers of BITS bits of which at most RADIUS are 1. */
 static void masks_make(struct walk *w) {
-    const struct part *part = &w->plan->part[w->current];
+    const struct sgrad__part *part = &w->plan->part[w->current];
     w->masks = 0;
     if (w->plan->weights) return;
-    const int count = (int)neighbours(part->bits, part->radius);
+    const int count = (int)sgrad__plan_lists(part->bits, part->radius);
     w->mask = sgrad_alloc((size_t)count, sizeof *w->mask);
     for (int ones = 0; ones <= part->radius && ones <= part->bits; ones++) {
         uint32_t x = (1u << ones) - 1; /* the next larger with as many ones: HAKMEM 175 */
@@ -247,6 +245,7 @@ SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t f
 
 SGRAD_ALWAYS_INLINE void compare_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to,
                                       uint32_t other, int words) {
+    if ((list >> w->shift != other >> w->shift) != (w->one != w->other)) return; /* when each meets itself */
     if (!w->whole) compare(w, found, from, to, other, words);
     else if (other >= list) compare_all(w, found, from, to, other, other == list, words);
 }
@@ -261,13 +260,13 @@ SGRAD_ALWAYS_INLINE void walk_list(struct walk *w, struct found *found, uint32_t
         for (int m = 0; m < w->masks; m++) compare_list(w, found, list, from, to, list ^ w->mask[m], words);
 }
 
-/* Of the table's positions, one of UNITS parts; of its lists those images that belong to the stretch. */
+/* Of the table's positions, one of as many parts as there are tasks; of its lists those images that belong to the stretch. */
 SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     struct walk *w = (struct walk *)args->attrs;
     const struct table *t = &w->table;
     struct found *found = &w->found[args->first];
-    const uint32_t begin = (uint32_t)(w->images * args->first / w->units),
-                   end = (uint32_t)(w->images * (args->first + 1) / w->units);
+    const int64_t all = t->start[t->lists];
+    const uint32_t begin = (uint32_t)(all * args->first / w->tasks), end = (uint32_t)(all * (args->first + 1) / w->tasks);
     uint32_t list = 0, high = (uint32_t)t->lists;
     while (high - list > 1) /* the last list that begins at BEGIN or before */
         if (t->start[(list + high) / 2] <= begin) list = (list + high) / 2;
@@ -286,59 +285,94 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
 
 static double no_bytes(const struct sgrad_args *args) { return (void)args, 0; }
 
-static int walk_table(struct walk *w) {
-    static const struct sgrad_kernel kernel = { .name = "search", .cpu = walk_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
-    struct sgrad_call call = { .kernel = &kernel, .attrs = w };
+static int by_images(const void *a, const void *b) {
+    const struct sgrad_pair *p = a, *q = b;
+    return p->a != q->a ? (p->a > q->a) - (p->a < q->a) : (p->b > q->b) - (p->b < q->b);
+}
+
+static void sort_unit(const struct sgrad_args *args) {
+    const struct found *found = &((const struct walk *)args->attrs)->found[args->first];
+    if (found->count) qsort(found->pair, (size_t)found->count, sizeof *found->pair, by_images);
+}
+
+static int run_units(struct walk *w, const struct sgrad_kernel *kernel, int units) {
+    struct sgrad_call call = { .kernel = kernel, .attrs = w };
     int error = 0;
     sgrad_call_prepare(&call);
-    for (int u = 0; u < w->units && !error; u++)
-        error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = u, .name = "search" });
+    for (int u = 0; u < units && !error; u++)
+        error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = u, .name = kernel->name });
     const int failed = sgrad_wait_all();
     return error ? error : failed;
 }
 
+static int walk_table(struct walk *w) {
+    static const struct sgrad_kernel kernel = { .name = "search", .cpu = walk_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
+    const int64_t tasks = 1 + w->table.start[w->table.lists] / UNIT_LEAST;
+    w->tasks = tasks < w->units ? (int)tasks : w->units;
+    if (w->busy < w->tasks) w->busy = w->tasks;
+    return run_units(w, &kernel, w->tasks);
+}
+
 /* ---- what was found, in order --------------------------------------------------------------------------------------- */
 
-static int by_other(const void *a, const void *b) {
-    const uint32_t x = ((const struct sgrad_pair *)a)->b, y = ((const struct sgrad_pair *)b)->b;
-    return (x > y) - (x < y);
+/* The next image's pairs, of all units, whose own are in order; AT is how far each is. The number of pairs. */
+static int64_t next_image(const struct walk *w, int64_t *at, struct found *next) {
+    uint32_t image = UINT32_MAX;
+    next->count = 0;
+    for (int u = 0; u < w->busy; u++)
+        if (at[u] < w->found[u].count && w->found[u].pair[at[u]].a < image) image = w->found[u].pair[at[u]].a;
+    for (int u = 0; u < w->busy; u++)
+        for (; at[u] < w->found[u].count && w->found[u].pair[at[u]].a == image; at[u]++) {
+            if (next->count == next->room) {
+                struct sgrad_pair *more = sgrad_alloc((size_t)(next->room = 2 * next->room + 64), sizeof *more);
+                if (next->count) memcpy(more, next->pair, (size_t)next->count * sizeof *more);
+                free(next->pair);
+                next->pair = more;
+            }
+            next->pair[next->count++] = w->found[u].pair[at[u]];
+        }
+    if (next->count) qsort(next->pair, (size_t)next->count, sizeof *next->pair, by_images);
+    return next->count;
 }
 
 /* All units' pairs by their first image, told image by image. */
 static int tell(struct walk *w) {
-    const size_t images = (size_t)(w->to - w->from);
-    int64_t *start = sgrad_alloc(images + 2, sizeof *start);
-    for (int u = 0; u < w->units; u++)
-        for (int64_t i = 0; i < w->found[u].count; i++) start[w->found[u].pair[i].a - w->from + 2]++;
-    for (size_t i = 2; i < images + 2; i++) start[i] += start[i - 1];
-    struct sgrad_pair *pair = sgrad_alloc((size_t)start[images + 1] + 1, sizeof *pair);
-    for (int u = 0; u < w->units; u++)
-        for (int64_t i = 0; i < w->found[u].count; i++)
-            pair[start[w->found[u].pair[i].a - w->from + 1]++] = w->found[u].pair[i];
+    static const struct sgrad_kernel kernel = { .name = "sort", .cpu = sort_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
+    struct found next = { 0 };
+    SGRAD_TRY(run_units(w, &kernel, w->busy));
+    int64_t *at = sgrad_alloc((size_t)w->units, sizeof *at);
     int error = 0;
-    for (size_t i = 0; i < images && !error; i++) {
-        const int64_t count = start[i + 1] - start[i];
-        qsort(pair + start[i], (size_t)count, sizeof *pair, by_other);
-        if (count) error = w->search->see(w->search->arg, pair + start[i], count);
-    }
-    free(pair);
-    free(start);
+    while (!error && next_image(w, at, &next)) error = w->search->see(w->search->arg, next.pair, next.count);
+    free(next.pair);
+    free(at);
+    return error;
+}
+
+/* One part: each two shards that may have near ones. */
+static int search_part(struct walk *w) {
+    int error = 0;
+    count_lists(w);
+    masks_make(w);
+    choose_shards(w);
+    for (w->one = 0; w->one < shards(w); w->one++)
+        for (w->other = w->one; w->other < shards(w) && !error && w->pairs <= w->most; w->other++) {
+            if (!shards_meet(w)) continue;
+            table_make(w);
+            error = walk_table(w);
+            table_free(&w->table);
+        }
+    free(w->mask);
+    free(w->table.size);
+    w->mask = w->table.size = NULL;
     return error;
 }
 
 /* One stretch: every part's table. *WHOLE is false where there was no room for all pairs. */
 static int search_stretch(struct walk *w, bool *whole) {
     int error = 0;
-    w->pairs = 0;
-    for (w->current = 0; w->current < w->plan->parts && !error && w->pairs <= w->most; w->current++) {
-        if (w->plan->part[w->current].radius < 0) continue;
-        table_make(w);
-        masks_make(w);
-        error = walk_table(w);
-        free(w->mask);
-        w->mask = NULL;
-        table_free(&w->table);
-    }
+    w->pairs = w->busy = 0;
+    for (w->current = 0; w->current < w->plan->parts && !error && w->pairs <= w->most; w->current++)
+        if (w->plan->part[w->current].radius >= 0) error = search_part(w);
     *whole = w->pairs <= w->most;
     if (!error && *whole) error = tell(w);
     for (int u = 0; u < w->units; u++) {
@@ -377,9 +411,30 @@ static void shuffle(const uint64_t *from, uint64_t *to, int words) {
     }
 }
 
+/* BYTES of memory, or of a file that has lost its name: the system keeps as much of it in memory as there is place for. */
+static int take_room(const struct walk *w, size_t bytes, void **room) {
+    if (!w->disk) return *room = sgrad_alloc(bytes, 1), 0;
+    const char *folder = w->search->folder ? w->search->folder : P_tmpdir;
+    char *path = sgrad_format("%s/search.XXXXXX", folder);
+    const int fd = mkstemp(path);
+    int failed = fd < 0 ? errno : 0;
+    if (!failed) unlink(path);
+    if (!failed) failed = posix_fallocate(fd, 0, (off_t)bytes);
+    void *data = failed ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!failed && data == MAP_FAILED) failed = errno;
+    if (fd >= 0) close(fd);
+    free(path);
+    if (failed) return sgrad_fail(SGRAD_EIO, "%s: no room for the %zu bytes of a search: %s", folder, bytes, strerror(failed));
+    *room = data;
+    return 0;
+}
+
+static void give_back(const struct walk *w, void *room, size_t bytes) {
+    if (!w->disk) free(room);
+    else if (room) munmap(room, bytes);
+}
+
 static void take_hashes(struct walk *w, const struct sgrad_hashes *h) {
-    w->word = sgrad_alloc((size_t)((h->count + 1) * h->words), sizeof *w->word);
-    w->image = sgrad_alloc((size_t)h->count + 1, sizeof *w->image);
     for (int64_t i = 0; i < h->count; i++) {
         if (!sgrad_hashes_has(h, i)) continue;
         shuffle(h->word + i * h->words, w->word + w->images * h->words, h->words);
@@ -387,19 +442,36 @@ static void take_hashes(struct walk *w, const struct sgrad_hashes *h) {
     }
 }
 
+/* Half of the memory is for hashes, or, where they are on the disk, for a table; half for pairs, whose room doubles. */
+static void divide_memory(struct walk *w, int64_t count) {
+    const int64_t hash = (int64_t)sizeof *w->image + w->words * (int64_t)sizeof *w->word;
+    const int64_t half = w->search->memory / 2, pairs = half / (3 * (int64_t)sizeof(struct sgrad_pair));
+    w->room = INT64_MAX;
+    w->most = w->search->most ? w->search->most : 1 << 25;
+    if (!w->search->memory) return;
+    w->disk = 2 * hash * count > half;
+    if (w->disk) w->room = half / hash;
+    if (pairs < w->most) w->most = pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs;
+}
+
 int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_search *search) {
+    const size_t count = (size_t)hashes->count + 1, words = count * (size_t)hashes->words * sizeof *hashes->word;
     if (hashes->count >= UINT32_MAX)
         return sgrad_fail(SGRAD_EINVAL, "%lld images: a search takes less than 2^32", (long long)hashes->count);
-    struct walk w = { .search = search, .words = hashes->words, .most = search->most ? search->most : 1 << 25,
-                      .units = UNITS * sgrad_workers() };
-    take_hashes(&w, hashes);
-    const struct plan plan = make_plan(hashes, search, w.images);
+    struct walk w = { .search = search, .words = hashes->words, .units = UNITS * sgrad_workers() };
+    void *word = NULL, *image = NULL;
+    divide_memory(&w, hashes->count);
+    int error = take_room(&w, words, &word);
+    if (!error) error = take_room(&w, count * sizeof *w.image, &image);
+    w.word = word, w.image = image;
+    if (!error) take_hashes(&w, hashes);
+    const struct sgrad__plan plan = sgrad__plan_make(hashes->bits, search, w.images);
     w.plan = &plan;
     w.found = sgrad_alloc((size_t)w.units, sizeof *w.found);
     w.queries = (uint32_t)(search->queries ? search->queries : hashes->count);
-    int error = w.images > 1 ? search_all(&w) : 0;
+    if (!error && w.images > 1) error = search_all(&w);
     free(w.found);
-    free(w.word);
-    free(w.image);
+    give_back(&w, word, words);
+    give_back(&w, image, count * sizeof *w.image);
     return error;
 }

@@ -99,6 +99,18 @@ static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) 
     return 0;
 }
 
+/* Images of two classes hardly ever are duplicates: how often they are near is how often unrelated ones are. */
+static double expect_by_chance(const struct judge *j) {
+    const int classes = j->part[0]->classes > 0 ? j->part[0]->classes : 1;
+    double *images = sgrad_alloc((size_t)classes, sizeof *images), all = 0, within = 0;
+    for (int64_t i = 0; i < j->hashes->train; i++)
+        if (sgrad_hashes_has(j->hashes, i)) images[classes > 1 ? sgrad__image_class(j->part, j->hashes, i) : 0]++;
+    for (int k = 0; k < classes; k++) all += images[k], within += images[k] * (images[k] - 1) / 2;
+    free(images);
+    const double across = all * (all - 1) / 2 - within;
+    return across > 0 ? within * (double)j->found->pairs[SGRAD_ACROSS] / across : 0;
+}
+
 static void add_up(struct judge *j) {
     struct sgrad_duplicates *d = j->found;
     for (int64_t i = 0; i < j->hashes->count; i++)
@@ -108,6 +120,7 @@ static void add_up(struct judge *j) {
     for (int64_t i = 0; i < j->hashes->train; i++)
         for (uint64_t levels = d->drop[i]; levels; levels &= levels - 1) d->drops[__builtin_ctzll(levels)]++;
     d->dropped = d->drops[d->levels - 1];
+    d->chance = expect_by_chance(j);
 }
 
 static char *path_of(const char *folder, const char *name) { return sgrad_format("%s/%s", folder, name); }
@@ -118,7 +131,8 @@ int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgra
     struct sgrad_duplicates d = { .threshold = options->threshold, .first = first, .levels = options->threshold - first + 1 };
     struct judge j = { part, hashes, options, &d, { 0 }, options->pairs_written ? options->pairs_written : 10000000 };
     const struct sgrad_search search = {
-        .threshold = options->threshold, .queries = hashes->train, .see = judge_image, .arg = &j
+        .threshold = options->threshold, .queries = hashes->train, .memory = options->memory, .folder = options->folder,
+        .see = judge_image, .arg = &j
     };
     char *path = options->folder ? path_of(options->folder, "pairs.jsonl") : NULL;
     int error = path ? sgrad_file_begin(path, &j.file) : 0;

@@ -101,22 +101,36 @@ int sgrad__file_read(int fd, const char *path, size_t at, size_t bytes, void *to
     return 0;
 }
 
-/* Memory that goes back to the system, as malloc's does not here (context.c). A mapped file would end the program where it has
- * become shorter, or its disk fails: reading says so. */
+/* Memory that goes back to the system, as malloc's does not here (context.c); but for small files, of which many are read, and
+ * for which the system's is slow. A mapped file would end the program where it has become shorter, or its disk fails: reading
+ * says so. */
+static bool is_small(size_t size) { return size <= 1 << 18; }
+
+static void *take_memory(size_t size) {
+    if (is_small(size)) return malloc(size);
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void give_back(void *data, size_t size) {
+    if (is_small(size)) free(data);
+    else munmap(data, size);
+}
+
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map) {
     size_t size;
     int fd;
     SGRAD_TRY(sgrad__file_open(path, limit, &fd, &size));
-    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int error = data == MAP_FAILED ? sgrad_fail(SGRAD_ENOMEM, "%s: no memory for its %zu bytes", path, size)
-                                   : sgrad__file_read(fd, path, 0, size, data);
+    void *data = take_memory(size);
+    int error = data ? sgrad__file_read(fd, path, 0, size, data)
+                     : sgrad_fail(SGRAD_ENOMEM, "%s: no memory for its %zu bytes", path, size);
     close(fd);
     if (!error) *map = (struct sgrad_map){ .data = data, .size = size };
-    else if (data != MAP_FAILED) munmap(data, size);
+    else if (data) give_back(data, size);
     return error;
 }
 
 void sgrad_map_close(struct sgrad_map *map) {
-    if (map->data) munmap((void *)map->data, map->size);
+    if (map->data) give_back((void *)map->data, map->size);
     *map = (struct sgrad_map){ 0 };
 }

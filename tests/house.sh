@@ -23,7 +23,7 @@ includes() {
 		below["graphs/runs"] = below["graphs/programs"] "graphs/programs "
 		below["all"] = below["graphs/runs"] "graphs/runs "
 		below["cli"] = below["all"] "duplicates report "
-		below["examples"] = below["all"] "all "
+		below["examples"] = below["all"] "all duplicates "
 	}
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
 		split($0, quoted, "\""); file = quoted[2]

@@ -1,4 +1,4 @@
-/* search.c: how long the search takes on the 64-bit hashes of a file: search FILE THRESHOLD. Says seconds, pairs and memory as
+/* search.c: how long the search takes on the 64-bit hashes of a file: search FILE THRESHOLD [MIB]. Says seconds, pairs and memory as
  * JSON. In the folder of the build:
  *
  *     make V=0 tests/duplicates/search
@@ -17,12 +17,14 @@ int main(int argc, char **argv) {
     struct sgrad_map map;
     struct rusage usage;
     int64_t pairs = 0;
-    if (argc != 3 || sgrad_map_open(argv[1], SIZE_MAX, &map)) return 1;
+    if (argc < 3 || argc > 4 || sgrad_map_open(argv[1], SIZE_MAX, &map)) return 1;
     if (sgrad_context_open(&(struct sgrad_context_options){ .cudas = -1 }, &context)) return 1;
     struct sgrad_hashes h = { .bits = 64, .words = 1, .count = (int64_t)(map.size / 8), .word = (uint64_t *)map.data };
     h.state = calloc((size_t)h.count, 1);
     const double begin = sgrad_now();
-    if (sgrad_hashes_search(&h, &(struct sgrad_search){ .threshold = atoi(argv[2]), .see = count, .arg = &pairs })) return 1;
+    if (sgrad_hashes_search(&h, &(struct sgrad_search){ .threshold = atoi(argv[2]), .memory = argc > 3 ? atol(argv[3]) << 20 : 0,
+                                                        .folder = ".", .see = count, .arg = &pairs }))
+        return 1;
     const double seconds = sgrad_now() - begin;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"seconds\": %g, \"pairs\": %lld, \"megabytes\": %ld, \"cores\": %d}\n", seconds, (long long)pairs,

@@ -2,8 +2,9 @@
 """Hashing and searching, stargrad against imagededup with two processes, in turns: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER [TURNS]
 
 imagededup hashes folders alone: CIFAR-10 is written as PNGs for it, and stargrad is measured on the same files, too. Searching is
-measured on the same hashes, drawn at random with one in twenty a near copy of another, by SEARCH (search.c). Medians over
-TURNS; of a command all is counted, its start and the files that it writes. On a machine that others use work says more than the clock."""
+measured on the same hashes, drawn at random with one in twenty a near copy of another, by SEARCH (search.c), against imagededup's
+two: each with each in Cython, which it takes by itself, and its BK-tree. Medians over TURNS; of a command all is counted, its start,
+its search and the files that it writes. On a machine that others use work says more than the clock."""
 import glob
 import json
 import os
@@ -74,13 +75,17 @@ def search(threshold):
     return json.loads(subprocess.run([searcher, f"{work}/words", str(threshold)], check=True, capture_output=True, text=True).stdout)
 
 
-def peer_search(hashes, threshold, queries, method):
-    """Seconds for all, from those of some: each query is one walk over the hashes, or the tree, and there is no other work."""
-    part = {name: hashes[name] for name in list(hashes)[::len(hashes) // queries]}
-    begin = spent()
-    HashEval(test=hashes, queries=part, distance_function=Hashing.hamming_distance, verbose=False, threshold=threshold,
-             search_method=method, num_dist_workers=2)
-    return (spent() - begin) * len(hashes) / len(part)
+def peer_search(hashes, threshold, method):
+    """Seconds for all: what all queries have in common (a tree is built, processes start) and a part for each, from two runs of few."""
+    seconds, queries = [], (20, 60)
+    for count in queries:
+        part = {name: hashes[name] for name in list(hashes)[::len(hashes) // count][:count]}
+        begin = spent()
+        HashEval(test=hashes, queries=part, distance_function=Hashing.hamming_distance, verbose=False, threshold=threshold,
+                 search_method=method, num_dist_workers=2)
+        seconds.append(spent() - begin)
+    each = (seconds[1] - seconds[0]) / (queries[1] - queries[0])
+    return seconds[0] + each * (len(hashes) - queries[0])
 
 
 for count in (60000, 100000, 1000000):
@@ -88,10 +93,10 @@ for count in (60000, 100000, 1000000):
     for threshold in (0, 4, 10):
         begin = spent()
         told = search(threshold)
-        work, line = (spent() - begin)[1], ""
-        if count < 1000000:
-            other = peer_search(hashes, threshold, 100, "brute_force_cython")
-            line = (f"; imagededup {other[0]:.4g} s, {other[1]:.4g} of processors (from 100 queries): {other[0] / told['seconds']:.0f} times by "
-                    f"the clock, {other[1] / work:.0f} by work")
-        print(f"{count} hashes, threshold {threshold}: stargrad {told['seconds']:.3g} s, {work:.3g} of processors with its start, {told['pairs']} pairs, "
-              f"{told['megabytes']} MB{line}", flush=True)
+        work = (spent() - begin)[1]
+        print(f"{count} hashes, threshold {threshold}: stargrad {told['seconds']:.3g} s, {work:.3g} of processors with its start, "
+              f"{told['pairs']} pairs, {told['megabytes']} MB", flush=True)
+        for method in ("brute_force_cython", "bktree") if count == 60000 else ():
+            clock, used = peer_search(hashes, threshold, method)
+            print(f"    imagededup's {method}: {clock:.4g} s, {used:.4g} of processors (from 80 queries): {clock / told['seconds']:.0f} times "
+                  f"by the clock, {used / work:.0f} by work", flush=True)

@@ -7,52 +7,79 @@
  *
  * Cosines are rounded to whole numbers over 2^18 and 2^15, so that all sums are exact in doubles: what is flat, or mirrors
  * itself, has frequencies of exactly 0, and its hash depends on no machine. Half of the bits are 1, so distances are even. */
+#include "codelets/kernels.h"
 #include "duplicates/duplicates.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 
-enum { PIXELS = 4 * SGRAD_HASH_SIDE };
+enum { PIXELS = 4 * SGRAD_HASH_SIDE, LANES = 8, GROUPS = SGRAD_HASH_SIDE / LANES };
 
-/* cosine[s][k][y]: frequency k at pixel y, of 4s pixels */
-static double coarse[2][SGRAD_HASH_SIDE][PIXELS], fine[2][SGRAD_HASH_SIDE][PIXELS];
+/* Of 4s pixels, s being 8 or 16: [s == 16][pixel][frequency] */
+static double coarse[2][PIXELS][SGRAD_HASH_SIDE], fine[2][PIXELS][SGRAD_HASH_SIDE];
 
 static void make_cosines(void) {
     for (int s = 0; s < 2; s++)
-        for (int k = 0; k < SGRAD_HASH_SIDE; k++)
-            for (int y = 0; y < PIXELS >> (1 - s); y++) {
+        for (int y = 0; y < PIXELS >> (1 - s); y++)
+            for (int k = 0; k < SGRAD_HASH_SIDE; k++) {
                 const double cosine = cos(M_PI * k * (2 * y + 1) / (2.0 * (PIXELS >> (1 - s))));
-                fine[s][k][y] = rint(cosine * (1 << 18));
-                coarse[s][k][y] = rint(cosine * (1 << 15));
+                fine[s][y][k] = rint(cosine * (1 << 18));
+                coarse[s][y][k] = rint(cosine * (1 << 15));
             }
 }
 
 static void size(int side, int *width, int *height) { *width = *height = 4 * side; }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+struct work {
+    const uint8_t *grey;
+    int side;
+    uint8_t *bit;
+};
+
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
+
+/* STRENGTH (side,side): what a row's pixels have of each frequency, then what that adds to each frequency of columns. */
+SGRAD_ALWAYS_INLINE void transform(const uint8_t *grey, int side, double *strength) {
+    const int s = side == SGRAD_HASH_SIDE, pixels = 4 * side, groups = side / LANES;
+    lanes sum[SGRAD_HASH_SIDE * GROUPS] = { 0 }, cosine[GROUPS];
+    for (int y = 0; y < pixels; y++) {
+        lanes row[GROUPS] = { 0 };
+        for (int x = 0; x < pixels; x++) {
+            memcpy(cosine, coarse[s][x], sizeof cosine);
+            for (int g = 0; g < groups; g++) row[g] += (double)grey[y * pixels + x] * cosine[g];
+        }
+        for (int k = 0; k < side; k++)
+            for (int g = 0; g < groups; g++) sum[k * groups + g] += fine[s][y][k] * row[g];
+    }
+    memcpy(strength, sum, (size_t)(side * side) * sizeof *strength);
+}
+
+/* The N-th smallest of COUNT whole numbers, from 0: N at most are below it, more are not above. */
+SGRAD_ALWAYS_INLINE double find_smallest(const double *value, int count, int n) {
+    int64_t whole[SGRAD_HASH_SIDE * SGRAD_HASH_SIDE];
+    for (int i = 0; i < count; i++) whole[i] = (int64_t)value[i];
+    for (int i = 0; i < count; i++) {
+        int64_t below = 0, above = 0;
+        for (int j = 0; j < count; j++) below += whole[j] < whole[i], above += whole[j] > whole[i];
+        if (below <= n && n < count - above) return value[i];
+    }
+    return 0;
+}
+
+SGRAD_VECTOR(make_bits)(const struct sgrad_args *args) {
+    const struct work *w = args->attrs;
+    const int count = w->side * w->side;
+    double strength[SGRAD_HASH_SIDE * SGRAD_HASH_SIDE];
+    if (w->side == SGRAD_HASH_SIDE) transform(w->grey, SGRAD_HASH_SIDE, strength);
+    else transform(w->grey, SGRAD_HASH_SIDE / 2, strength);
+    const double median = find_smallest(strength + 1, count - 1, count / 2 - 1);
+    for (int i = 0; i < count; i++) w->bit[i] = strength[i] >= median;
 }
 
 static void bits(const uint8_t *grey, int side, uint8_t *bit) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_cosines);
-    const int s = side == SGRAD_HASH_SIDE, pixels = 4 * side, count = side * side;
-    double column[PIXELS], strength[SGRAD_HASH_SIDE * SGRAD_HASH_SIDE], sorted[SGRAD_HASH_SIDE * SGRAD_HASH_SIDE];
-    for (int k = 0; k < side; k++) {
-        for (int x = 0; x < pixels; x++) column[x] = 0;
-        for (int y = 0; y < pixels; y++)
-            for (int x = 0; x < pixels; x++) column[x] += fine[s][k][y] * grey[y * pixels + x];
-        for (int l = 0; l < side; l++) {
-            double sum = 0;
-            for (int x = 0; x < pixels; x++) sum += column[x] * coarse[s][l][x];
-            strength[k * side + l] = sorted[k * side + l] = sum;
-        }
-    }
-    qsort(sorted + 1, (size_t)count - 1, sizeof *sorted, by_value);
-    const double median = sorted[count / 2];
-    for (int i = 0; i < count; i++) bit[i] = strength[i] >= median;
+    make_bits(&(struct sgrad_args){ .attrs = &(struct work){ grey, side, bit } });
 }
 
 const struct sgrad_hash_kind sgrad_phash_hash = {

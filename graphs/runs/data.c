@@ -35,13 +35,11 @@ static int check_shapes(const struct sgrad__run *r) {
 
 static int open_training_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
+    struct sgrad_dataset_options how = {
+        .custom = o->custom_reader, .seed = o->seed, .size = o->image_size, .exclude = o->exclude
+    };
     if (o->partition) how.memory = 1;       /* an image that is decoded for the placement is not kept twice */
-    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
-    const int64_t all = r->train->count;
-    if (o->exclude) SGRAD_TRY(sgrad_dataset_exclude(r->train, o->exclude));
-    r->excluded = all - r->train->count;
-    return 0;
+    return sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train);
 }
 
 int sgrad__run_open_test_set(struct sgrad__run *r) {

@@ -59,7 +59,7 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
     else fprintf(to, "%lld %s", (long long)sgrad_shape_count(&target->shape), target->name);
     fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)r->test->count,
             sgrad_plural(r->test->count, "sample", "samples"));
-    if (r->excluded) fprintf(to, "; %lld left out by %s", (long long)r->excluded, r->options.exclude);
+    if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, r->options.exclude);
     if (image) fprintf(to, "; augmentation %s", r->options.augment);
     fputc('\n', to);
 }

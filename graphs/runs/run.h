@@ -10,7 +10,6 @@ struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
     struct sgrad_dataset *train, *test;
-    int64_t excluded;                           /* training samples that are left out */
     struct sgrad_augmentation augmentation;     /* of training images */
     const struct sgrad_model *model;
     const struct sgrad_optimizer *optimizer;

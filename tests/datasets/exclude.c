@@ -3,14 +3,16 @@
 #include "datasets/datasets.h"
 #include "tests/scratch.h"
 
-static struct sgrad_dataset *open_set(const char *text) {
-    struct sgrad_dataset *dataset;
-    assert_int_equal(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &dataset), 0);
-    return dataset;
+static int exclude(const char *text, const char *lines, struct sgrad_dataset **dataset) {
+    const struct sgrad_dataset_options how = { .exclude = lines ? scratch_write("list", lines, strlen(lines)) : NULL };
+    return sgrad_dataset_open(text, SGRAD_TRAIN, &how, dataset);
 }
 
-static int exclude(struct sgrad_dataset *dataset, const char *lines) {
-    return sgrad_dataset_exclude(dataset, scratch_write("list", lines, strlen(lines)));
+/* LINES may be NULL. */
+static struct sgrad_dataset *open_set(const char *text, const char *lines) {
+    struct sgrad_dataset *dataset;
+    assert_int_equal(exclude(text, lines, &dataset), 0);
+    return dataset;
 }
 
 /* Every sample of LESS is that of WHOLE that WHICH says, in every field. */
@@ -39,12 +41,9 @@ static void kinds(void **state) {
     (void)state;
     static const char *const sets[] = { "synthetic:4x4x3,3,10", "synthetic:4096x4096x3,3,11" };
     for (int i = 0; i < 2; i++) {
-        struct sgrad_dataset *whole = open_set(sets[i]), *less = open_set(sets[i]);
-        const int n = (int)whole->count;
-        assert_int_equal(exclude(less, "# two\r\n3\r\n\n1\n1"), 0);
-        assert_samples(less, whole, (int64_t[]){ 0, 2, 4, 5, 6, 7, 8, 9, 10 }, n - 2);
-        assert_int_equal(exclude(less, "2\n0\n"), 0); /* numbers from now on */
-        assert_samples(less, whole, (int64_t[]){ 2, 5, 6, 7, 8, 9, 10 }, n - 4);
+        struct sgrad_dataset *whole = open_set(sets[i], NULL), *less = open_set(sets[i], "# two\r\n3\r\n\n1\n1");
+        assert_samples(less, whole, (int64_t[]){ 0, 2, 4, 5, 6, 7, 8, 9, 10 }, (int)whole->count - 2);
+        assert_int_equal(less->excluded, 2);
         assert_true(sgrad_dataset_fingerprint(less) != sgrad_dataset_fingerprint(whole));
         sgrad_dataset_close(less);
         sgrad_dataset_close(whole);
@@ -57,8 +56,7 @@ static void fingerprints(void **state) {
     uint64_t print[3];
     static const char *const lists[] = { "5\n7\n", "7\n#\n5\n7", "5\n8\n" };
     for (int i = 0; i < 3; i++) {
-        struct sgrad_dataset *set = open_set("digits");
-        assert_int_equal(exclude(set, lists[i]), 0);
+        struct sgrad_dataset *set = open_set("digits", lists[i]);
         print[i] = sgrad_dataset_fingerprint(set);
         sgrad_dataset_close(set);
     }
@@ -67,24 +65,27 @@ static void fingerprints(void **state) {
 
 static void nothing(void **state) {
     (void)state;
-    struct sgrad_dataset *set = open_set("digits"), *whole = open_set("digits");
-    assert_int_equal(exclude(set, ""), 0);
-    assert_int_equal(exclude(set, "# nothing\n"), 0);
-    assert_int_equal(sgrad_dataset_fingerprint(set), sgrad_dataset_fingerprint(whole));
-    sgrad_dataset_close(set);
+    static const char *const lists[] = { "", "# nothing\n" };
+    struct sgrad_dataset *whole = open_set("digits", NULL);
+    for (int i = 0; i < 2; i++) {
+        struct sgrad_dataset *set = open_set("digits", lists[i]);
+        assert_int_equal(sgrad_dataset_fingerprint(set), sgrad_dataset_fingerprint(whole));
+        sgrad_dataset_close(set);
+    }
     sgrad_dataset_close(whole);
 }
 
 static void bad_lists(void **state) {
     (void)state;
-    struct sgrad_dataset *set = open_set("synthetic:4x4x3,3,10");
-    assert_fails(exclude(set, "1\n10\n"), SGRAD_EFORMAT, "line 2: '10' is none of the 10 samples, by number from 0");
-    assert_fails(exclude(set, "1 \n"), SGRAD_EFORMAT, "line 1: '1 '");
-    assert_fails(exclude(set, "train/a/1.jpg\n"), SGRAD_EFORMAT, "line 1: 'train/a/1.jpg'");
-    assert_fails(exclude(set, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9"), SGRAD_EFORMAT, "leaves out every sample");
-    assert_fails(sgrad_dataset_exclude(set, scratch_path("none")), SGRAD_EIO, "none: No such file");
-    assert_int_equal(set->count, 10);
-    sgrad_dataset_close(set);
+    static const char set[] = "synthetic:4x4x3,3,10";
+    const struct sgrad_dataset_options how = { .exclude = scratch_path("none") };
+    struct sgrad_dataset *none = NULL;
+    assert_fails(exclude(set, "1\n10\n", &none), SGRAD_EFORMAT, "line 2: '10' is none of the 10 samples, by number from 0");
+    assert_fails(exclude(set, "1 \n", &none), SGRAD_EFORMAT, "line 1: '1 '");
+    assert_fails(exclude(set, "train/a/1.jpg\n", &none), SGRAD_EFORMAT, "line 1: 'train/a/1.jpg'");
+    assert_fails(exclude(set, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9", &none), SGRAD_EFORMAT, "leaves out every sample");
+    assert_fails(sgrad_dataset_open(set, SGRAD_TRAIN, &how, &none), SGRAD_EIO, "none: No such file");
+    assert_null(none);
 }
 
 int main(void) {

@@ -9,14 +9,13 @@ enum { COUNT = 500 };
 static struct sgrad_context *context;
 
 static int open_context(void **state) {
-    (void)state;
+    if (scratch_open(state)) return -1;
     return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .cudas = -1 }, &context);
 }
 
 static int close_context(void **state) {
-    (void)state;
     sgrad_context_close(context);
-    return 0;
+    return scratch_close(state);
 }
 
 struct list {
@@ -133,6 +132,25 @@ static void little_room(void **state) {
     release(&h);
 }
 
+/* Bounded memory: hashes lie in a file, tables have some of the lists at a time. Whatever the bound, the pairs are the same. */
+static void little_memory(void **state) {
+    (void)state;
+    static const int64_t bounds[] = { 3000, 8000, 16000, 1 << 20 }; /* the last is enough */
+    for (int bits = 64; bits <= 256; bits *= 4) {
+        struct sgrad_hashes h = make(bits, COUNT, COUNT / 2, 9);
+        for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++)
+            for (int way = SGRAD_SEARCH_PARTS; way <= SGRAD_SEARCH_WEIGHTS; way++)
+                compare(&h, (struct sgrad_search){ .threshold = 8, .way = way, .memory = bounds[b], .folder = scratch_path("") });
+        compare(&h, (struct sgrad_search){ .threshold = 4, .most = 100, .memory = 8000 });
+        release(&h);
+    }
+    struct sgrad_hashes h = make(64, 150, 1, 0);
+    compare(&h, (struct sgrad_search){ .threshold = 4, .memory = 1 });
+    assert_fails(sgrad_hashes_search(&h, &(struct sgrad_search){ .memory = 1, .folder = scratch_path("none") }), SGRAD_EIO,
+                 "no room for the ");
+    release(&h);
+}
+
 /* The first so many ask; images that have no hash are near nobody. */
 static void parts_of_a_set(void **state) {
     (void)state;
@@ -161,8 +179,9 @@ static void who_sees_ends_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thresholds),  cmocka_unit_test(spread),         cmocka_unit_test(long_hashes),
-        cmocka_unit_test(little_room), cmocka_unit_test(parts_of_a_set), cmocka_unit_test(who_sees_ends_it),
+        cmocka_unit_test(thresholds),     cmocka_unit_test(spread),        cmocka_unit_test(long_hashes),
+        cmocka_unit_test(little_room),    cmocka_unit_test(little_memory), cmocka_unit_test(parts_of_a_set),
+        cmocka_unit_test(who_sees_ends_it),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

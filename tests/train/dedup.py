@@ -146,6 +146,12 @@ def test_unusual():
     assert dedup(f"folder:{place}", out, "--no-test")["known"] == 3        # the damaged are looked at, and named, again
     dedup(f"folder:{place}", out, "--no-test", "--odd", "skip")
     assert lines(f"{out}/keep.txt") == ["train/a/3-good.png"]
+    # Training stops at the damaged first, and goes on without those that dedup lists: its size is that of the first that stays.
+    train = ("train", "--model", "convnet", "--data", f"folder:{place}", "--steps", 2, "--batch", 1, "--out", folder("trained"))
+    write(f"{place}/val/a/0.png", good)
+    said = stargrad(*train, status=1)
+    assert said.count("\n") == 1 and "0-empty.png" in said, said
+    assert "1 training and 1 test samples; 5 left out" in stargrad(*train, "--exclude", f"{out}/drop.txt")
     assert "0-empty.png" in stargrad(*args, "--damaged", "refuse", status=1)
     assert "4-deep.png: has more than 8 bits" in stargrad(*args, "--odd", "refuse", "--cpus", 1, status=1)
 

@@ -1,4 +1,5 @@
-"""report.html in a browser: no error, nothing fetched, the timeline zooms and tells what is under the pointer."""
+"""Pages in a browser: no error, nothing fetched. report.html: the timeline zooms and tells what is under the pointer; dedup's
+index.html: pictures are there, and the slider takes groups apart."""
 import json
 import os
 import re
@@ -150,6 +151,32 @@ def test_large():
                                        ".data.some(x => x)", canvas), "nothing is drawn"
     finally:
         page.quit()
+
+
+def test_duplicates():
+    out = folder("duplicates")
+    told = json.loads(stargrad("dedup", "--data", "digits", "--threshold", 4, "--out", out, "--json"))
+    path = f"{out}/index.html"
+    for size in ("1200,1400", "400,800"):
+        page = browser(path, size)
+        try:
+            shown = lambda: len(page.find_elements(By.TAG_NAME, "figure"))
+            says = lambda: page.find_element(By.ID, "told").text
+            assert page.get_log("browser") == [], "the console has errors"
+            assert {url for url in requests(page) if not url.startswith("data:")} == {"file://" + path}, "something was fetched"
+            assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
+            assert page.execute_script("""return Promise.all([...document.images].map(image => {
+                image.loading = "eager";
+                return image.decode().then(() => image.naturalWidth === 8);
+            })).then(all => all.length > 0 && all.every(whole => whole))"""), "an image is not there, or of another size"
+            many = shown()
+            assert f"{told['dropped']:,} dropped" in says() and f"{told['within']['pairs']:,} pairs of one class" in says(), says()
+            page.execute_script("""const slider = document.getElementById("slider");
+                slider.value = 2;
+                slider.dispatchEvent(new Event("input"));""")
+            assert 0 < shown() < many and f"{told['dropped']:,} dropped" not in says(), says()
+        finally:
+            page.quit()
 
 
 if __name__ == "__main__":

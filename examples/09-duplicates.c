@@ -1,0 +1,75 @@
+/* 09-duplicates.c: near-duplicate images: found, left out, and what the training is like without them.
+ *
+ *     09-duplicates                      of the built-in digits, those that differ in 2 bits of their hashes or fewer
+ *     09-duplicates cifar10:DIR 4        of another set, at another threshold
+ *
+ * Images become hashes of 64 bits, a task for a block of them; those near each other are searched for by tasks, too. What is left
+ * out is a list, one sample a line, as train --exclude takes it: data sets stay as they are. A hash of your own is a record like
+ * sgrad_phash_hash, with two functions: how large an image it wants, and the bits that it makes of it.
+ *
+ * This is the last of the course. docs/dedup.md says what thresholds find and cost; the command is stargrad dedup. */
+#include "duplicates/duplicates.h"
+#include "graphs/graphs.h"
+
+#include <stdlib.h>
+
+#define LIST "duplicates.txt"
+
+static void show(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, const struct sgrad_duplicates *found) {
+    printf("%lld images, %lld pairs of one class, %lld of two, %lld with a test image; %lld are left out: " LIST "\n",
+           (long long)hashes->train, (long long)found->pairs[SGRAD_WITHIN], (long long)found->pairs[SGRAD_ACROSS],
+           (long long)found->pairs[SGRAD_LEAK], (long long)found->dropped);
+    for (int64_t i = 0; i < found->kept; i++) {
+        const struct sgrad_pair *p = &found->pair[i];
+        if (p->b >= hashes->train) continue; /* the test set's images come after all of these */
+        char *a = sgrad_dataset_sample_name(train, p->a), *b = sgrad_dataset_sample_name(train, p->b);
+        printf("  %s and %s: %u bits\n", a, b, p->distance);
+        free(a);
+        free(b);
+    }
+}
+
+/* Leaves LIST. */
+static int find(const char *data, int threshold) {
+    const struct sgrad_dataset_options how = { .pictures = true }; /* as they are in their files, of any size */
+    const struct sgrad_hash_options hashing = { .kind = &sgrad_phash_hash, .bits = 64, .damaged = SGRAD_SKIP };
+    struct sgrad_dataset *part[2] = { NULL };
+    struct sgrad_context *context = NULL;
+    struct sgrad_hashes hashes = { 0 };
+    struct sgrad_duplicates found = { 0 };
+    int error = sgrad_dataset_open(data, SGRAD_TRAIN, &how, &part[0]);
+    if (!error) error = sgrad_dataset_open(data, SGRAD_TEST, &how, &part[1]);
+    if (!error) error = sgrad_context_open(&(struct sgrad_context_options){ .cudas = -1 }, &context);
+    if (!error) error = sgrad_hashes_make(context, part, &hashing, &hashes);
+    if (!error)
+        error = sgrad_duplicates_find(part, &hashes,
+                                      &(struct sgrad_duplicates_options){ .threshold = threshold, .pairs_kept = 8 }, &found);
+    if (!error) error = sgrad_duplicates_write_level(part[0], &hashes, &found, found.levels - 1, LIST);
+    if (!error) show(part[0], &hashes, &found);
+    sgrad_duplicates_free(&found);
+    sgrad_hashes_free(&hashes);
+    if (context) sgrad_context_close(context);
+    sgrad_dataset_close(part[0]);
+    sgrad_dataset_close(part[1]);
+    return error;
+}
+
+static int train(const char *data, const char *exclude) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    struct sgrad_train_result result = { 0 };
+    options.model = "convnet";
+    options.data = data;
+    options.epochs = 2;
+    options.batch = 64;
+    options.exclude = exclude;
+    SGRAD_TRY(sgrad_train(&options, &result));
+    printf("%s: %.2f %% of the test images right, after %ld steps\n", exclude ? "without them" : "all", 100 * result.test_top1,
+           result.steps);
+    free(result.folder);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *data = argc > 1 ? argv[1] : "digits";
+    return find(data, argc > 2 ? atoi(argv[2]) : 2) || train(data, NULL) || train(data, LIST);
+}
