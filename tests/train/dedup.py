@@ -151,7 +151,7 @@ def test_unusual():
     write(f"{place}/val/a/0.png", good)
     said = stargrad(*train, status=1)
     assert said.count("\n") == 1 and "0-empty.png" in said, said
-    assert "1 training and 1 test samples; 5 left out" in stargrad(*train, "--exclude", f"{out}/drop.txt")
+    assert "1 training and 1 test sample; 5 left out" in stargrad(*train, "--exclude", f"{out}/drop.txt")
     assert "0-empty.png" in stargrad(*args, "--damaged", "refuse", status=1)
     assert "4-deep.png: has more than 8 bits" in stargrad(*args, "--odd", "refuse", "--cpus", 1, status=1)
 
