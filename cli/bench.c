@@ -75,6 +75,7 @@ const struct sgrad__command sgrad__bench_command = {
     .run = run,
     .notes = "Each kernel of a step runs alone, on every worker at once, with its memory warm: the sum of the best times, "
              "shared by the\nworkers, is the limit. Memory: what tasks read and write that others wrote or will read; as far as "
-             "it is not in a cache\nstill, it comes on top. Then some steps are trained, and nothing is written.\n\nFor example:\n\n"
+             "it is not in a cache\nstill, it comes on top. Then some steps are trained, and nothing is written.\n\n"
+             "For example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,12800 --batch 128",
 };

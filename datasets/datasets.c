@@ -34,6 +34,7 @@ static void check(const struct sgrad_dataset *dataset) {
 
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset) {
+    static const struct sgrad_dataset_options none;
     const struct sgrad_reader *reader = NULL;
     const char *colon = strchr(text, ':');
     char *kind = sgrad_format("%.*s", (int)(colon ? colon - text : (ptrdiff_t)strlen(text)), text);
@@ -46,7 +47,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     opened->reader = reader;
     opened->split = split;
     opened->augment = reader->augment;
-    if (!options) options = &(struct sgrad_dataset_options){ 0 };
+    if (!options) options = &none;
     error = reader->open(opened, argument, options);
     if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);
     if (!error && reader->measure && !options->pictures) error = reader->measure(opened);

@@ -6,8 +6,8 @@
  *     unit      0 ················ 9 │ 10 ··············· 19
  *     micro     0123 │ 456 │ 789     │ …
  *
- * Where the share is one unit GPUs may have its beginning, and CPUs the rest, each in pieces of their own. A share of 20, of which
- * GPUs have 16, at most 8 in a task, and CPUs at most 2:
+ * Where the share is one unit GPUs may have its beginning, and CPUs the rest, each in pieces of their own. A share of 20, of
+ * which GPUs have 16, at most 8 in a task, and CPUs at most 2:
  *
  *     micro     0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19                                               */
 #include "graphs/programs/builder.h"
@@ -56,7 +56,8 @@ static char *sizes_of(const struct sgrad__program *p, enum sgrad_workers workers
         if (p->micro[m].samples < least) least = p->micro[m].samples;
     }
     if (!most) return NULL;
-    return most == least ? sgrad_format("%lld", (long long)most) : sgrad_format("%lld or %lld", (long long)most, (long long)least);
+    if (most == least) return sgrad_format("%lld", (long long)most);
+    return sgrad_format("%lld or %lld", (long long)most, (long long)least);
 }
 
 char *sgrad__micros_text(const struct sgrad__program *p) {

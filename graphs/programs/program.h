@@ -173,8 +173,8 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
-/* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24", or "60 on GPUs, 4 on
- * CPUs"; free it */
+/* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24", or "60 on GPUs,
+ * 4 on CPUs"; free it */
 int sgrad__micros(int64_t samples, int64_t most);
 char *sgrad__micros_text(const struct sgrad__program *program);
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +

@@ -2,7 +2,7 @@
  *
  *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
  *     some steps, as in training ──> the median: what is reached
- *     the operands of each task ──> bytes / what memory gives all workers at once: what is in neither, as far as it is not hidden */
+ *     the operands of each task ──> bytes / what memory gives all workers: what is in neither, as far as it is not hidden */
 #include "graphs/runs/run.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* layerwise.c: optimizers that look at a parameter as a whole against their papers' algorithms in double precision (PyTorch has
- * LARS and LAMB not at all, and Muon in bf16). A parameter is trained for some steps by gradients drawn at random, its weights and
- * states then compared.
+ * LARS and LAMB not at all, and Muon in bf16). A parameter is trained for some steps by gradients drawn at random, its weights
+ * and states then compared.
  *
  *     LARS   You, Gitman, Ginsburg 2017, algorithm 1; rate and momentum as there
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
