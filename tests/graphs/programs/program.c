@@ -320,7 +320,8 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
     assert_int_equal(sgrad__program_build(plain, &o, &p), 0);
     for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
         assert_int_equal(p->micro[m].first, next);
-        assert_int_equal(p->micro[m].workers, of_gpus ? next < of_gpus ? SGRAD_GPU_WORKERS : SGRAD_CPU_WORKERS : SGRAD_ANY_WORKER);
+        const enum sgrad_workers whose_turn = next < of_gpus ? SGRAD_GPU_WORKERS : SGRAD_CPU_WORKERS;
+        assert_int_equal(p->micro[m].workers, of_gpus ? whose_turn : SGRAD_ANY_WORKER);
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", m ? " " : "", (long long)p->micro[m].samples);
     }
     assert_int_equal(next, batch);
@@ -338,9 +339,8 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
             if (strncmp(in->name, "read", 4) != 0) assert_int_equal(in->workers, p->micro[in->micro].workers);
         }
     }
-    free(whose);
     if (!fused && !lanes) walk(p);
-    sgrad__program_destroy(p);
+    sgrad__program_destroy(p), free(whose);
 }
 
 static void uneven(void **state) {
