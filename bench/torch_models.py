@@ -205,10 +205,90 @@ class Vgg(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
+class Turned(nn.Module):
+    """A linear layer whose weight lies (in, out), as GPT-2's do."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.empty(inputs, outputs)), nn.Parameter(torch.zeros(outputs))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight).reshape(*x.shape[:-1], -1)
+
+
+class GptBlock(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = nn.ModuleDict({"c_attn": Turned(width, 3 * width), "c_proj": Turned(width, width)})
+        self.mlp = nn.ModuleDict({"c_fc": Turned(width, 4 * width), "c_proj": Turned(4 * width, width)})
+
+    def forward(self, x):
+        n, t, width = x.shape
+        q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2) for part in self.attn["c_attn"](self.ln_1(x)).split(width, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, width)
+        x = x + self.attn["c_proj"](y)
+        return x + self.mlp["c_proj"](F.gelu(self.mlp["c_fc"](self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """Hugging Face's GPT2LMHeadModel, its names and layouts."""
+
+    def __init__(self, layers, heads, width, context, vocabulary):
+        super().__init__()
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(vocabulary, width), "wpe": nn.Embedding(context, width),
+            "h": nn.ModuleList(GptBlock(heads, width) for _ in range(layers)), "ln_f": nn.LayerNorm(width)})
+        for embedding in (self.transformer["wte"], self.transformer["wpe"]):
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def forward(self, tokens):
+        parts = self.transformer
+        x = parts["wte"](tokens) + parts["wpe"](torch.arange(tokens.shape[1], device=tokens.device))
+        for block in parts["h"]:
+            x = block(x)
+        return F.linear(parts["ln_f"](x), parts["wte"].weight)
+
+
+class VitBlock(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = nn.ModuleDict({"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)})
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)})
+
+    def forward(self, x):
+        n, t, width = x.shape
+        q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2) for part in self.attn["qkv"](self.norm1(x)).split(width, 2))
+        x = x + self.attn["proj"](F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, width))
+        return x + self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+class Vit(nn.Module):
+    """A vision transformer without a class token: the mean of its patches says the class."""
+
+    def __init__(self, shape, classes, layers=12, heads=3, width=192, patch=4):
+        super().__init__()
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(shape[0], width, patch, patch)})
+        self.pos_embed = nn.Embedding(shape[1] // patch * (shape[2] // patch), width)
+        self.blocks = nn.ModuleList(VitBlock(heads, width) for _ in range(layers))
+        self.fc_norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patch_embed["proj"](x).flatten(2).transpose(1, 2) + self.pos_embed.weight
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.fc_norm(x.mean(1)))
+
+
 MODELS = {"lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
 MODELS |= {f"resnet{n}": lambda *a, n=n: ResNet(n, *a) for n in (20, 32, 44, 56, 110)}
 MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet.PLANS}
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
+MODELS["vit_tiny"] = Vit
 
 
 def build(name, shape=(3, 32, 32), classes=10):

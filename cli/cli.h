@@ -17,6 +17,20 @@ struct sgrad__request {
     char **words;                           /* that word and all after it, where a command takes them; NULL ends */
     struct sgrad_train_options train;
     const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
+    const char *config;                     /* a file of options, which come first; NULL: none */
+    const char *like;                       /* a run's folder, whose options hold where none is given; NULL: none */
+    struct {
+        int top;                            /* classes of each sample */
+    } predict;
+    struct {
+        bool details;
+    } eval;
+    struct {
+        const char *prompt, *tokenizer;
+        long tokens;
+        double temperature;
+        int top_k;
+    } sample;
     struct {
         int ranks, retries;
         const char *host, *hostfile;
@@ -29,15 +43,30 @@ struct sgrad__request {
         double epsilon;                     /* accuracy that a sweep may lose */
         bool across, refuse_damaged, no_test;
     } dedup;
+    struct {
+        double from, to;                    /* learning rates */
+    } find_lr;
+    struct {
+        const char *replay;
+    } search;
+    struct sgrad_segment_options segment;
+    struct {
+        const char *machine, *nodes, *mini_batch;
+        bool no_overlap, own_workspaces;
+        double efficiency, room;            /* that is sought, 0: none; bytes of workspaces, in MB */
+    } plan;
 };
 
 struct sgrad__command {
     const char *name, *summary;
-    const char *argument;                   /* the one word it takes besides options: "RUN-DIR"; NULL: none */
+    const char *argument;                   /* the one word it takes besides options: "RUN-DIR", or "[RUN-DIR]" where it may be
+                                               left out; NULL: none */
+    bool of_run;                            /* that word is a run's folder: request.like */
     bool repeats;                           /* it may come several times: words has all */
     bool takes_words;                       /* that word ends its options, and all after it are another command's */
     const char *notes;                      /* end of the help, or NULL */
     const struct sgrad__option *options;    /* ends with a row of zeros */
+    const struct sgrad__command *also;      /* whose options it takes, too, after its own; NULL: nobody's */
     void (*defaults)(struct sgrad__request *request);   /* of its own options, besides those of a training; NULL: zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
 };
@@ -67,12 +96,41 @@ struct sgrad__type {
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule,
-    sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range;
+    sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range, sgrad__plugin;
+
+/* Of every command that looks for records. */
+#define SGRAD__PLUGIN_OPTION \
+    { "plugin", "FILE", "a shared object with records of one's own; may come several times", &sgrad__plugin, SGRAD__PLACE(train) }
+
+/* The option NAME, without its dashes, of COMMAND's own; NULL: it has none such. */
+const struct sgrad__option *sgrad__option_find(const struct sgrad__command *command, const char *name);
 
 /* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
  * printed, or one line on standard error says what is wrong. */
 bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
                           int *status);
+
+/* ---- config.c ---- */
+
+/* The words of the options in the file PATH, between ARGV's first word and the others: *COUNT of them, that live as long as the
+ * program. Returns the exit status: 0, or one line on standard error says what is wrong. */
+int sgrad__config_words(const struct sgrad__command *command, const char *path, int argc, char **argv, char ***all, int *count);
+
+bool sgrad__is_asked(const struct sgrad__request *request, const char *option);     /* was it given? */
+
+/* ---- past.c: of the run that is the command's argument, where one is named ---- */
+
+/* Its final weights, where neither others nor another network, which may bring its own, is asked for. */
+void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options);
+
+/* What COUNT classes are called, by the run or by the data set; free it, whether they were found or not. */
+struct sgrad__classes {
+    int count;
+    char **name;
+};
+int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad_train_options *options, int count,
+                        struct sgrad__classes *classes);
+void sgrad__classes_free(struct sgrad__classes *classes);
 
 /* ---- answer.c ---- */
 

@@ -10,7 +10,7 @@ _stargrad() {
 	[[ $command == launch && " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *' train '* ]] && command=train
 
 	case $previous in
-	stargrad) choices="$("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p') --help --version" ;;
+	stargrad) choices="$("$program" --help | sed -n 's/^  \([a-z-]*\)  .*/\1/p') --help --version" ;;
 	list) choices=$("$program" list --help | grep -o 'models|[a-z|]*' | tr '|' ' ') ;;
 	--model) choices=$(_stargrad_names "$program" models) ;;
 	--data) choices=$(_stargrad_names "$program" datasets) ;;
@@ -18,13 +18,15 @@ _stargrad() {
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
 	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
 	--precision) choices='f32 bf16' ;;
+	--overlap) choices='full none' ;;
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
-	--init | --exclude | --network | --weights | --out | --hostfile | :) files=yes ;;
+	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --machine | :) files=yes ;;
+	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
 		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
-		[[ $command == report && $word != -* ]] && files=yes
+		[[ $command =~ ^(report|eval|predict|export|search)$ && $word != -* ]] && files=yes
 		;;
 	esac
 	# shellcheck disable=SC2207 # words without blanks

@@ -89,7 +89,8 @@ static int open_parts(const struct sgrad__request *request, struct sgrad_dataset
     const struct sgrad_train_options *o = &request->train;
     const struct sgrad_dataset_options how = { .seed = o->seed, .pictures = true };
     SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &part[0]));
-    if (!sgrad_dataset_image(part[0])) return sgrad_fail(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
+    if (!sgrad_dataset_image(part[0]) || sgrad_dataset_image(part[0])->shape.rank != 3)
+        return sgrad_fail(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
     return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data, SGRAD_TEST, &how, &part[1]);
 }
 

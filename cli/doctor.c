@@ -2,6 +2,7 @@
  *
  * Whatever may hang or crash (StarPU, MPI, CUDA, hwloc's plugins) runs in a child process, a probe, with a time limit. */
 #include "cli/cli.h"
+#include "cli/machine.h"
 
 #include <hwloc.h>
 #include <mpi.h>
@@ -346,6 +347,7 @@ static void print(const struct doctor *d) {
 }
 
 static int run(const struct sgrad__request *request) {
+    if (request->plan.machine) return sgrad__machine_measure(request);
     struct machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) return sgrad_fail(SGRAD_ENOMEM, "doctor: no memory to share with probes"), SGRAD__FAILED;
     m->asked = probe(ask_cuda, m, 20);
@@ -364,7 +366,17 @@ static int run(const struct sgrad__request *request) {
     return d.cannot_train ? SGRAD__FAILED : SGRAD__DONE;
 }
 
+static void defaults(struct sgrad__request *request) {
+    request->train.model = "resnet20";
+    request->train.data = "synthetic:32x32x3,10,12800";
+}
+
 static const struct sgrad__option options[] = {
+    { "machine", "FILE", "measure this machine instead, and write FILE, as stargrad plan takes it", &sgrad__text,
+      SGRAD__PLACE(plan.machine) },
+    { "model", "NAME", "for --machine: whose kernels and steps are measured", &sgrad__text, SGRAD__FIELD(model) },
+    { "data", "KIND[:PATH]", "for --machine: its data set", &sgrad__text, SGRAD__FIELD(data) },
+    { "batch", "N", "for --machine: its batch", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };
@@ -373,5 +385,6 @@ const struct sgrad__command sgrad__doctor_command = {
     .name = "doctor",
     .summary = "what this machine offers, what is misconfigured, what to do about it",
     .options = options,
+    .defaults = defaults,
     .run = run,
 };

@@ -1,11 +1,20 @@
 /* eval.c: stargrad eval: accuracy and loss of saved weights. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors, or those in onnx:FILE, if not given",
+      &sgrad__text, SGRAD__FIELD(init) },
     { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
     { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
       .required = true },
+    { "details", NULL, "of classes, too: accuracy of each, confusion, top-5, calibration", &sgrad__flag,
+      SGRAD__PLACE(eval.details) },
+    SGRAD__PLUGIN_OPTION,
+    { "mean", "X,X,X", "of each channel, instead of the run's or the training set's", &sgrad__text, SGRAD__FIELD(mean) },
+    { "deviation", "X,X,X", "likewise", &sgrad__text, SGRAD__FIELD(deviation) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
@@ -17,9 +26,8 @@ static const struct sgrad__option options[] = {
     { 0 },
 };
 
-static json_t *as_json(const struct sgrad__request *request, const struct sgrad_train_result *result) {
-    json_t *json = json_pack("{s:s, s:s, s:s}", "weights", request->train.init, "model", request->train.model, "data",
-                             request->train.data);
+static json_t *as_json(const struct sgrad_train_options *o, const struct sgrad_train_result *result) {
+    json_t *json = json_pack("{s:s, s:s, s:s}", "weights", o->init, "model", o->model, "data", o->data);
     sgrad__json_tests(json, result);
     return json;
 }
@@ -33,22 +41,111 @@ static void print(const struct sgrad_train_result *result) {
     printf("loss %s\n", sgrad_number_text(result->test[0], text));
 }
 
-static int run(const struct sgrad__request *request) {
-    struct sgrad_train_result result = { 0 };
-    int error = sgrad_evaluate(&request->train, &result);
-    if (error) return sgrad__status(error);
-    if (result.rank > 0) return SGRAD__DONE;    /* rank 0 tells */
-    if (request->train.json)
-        sgrad__print_json(as_json(request, &result));
-    else
-        print(&result);
+/* ---- of classes ---- */
+
+static int64_t samples_of(const struct sgrad_classification *c, int class) {
+    int64_t count = 0;
+    for (int said = 0; said < c->classes; said++) count += c->confusion[class * c->classes + said];
+    return count;
+}
+
+/* NAN: there are none of it. */
+static double accuracy_of(const struct sgrad_classification *c, int class) {
+    return (double)c->confusion[class * c->classes + class] / (double)samples_of(c, class);
+}
+
+static void add_details(json_t *json, const struct sgrad_classification *c, const struct sgrad__classes *names) {
+    json_t *classes = json_array(), *confusion = json_array(), *calibration = json_array();
+    for (int i = 0; i < c->classes; i++) {
+        json_t *row = json_array();
+        for (int j = 0; j < c->classes; j++)
+            json_array_append_new(row, json_integer((json_int_t)c->confusion[i * c->classes + j]));
+        json_array_append_new(confusion, row);
+        json_array_append_new(classes, json_pack("{s:s, s:I, s:o}", "name", names->name[i], "samples",
+                                                 (json_int_t)samples_of(c, i), "accuracy", sgrad__json_real(accuracy_of(c, i))));
+    }
+    for (const struct sgrad_confidence *p = c->confidence; p < c->confidence + SGRAD_CONFIDENCES; p++)
+        json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count, "probability", p->said,
+                                                     "accuracy", p->right));
+    json_object_set_new(json, "top5", json_real(c->top5));
+    json_object_set_new(json, "calibration_error", json_real(c->calibration_error));
+    json_object_set_new(json, "classes", classes);
+    json_object_set_new(json, "confusion", confusion);
+    json_object_set_new(json, "calibration", calibration);
+}
+
+/* Of each class its accuracy, and what it is taken for most often. The whole matrix fits a page of few classes. */
+static void print_details(const struct sgrad_classification *c, const struct sgrad__classes *names) {
+    enum { FEW = 20 };
+    printf("top-5 %.2f %%, calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * c->top5,
+           100 * c->calibration_error, "class", "samples", "accuracy");
+    for (int i = 0; i < c->classes; i++) {
+        const int64_t *row = c->confusion + i * c->classes;
+        int most = -1;
+        for (int j = 0; j < c->classes; j++)
+            if (j != i && row[j] && (most < 0 || row[j] > row[most])) most = j;
+        if (!samples_of(c, i)) printf("%-16s %8d %9s\n", names->name[i], 0, "-");
+        else printf("%-16s %8lld %7.2f %%", names->name[i], (long long)samples_of(c, i), 100 * accuracy_of(c, i));
+        if (most >= 0) printf("  %s (%lld)", names->name[most], (long long)row[most]);
+        if (samples_of(c, i)) putchar('\n');
+    }
+    if (c->classes > FEW) return;
+    printf("\nconfusion: a row for each class, a column for each that it was taken for\n");
+    for (int i = 0; i < c->classes; i++) {
+        for (int j = 0; j < c->classes; j++) printf("%6lld", (long long)c->confusion[i * c->classes + j]);
+        printf("  %s\n", names->name[i]);
+    }
+}
+
+/* Where stargrad report finds it. A folder that cannot be written to is told, and no more than that. */
+static void keep_details(const char *folder, json_t *json) {
+    enum { DIGITS = 9 };
+    char *path = sgrad_format("%s/details.json", folder);
+    sgrad_json_write(path, json_incref(json), DIGITS);
+    free(path);
+}
+
+static int tell(const struct sgrad__request *request, const struct sgrad_train_options *o,
+                const struct sgrad_train_result *result, const struct sgrad_answers *answers) {
+    struct sgrad_classification c = { 0 };
+    struct sgrad__classes names = { 0 };
+    if (request->eval.details) {
+        if (answers->labels != 1) return sgrad__wrong("eval: --details: %s has no classes, one for each sample", o->data);
+        if (sgrad__classes_find(request, o, (int)answers->numbers, &names)) return SGRAD__FAILED;
+        c = sgrad_classify(answers);
+    }
+    json_t *json = as_json(o, result);
+    if (c.classes) add_details(json, &c, &names);
+    if (c.classes && request->argument) keep_details(request->argument, json);
+    if (request->train.json) sgrad__print_json(json_incref(json));
+    else print(result);
+    if (!request->train.json && c.classes) print_details(&c, &names);
+    json_decref(json);
+    sgrad__classes_free(&names);
+    free(c.confusion);
     return SGRAD__DONE;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_train_options o = request->train;
+    struct sgrad_train_result result = { 0 };
+    struct sgrad_answers answers = { 0 };
+    sgrad__weights_of_run(request, &o);
+    if (!o.init && strncmp(o.model, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
+    int error = sgrad_predict(&o, &result, request->eval.details ? &answers : NULL);
+    if (error) return sgrad__status(error);
+    const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 tells */
+    sgrad_answers_free(&answers);
+    return status;
 }
 
 const struct sgrad__command sgrad__eval_command = {
     .name = "eval",
     .summary = "accuracy and loss of saved weights",
+    .argument = "[RUN-DIR]",
+    .of_run = true,
     .options = options,
     .run = run,
-    .notes = "Pixels are normalised as the config.json beside the weights says; without one, by the training part's statistics.",
+    .notes = "Of a run's folder weights, model and data are known, and what is given besides holds instead.\n"
+             "Pixels are normalised as the config.json beside the weights says; without one, by the training part's statistics.",
 };

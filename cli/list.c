@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
+    SGRAD__PLUGIN_OPTION,
     { "json", NULL, "print a JSON array of objects", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };
@@ -19,11 +20,27 @@ static void add(json_t *list, const char *name, const char *summary) {
 /* Each list is an array of records of its own type, that ends with NULL; all have a name and a summary. */
 #define EACH(array)                                                                                                              \
     for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
+/* " (gpt:layers=6,heads=6)", with what holds where nothing is told; "" of a model without options. Free it. */
+static char *model_options(const struct sgrad_model *model) {
+    char *text = sgrad_format("%s", "");
+    for (const struct sgrad_model_option *o = model->options; o && o->name; o++) {
+        char *longer = sgrad_format("%s%s%s=%.10g", text, o == model->options ? " (" : ",", o->name, o->value);
+        free(text);
+        text = longer;
+    }
+    char *closed = sgrad_format(*text ? "%s)" : "%s", text);
+    free(text);
+    return closed;
+}
+
 static void models(json_t *list) {
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
         const int least = (*m)->least_side;
         char *summary = sgrad_format(least ? "%s (images of %dx%d or more)" : "%s", (*m)->summary, least, least);
-        add(list, (*m)->name, summary);
+        char *told = model_options(*m), *both = sgrad_format("%s%s", summary, told);
+        add(list, (*m)->name, both);
+        free(both);
+        free(told);
         free(summary);
     }
 }
@@ -59,6 +76,15 @@ static void datasets(json_t *list) {
     }
 }
 
+static void augmentations(json_t *list) {
+    for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a; a++) {
+        char *form = sgrad_augmentation_form(*a), *summary = sgrad_format("%s (%s)", (*a)->summary, form);
+        add(list, (*a)->name, summary);
+        free(summary);
+        free(form);
+    }
+}
+
 static const struct {
     const char *name;
     void (*fill)(json_t *list);
@@ -72,6 +98,7 @@ static const struct {
     { "allreduce", allreduce, "no allreduce algorithm" },
     { "collectives", collectives, "no collective" },
     { "strategies", strategies, "no strategy" },
+    { "augmentations", augmentations, "no augmentation" },
     { "hashes", hashes, "no hash" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
@@ -115,7 +142,7 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
     .summary = "what this build knows, one a line",
-    .argument = "models|layers|ops|optimizers|datasets|allreduce|collectives|strategies|hashes",
+    .argument = "models|layers|ops|optimizers|datasets|augmentations|allreduce|collectives|strategies|hashes",
     .options = options,
     .run = run,
 };

@@ -1,6 +1,7 @@
 /* options.c: from the words of the command line to the fields of a request. */
 #include "cli/cli.h"
 #include "datasets/datasets.h"
+#include "graphs/runs/plugin.h"
 
 #include <argp.h>
 #include <assert.h>
@@ -81,8 +82,8 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
 
 static bool read_augmentation(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    struct sgrad_augmentation augmentation;
-    return sgrad_augmentation_parse(text, 0, 0, &augmentation) == 0 && read_text(o, text, r);
+    struct sgrad_augmentations augmentations;
+    return sgrad_augmentations_parse(text, 0, 0, &augmentations) == 0 && read_text(o, text, r);
 }
 const struct sgrad__type sgrad__augmentation = { .read = read_augmentation, .show = show_text }; /* as the schedule */
 
@@ -91,6 +92,12 @@ static bool read_none(const struct sgrad__option *o, const char *text, struct sg
     return (void)text, read_text(o, "none", r);
 }
 const struct sgrad__type sgrad__none = { .read = read_none };
+
+/* Its records are there from here on: nothing is kept in the request. */
+static bool read_plugin(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)o, (void)r, sgrad_plugin_open(text) == 0;
+}
+const struct sgrad__type sgrad__plugin = { .read = read_plugin };
 
 /* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
 static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
@@ -201,6 +208,7 @@ struct parsing {
     int rows, status;
     int words, asked;           /* of the request, so far */
     bool *given;                /* by row */
+    bool configured;            /* a file's options are among the words */
 };
 
 static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text) {
@@ -255,11 +263,13 @@ static const char *optional_value(struct argp_state *state) {
 
 static int wrong_end(const struct parsing *p) {
     const struct sgrad__command *c = p->command;
+    if (c->of_run) p->request->like = p->request->argument;
+    if (p->request->like || (p->request->config && !p->configured)) return SGRAD__DONE;
     for (int i = 0; i < p->rows; i++)
         if (c->options[i].required && !p->given[i])
             return sgrad__wrong("%s: --%s %s is missing; see stargrad %s --help", c->name, c->options[i].name,
                                 c->options[i].value, c->name);
-    if (c->argument && !p->request->argument)
+    if (c->argument && *c->argument != '[' && !p->request->argument)
         return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
     return SGRAD__DONE;
 }
@@ -307,10 +317,16 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     return ECANCELED;
 }
 
+static int count_rows(const struct sgrad__option *options) {
+    int count = 0;
+    while (options[count].help) count++;
+    return count;
+}
+
 /* The rows as argp wants them, with their defaults; free each doc, then the table. */
 static struct argp_option *table(const struct sgrad__command *command, const struct sgrad__request *defaults, int *rows) {
-    int count = 0, group = 0;
-    while (command->options[count].help) count++;
+    const int count = count_rows(command->options);
+    int group = 0;
     struct argp_option *table = sgrad_alloc((size_t)count + 2, sizeof *table);
     for (int i = 0; i < count; i++) {
         const struct sgrad__option *o = &command->options[i];
@@ -330,9 +346,25 @@ static struct argp_option *table(const struct sgrad__command *command, const str
     return table;
 }
 
-bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
-                          int *status) {
-    struct parsing p = { .command = command, .request = request, .status = -1 };
+/* A command's own rows, then those of the one whose options it takes as well; free it. */
+static struct sgrad__option *join_rows(const struct sgrad__command *command) {
+    const int own = count_rows(command->options), others = command->also ? count_rows(command->also->options) : 0;
+    struct sgrad__option *rows = sgrad_alloc((size_t)(own + others) + 1, sizeof *rows);
+    memcpy(rows, command->options, (size_t)own * sizeof *rows);
+    if (others) memcpy(rows + own, command->also->options, (size_t)others * sizeof *rows);
+    return rows;
+}
+
+bool sgrad__is_asked(const struct sgrad__request *request, const char *option) {
+    for (const char *const *asked = request->asked; *asked; asked++)
+        if (!strcmp(*asked, option)) return true;
+    return false;
+}
+
+/* Reads the words into the request, whose options are what holds where none is given. CONFIGURED: they have those of the file. */
+static bool parse_words(const struct sgrad__command *command, bool configured, int argc, char **argv,
+                        struct sgrad__request *request, int *status) {
+    struct parsing p = { .command = command, .request = request, .status = -1, .configured = configured };
     struct argp_option *options = table(command, request, &p.rows);
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
     request->train.asked = request->asked;
@@ -346,4 +378,25 @@ bool sgrad__options_parse(const struct sgrad__command *command, int argc, char *
     free(p.given);
     *status = p.status;
     return !error;
+}
+
+/* Where another run's options hold, or a file's, the words are read once more, over these. */
+static bool read_words(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status) {
+    struct sgrad__request before = *request;
+    if (!parse_words(command, false, argc, argv, request, status)) return false;
+    if (!request->like && !request->config) return true;
+    if (request->config && (*status = sgrad__config_words(command, request->config, argc, argv, &argv, &argc))) return false;
+    if (request->like && (*status = sgrad__status(sgrad_run_options(request->like, &before.train)))) return false;
+    *request = before;
+    return parse_words(command, true, argc, argv, request, status);
+}
+
+bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
+                          int *status) {
+    struct sgrad__command whole = *command;
+    struct sgrad__option *rows = join_rows(command);
+    whole.options = rows;
+    const bool goes_on = read_words(&whole, argc, argv, request, status);
+    free(rows);
+    return goes_on;
 }

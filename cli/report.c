@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
+#include <stdlib.h>
+
 static const struct sgrad__option options[] = {
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
@@ -14,9 +16,37 @@ static int compare(const struct sgrad__request *request) {
     return SGRAD__DONE;
 }
 
+static void print_candidate(const json_t *c) {
+    const json_t *top1 = json_object_get(c, "test_top1");
+    const double value = json_number_value(top1 ? top1 : json_object_get(c, "test_loss"));
+    char *given = json_dumps(json_object_get(c, "options"), JSON_COMPACT | JSON_REAL_PRECISION(4)), test[SGRAD_NUMBER_TEXT] = "-";
+    if (json_is_number(top1)) snprintf(test, sizeof test, "%.2f %%", 100 * value);
+    else if (json_is_number(json_object_get(c, "test_loss"))) sgrad_number_text(value, test);
+    printf("%-8s %-9s %6d %9s  %s\n", json_string_value(json_object_get(c, "name")),
+           json_string_value(json_object_get(c, "status")), (int)json_integer_value(json_object_get(c, "epochs")), test, given);
+    free(given);
+}
+
+static int tell_search(const struct sgrad__request *request) {
+    json_t *leaderboard = NULL, *one;
+    size_t i;
+    const bool drawn = sgrad_report_search(request->argument, &leaderboard);
+    if (!leaderboard) return SGRAD__FAILED;
+    if (request->train.json) {
+        sgrad__print_json(json_pack("{s:s, s:o}", "folder", request->argument, "leaderboard", leaderboard));
+        return SGRAD__DONE;
+    }
+    printf("%-8s %-9s %6s %9s\n", "", "", "epochs", "test");
+    json_array_foreach(leaderboard, i, one) print_candidate(one);
+    if (drawn) printf("\n%s/report.html, %s/curves.svg\n", request->argument, request->argument);
+    json_decref(leaderboard);
+    return SGRAD__DONE;
+}
+
 static int run(const struct sgrad__request *request) {
     struct sgrad_report *report;
     if (request->words[1]) return compare(request);
+    if (sgrad_report_is_search(request->argument)) return tell_search(request);
     if (sgrad_report_open(request->argument, &report)) return SGRAD__FAILED;
     sgrad_report_draw(report);
     if (request->train.json) sgrad__print_json(sgrad_report_json(report));

@@ -71,15 +71,10 @@ json_t *sgrad__sweep_json(const struct sgrad__sweep *sweep) {
 }
 
 static int write_json(const char *folder, const struct sgrad__sweep *sweep) {
-    struct sgrad_file file;
     char *path = sgrad_format("%s/sweep.json", folder);
-    int error = sgrad_file_begin(path, &file);
+    int error = sgrad_json_write(path, sgrad__sweep_json(sweep), 9);
     free(path);
-    SGRAD_TRY(error);
-    json_t *json = sgrad__sweep_json(sweep);
-    json_dumpf(json, file.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
-    json_decref(json);
-    return sgrad_file_commit(&file);
+    return error;
 }
 
 /* Ratio to the right, accuracy upwards; a bar from the least to the most of the runs; the best is filled. */

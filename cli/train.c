@@ -8,15 +8,26 @@ static const struct sgrad__option options[] = {
     { .help = "What is trained, on what" },
     { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
     { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data), .required = true },
+    { "config", "FILE", "options by their long names, a JSON object; those given here hold instead", &sgrad__text,
+      SGRAD__PLACE(config) },
+    { "like", "RUN", "options of the run in this folder hold where none is given here", &sgrad__text, SGRAD__PLACE(like) },
+    SGRAD__PLUGIN_OPTION,
     { "init", "FILE", "start from these weights (safetensors)", &sgrad__text, SGRAD__FIELD(init) },
+    { "init-skip", "LIST", "parameters that are not taken from --init and begin anew: patterns like fc,layer4.*", &sgrad__text,
+      SGRAD__FIELD(init_skip) },
+    { "mean", "X,X,X", "of each channel, instead of the training set's", &sgrad__text, SGRAD__FIELD(mean) },
+    { "deviation", "X,X,X", "likewise", &sgrad__text, SGRAD__FIELD(deviation) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
       SGRAD__FIELD(partition) },
     { "exclude", "FILE", "leave out the training samples that FILE lists, one a line, as stargrad dedup writes them",
       &sgrad__text, SGRAD__FIELD(exclude) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
-    { "augment", "LIST", "changes to training images: none, or crop:N or crop:1/N, and flip; as list datasets says if not given",
-      &sgrad__augmentation, SGRAD__FIELD(augment) },
+    { "class-weights", "LIST", "weights of classes in the loss of volumes, with commas between; 1 if not given", &sgrad__text,
+      SGRAD__FIELD(class_weights) },
+    { "dice", "X", "how much of the Dice loss is added in the loss of volumes", &sgrad__real, SGRAD__FIELD(dice), 0, 1e6 },
+    { "augment", "LIST", "changes to training images: none, or of stargrad list augmentations, with commas between; as list "
+                         "datasets says if not given", &sgrad__augmentation, SGRAD__FIELD(augment) },
     { "no-augment", NULL, "images only normalised: --augment none", &sgrad__none, SGRAD__FIELD(augment) },
 
     { .help = "How long, how much at once" },
@@ -32,6 +43,9 @@ static const struct sgrad__option options[] = {
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
     { "lr", "X", "learning rate; the optimizer's own, as stargrad list optimizers has it, if not given", &sgrad__real,
       SGRAD__FIELD(lr), 0, 1e6 },
+    { "lr-of", "LIST", "times the learning rate, of parameters by patterns: fc=10,layer1.*=.1", &sgrad__text,
+      SGRAD__FIELD(lr_of) },
+    { "freeze", "LIST", "parameters that stay as they are: patterns like conv1,layer1.*", &sgrad__text, SGRAD__FIELD(freeze) },
     { "lr-scale-base", "B", "--lr is meant for batches of B: the rate is lr x batch / B", &sgrad__whole,
       SGRAD__FIELD(lr_scale_base), 1, 2147483647 },
     { "schedule", "NAME", "learning rate over epochs: constant, step:E1,E2:F, cosine, poly:P or onecycle", &sgrad__schedule,
@@ -69,6 +83,8 @@ static const struct sgrad__option options[] = {
       &sgrad__text, SGRAD__FIELD(kfac_variant) },
     { "label-smoothing", "X", "share of the target spread over all classes", &sgrad__real, SGRAD__FIELD(label_smoothing), 0, 1 },
     { "clip-norm", "X", "largest norm of all gradients together; 0: off", &sgrad__real, SGRAD__FIELD(clip_norm), 0, 1e30 },
+    { "ema", "DECAY", "evaluate and save a moving average of the weights, that keeps so much of itself in a step; 0: off",
+      &sgrad__real, SGRAD__FIELD(ema), 0, 0.9999999 },
 
     { .help = "How it is computed" },
     { "seed", "N", "of weights, shuffling, augmentation, dropout", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
@@ -82,6 +98,8 @@ static const struct sgrad__option options[] = {
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
+    { "mesh", "AXIS=N,...", "ranks that share the samples (data) and the work on them (tensor=1d:N): data=2,tensor=1d:2",
+      &sgrad__text, SGRAD__FIELD(mesh) },
     { "strategy", "NAME", "how ranks train together: one of stargrad list strategies", &sgrad__text, SGRAD__FIELD(strategy) },
     { "servers", "N", "ranks that serve parameters, of all but sync; all if not given", &sgrad__whole,
       SGRAD__FIELD(servers), 1, 1000000 },
@@ -104,9 +122,14 @@ static const struct sgrad__option options[] = {
     { .help = "What is kept, what is shown" },
     { "out", "DIR", "the run's folder; runs/NAME-TIME if not given", &sgrad__text, SGRAD__FIELD(out) },
     { "resume", NULL, "continue the run in --out from its newest checkpoint", &sgrad__flag, SGRAD__FIELD(resume) },
+    { "evaluate-every", "N", "steps from one evaluation to the next, besides those at ends of epochs; 0: these alone",
+      &sgrad__whole, SGRAD__FIELD(evaluate_every), 0, 2147483647 },
     { "checkpoint-every", "N|Ns", "epochs, or steps with an s; 0: never", &sgrad__period, SGRAD__FIELD(checkpoint_every), 0,
       2147483647 },
     { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep), 1, 1000000 },
+    { "best", NULL, "keep the weights of the best evaluation in DIR/best.safetensors", &sgrad__flag, SGRAD__FIELD(best) },
+    { "patience", "N", "end after so many evaluations without a better one; 0: go on", &sgrad__whole, SGRAD__FIELD(patience), 0,
+      1000000 },
     { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1,
       4294967295.0 },
     { "tensorboard", NULL, "event files for TensorBoard in DIR/tensorboard", &sgrad__flag, SGRAD__FIELD(tensorboard) },
@@ -114,6 +137,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(histograms), 0, 2147483647 },
     { "prometheus", "PORT", "current values at 127.0.0.1:PORT/metrics", &sgrad__whole, SGRAD__FIELD(prometheus), 1, 65535 },
     { "print", NULL, "print network and program, run nothing", &sgrad__flag, SGRAD__FIELD(print) },
+    { "show-batch", "FILE", "draw the first batch as it goes into training into this PNG file, run nothing", &sgrad__text,
+      SGRAD__FIELD(show_batch) },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };
@@ -149,7 +174,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&request->train, &result);
     if (error) return sgrad__status(error);
-    if (result.rank == 0 && !request->train.print) tell(&result, request->train.json);
+    if (result.rank == 0 && !request->train.print && !request->train.show_batch) tell(&result, request->train.json);
     free(result.folder);
     return SGRAD__DONE;
 }

@@ -19,7 +19,7 @@ SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *a, float coupled, float
     float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
     const float *restrict dw = a->data[1];
     const float c = sgrad_clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2, eps = h->eps;
-    const float size = (float)(a->step->rate / (1 - pow(beta1, a->step->number)));
+    const float size = (float)(sgrad_rate(a) / (1 - pow(beta1, a->step->number)));
     const float root = (float)(1 / sqrt(1 - pow(beta2, a->step->number)));
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
         float g = c * dw[i] + coupled * w[i];
@@ -36,7 +36,7 @@ SGRAD_VECTOR(adam)(const struct sgrad_args *a) {
 
 SGRAD_VECTOR(adamw)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
-    update(a, 0, a->step->rate * h->weight_decay);
+    update(a, 0, sgrad_rate(a) * h->weight_decay);
 }
 
 static double flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }

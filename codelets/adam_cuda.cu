@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "codelets/cuda.h"
+#include "codelets/updates.h"
 
 /* What does not differ from element to element: see adam.c. */
 struct scales {
@@ -35,7 +36,7 @@ static void submit(const struct sgrad_args *a, float coupled, float decoupled) {
     const struct sgrad_hyper *h = (const struct sgrad_hyper *)a->attrs;
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     const double t = a->step->number;
-    const float size = (float)(a->step->rate / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
+    const float size = (float)(sgrad_rate(a) / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
     const struct scales s = { coupled, decoupled, h->beta1, h->beta2, h->eps, h->clip_norm, size, root };
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
@@ -49,5 +50,5 @@ extern "C" void sgrad__adam_cuda(const struct sgrad_args *a) {
 }
 
 extern "C" void sgrad__adamw_cuda(const struct sgrad_args *a) {
-    submit(a, 0, a->step->rate * ((const struct sgrad_hyper *)a->attrs)->weight_decay);
+    submit(a, 0, sgrad_rate(a) * ((const struct sgrad_hyper *)a->attrs)->weight_decay);
 }

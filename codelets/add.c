@@ -54,6 +54,11 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
         for (int64_t i = 0, n = sgrad_shape_count(&test->x[1]); i < n; i++) x[i] *= 0.025f;
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s;
+    fputs(((const struct sgrad_add *)attrs)->relu ? "sum = Add (x, x1)\ny = Relu (sum)" : "y = Add (x, x1)", to);
+}
+
 const struct sgrad_op sgrad_add_op = {
     .name = "add",
     .summary = "sum of two inputs, with relu if asked: the end of a residual block",
@@ -62,6 +67,7 @@ const struct sgrad_op sgrad_add_op = {
     .attrs_size = sizeof(struct sgrad_add),
     .infer = sgrad_infer_same,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "add forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__add_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(Y, 0) } } },

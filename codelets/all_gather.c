@@ -6,23 +6,13 @@
 #include "codelets/moves.h"
 #include "codelets/ops/all_gather.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    struct sgrad_all_gather *is = attrs;
-    return sgrad__infer_pieces(s, is->axis, &is->dimension, true);
-}
-
-static void describe(const void *attrs, char *text, size_t size) {
-    const struct sgrad_all_gather *is = attrs;
-    snprintf(text, size, "over %s, dimension %d", is->axis, is->dimension);
-}
-
 const struct sgrad_op sgrad_all_gather_op = {
     .name = "all_gather",
     .summary = "the values of the ranks along an axis of the mesh side by side, on each of them",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_all_gather),
-    .infer = infer,
-    .describe = describe,
+    .infer = sgrad__infer_join,
+    .describe = sgrad__describe_pieces,
     .forward = { SGRAD__MOVE(all_gather, GATHER_PIECES, X, PIECE, forward), SGRAD__JOIN(all_gather, Y, forward) },
     .backward = { SGRAD__CUT(all_gather, DY, backward), SGRAD__MOVE(all_gather, ADD_PIECES, PIECE, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_all_gather){ .axis = "tensor" } } },

@@ -2,6 +2,7 @@
  * (count_include_pad=False), not at all. */
 #include "config.h"
 #include "codelets/pool.h"
+#include "codelets/onnx.h"
 #include "codelets/ops/average_pool.h"
 
 void sgrad__average_pool_forward_cuda(const struct sgrad_args *a);
@@ -29,7 +30,8 @@ static inline float divisor(const struct sgrad_args *a, struct sgrad__window w, 
 SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
+    const struct sgrad__images x_is = sgrad__images_of(&a->view[0]), y_is = sgrad__images_of(&a->view[1]);
+    const int64_t *in = x_is.dim, *out = y_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t pixel = 0; pixel < out[0] * P * Q; pixel++) {
@@ -53,7 +55,8 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
 SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *out = a->view[0].shape.dim, *in = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
+    const struct sgrad__images y_is = sgrad__images_of(&a->view[0]), x_is = sgrad__images_of(&a->view[1]);
+    const int64_t *out = y_is.dim, *in = x_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t pixel = 0; pixel < in[0] * H * W; pixel++) {
@@ -83,6 +86,13 @@ static void describe(const void *attrs, char *text, size_t size) {
     sgrad__pool_describe(m->kernel, m->stride, m->padding, text, size);
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_average_pool *m = attrs;
+    fputs("y = AveragePool <", to);
+    sgrad__onnx_window(s->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
+    fprintf(to, ", count_include_pad = %d> (x)", !m->exclude_padding);
+}
+
 const struct sgrad_op sgrad_average_pool_op = {
     .name = "average_pool",
     .summary = "mean of every window",
@@ -91,6 +101,7 @@ const struct sgrad_op sgrad_average_pool_op = {
     .attrs_size = sizeof(struct sgrad_average_pool),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "average_pool forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__average_pool_forward_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
@@ -103,6 +114,7 @@ const struct sgrad_op sgrad_average_pool_op = {
           &(struct sgrad_average_pool){ .kernel = 3, .stride = 2, .padding = 1 } },
         { "the same without padding in the mean", .x = { { 4, { 2, 7, 6, 17 } } },
           &(struct sgrad_average_pool){ .kernel = 3, .stride = 2, .padding = 1, .exclude_padding = true } },
+        { "2x2 on the slices of 2 volumes", .x = { { 5, { 2, 3, 4, 6, 5 } } }, &(struct sgrad_average_pool){ .kernel = 2 } },
         { "3x3 stride 1, 3 of 5x4x1", .x = { { 4, { 3, 5, 4, 1 } } }, &(struct sgrad_average_pool){ .kernel = 3, .stride = 1 } },
     },
 };

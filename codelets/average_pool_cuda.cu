@@ -45,7 +45,7 @@ static __global__ void backward(uint32_t n, struct sgrad__windows s, bool exclud
 extern "C" void sgrad__average_pool_forward_cuda(const struct sgrad_args *a) {
     const struct sgrad_average_pool *attrs = (const struct sgrad_average_pool *)a->attrs;
     const struct sgrad_shape *x = &a->view[0].shape, *y = &a->view[1].shape;
-    sgrad__with_pack(a->view[0].dtype, x->dim[3], [=](auto pack) {
+    sgrad__with_pack(a->view[0].dtype, sgrad__image_dims(x)[3], [=](auto pack) {
         using P = decltype(pack);
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
         sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, s, attrs->exclude_padding, a->data[0], a->data[1]);
@@ -56,7 +56,7 @@ extern "C" void sgrad__average_pool_forward_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__average_pool_backward_cuda(const struct sgrad_args *a) {
     const struct sgrad_average_pool *attrs = (const struct sgrad_average_pool *)a->attrs;
     const struct sgrad_shape *y = &a->view[0].shape, *x = &a->view[1].shape;
-    sgrad__with_pack(a->view[1].dtype, x->dim[3], [=](auto pack) {
+    sgrad__with_pack(a->view[1].dtype, sgrad__image_dims(x)[3], [=](auto pack) {
         using P = decltype(pack);
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
         sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, s, attrs->exclude_padding, a->data[0], a->data[1],

@@ -381,8 +381,9 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
     sgrad_shape_text(x, text);
-    if (x->rank != 4 && x->rank != 2)
-        return sgrad_fail(SGRAD_ESHAPE, "batchnorm: %s: input %s is neither images (N,H,W,C) nor samples (N,C)", s->layer, text);
+    if (x->rank != 5 && x->rank != 4 && x->rank != 2)
+        return sgrad_fail(SGRAD_ESHAPE, "batchnorm: %s: input %s is neither volumes (N,D,H,W,C) nor images (N,H,W,C) nor samples "
+                          "(N,C)", s->layer, text);
     if (s->inputs > 1 && !sgrad_shape_equal(x, &s->x[1].shape))
         return sgrad_fail(SGRAD_ESHAPE, "batchnorm: %s: input %s and what is added to it, %s, differ", s->layer, text,
                           sgrad_shape_text(&s->x[1].shape, other));
@@ -392,7 +393,7 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 
     const int channels = (int)x->dim[x->rank - 1];
     s->passing = s->inputs == 1;
-    attrs->area = x->rank == 4 ? (int)(x->dim[1] * x->dim[2]) : 1;
+    attrs->area = (int)(sgrad_shape_count(x) / x->dim[0] / channels);
     s->y.shape = *x;
     s->part[0] = s->part[1] = s->stat[0] = sgrad_shape(1, 2 * channels);
     s->p[0] = (struct sgrad_parameter){ .name = "weight", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
@@ -425,6 +426,15 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     { .name = "batchnorm " title, .kind = of, .adds = true, .cpu = function,                                                     \
       .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda) }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_batchnorm *b = attrs;
+    const bool added = s->inputs > 1;
+    fprintf(to, "%s = BatchNormalization <epsilon = %.9g, momentum = %.9g> (x, weight, bias, running_mean, running_var)",
+            added || b->relu ? "normal" : "y", b->eps, 1 - b->momentum);
+    if (added) fprintf(to, "\n%s = Add (normal, x1)", b->relu ? "sum" : "y");
+    if (b->relu) fprintf(to, "\ny = Relu (%s)", added ? "sum" : "normal");
+}
+
 const struct sgrad_op sgrad_batchnorm_op = {
     .name = "batchnorm",
     .summary = "batch normalisation, optionally with an added second input and ReLU",
@@ -434,6 +444,7 @@ const struct sgrad_op sgrad_batchnorm_op = {
     .attrs_size = sizeof(struct sgrad_batchnorm),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { ADDING_KERNEL("stats", &sgrad_forward_kind, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
                  { KERNEL("moments", &sgrad_forward_kind, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
                  { KERNEL("apply", &sgrad_forward_kind, apply),
@@ -461,6 +472,7 @@ const struct sgrad_op sgrad_batchnorm_op = {
         { "one channel, residual", { { 4, { 3, 9, 11, 1 } }, { 4, { 3, 9, 11, 1 } } }, &(struct sgrad_batchnorm){ 0 } },
         { "samples of 300 features, relu", { { 2, { 6, 300 } } }, &(struct sgrad_batchnorm){ .relu = true } },
         { "more lines than a run", { { 4, { 2, 19, 23, 67 } } }, &(struct sgrad_batchnorm){ .relu = true } },
+        { "volumes, relu", { { 5, { 2, 3, 4, 3, 6 } } }, &(struct sgrad_batchnorm){ .relu = true } },
         { "eps 0.1", { { 4, { 2, 3, 3, 5 } } }, &(struct sgrad_batchnorm){ .eps = 0.1f, .momentum = 0.5f } },
     },
 };

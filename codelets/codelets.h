@@ -17,7 +17,8 @@
  *     };
  *
  * Letters in shapes: N samples, H W C height, width, channels of the input, P Q K of the output, R S of the filter.
- * Activations are channels-last, (N,H,W,C); dim[0] is always the sample. Filters are (K,R,S,C/groups).
+ * Activations are channels-last, (N,H,W,C); dim[0] is always the sample. Filters are (K,R,S,C/groups). Volumes have a dimension
+ * more: D slices of the input, O of the output, T taps of the filter: (N,D,H,W,C), (N,O,P,Q,K), (K,T,R,S,C/groups).
  *
  * Micro-batches, groups, the step. A batch is computed as micro-batches; a task runs once per micro-batch (SGRAD_MICRO).
  * An operation that needs sums over more samples (batch norm) writes its micro-batch's part to PART i; the program adds
@@ -80,6 +81,8 @@ enum sgrad_move {
     SGRAD_ADD_ALL,          /* every place gets the sum over all */
     SGRAD_ADD_PIECES,       /* PIECE: every place gets the sum of its own */
     SGRAD_GATHER_PIECES,    /* to PIECE: every place gets all */
+    SGRAD_TAKE_OWN,         /* PIECE: every place has all, and keeps its own */
+    SGRAD_PUT_OWN,          /* to PIECE: every place has its own, the others are zeros */
     SGRAD_ADD_AT_ROOT,      /* the root gets the sum over all, the others zeros */
     SGRAD_COPY_ROOT,        /* every place gets the root's */
     SGRAD_TO_NEXT,          /* every place gets the one's before, the first the last's */
@@ -133,19 +136,23 @@ enum sgrad_init {
     SGRAD_ONES,
     SGRAD_UNIFORM,      /* U(-1/sqrt(fan), 1/sqrt(fan)): PyTorch's default for weights and biases */
     SGRAD_HE,           /* N(0, 2/fan): He et al. 2015 */
+    SGRAD_NORMAL,       /* N(0, deviation²) */
 };
 /* How a parameter lies in files (PyTorch's layout) as against memory. */
-enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW };     /* OIHW: memory is OHWI */
+/* OIHW, or OIDHW: memory is OHWI, or ODHWI; TURNED: (C,K), memory is (K,C) */
+enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TURNED };
 
 #define SGRAD_MAX_INPUTS 8
 #define SGRAD_MAX_PARAMETERS 4
+#define SGRAD_MAX_WEIGHTED 8        /* classes that a loss can give weights */
 struct sgrad_parameter {
     const char *name;           /* after the layer's name and a dot: "weight" */
     struct sgrad_shape shape;
     enum sgrad_dtype dtype;     /* F32; a state may be I64 (num_batches_tracked), in memory too */
     enum sgrad_init init;
-    double fan;
+    double fan, deviation;
     enum sgrad_file_layout layout;
+    bool unsaved;               /* a state that goes to no file */
 };
 
 /* What the shape rule is told and what it answers. x[i].shape.dim[0] and y.shape.dim[0] are the micro-batch. */
@@ -180,12 +187,14 @@ struct sgrad_test {
 /* What a loss tells of the samples that it saw. An operation with metrics is a loss: its STAT 0 is sums over all rows of the
  * samples, or over all elements, and last how many these are. Metric i is sum i divided by that; the first is the loss itself.
  * There are as many as STAT 0 has room for: of the five best of ten classes nobody asks. */
-#define SGRAD_MAX_METRICS 4
+#define SGRAD_MAX_METRICS 5
 struct sgrad_metric {
     const char *name;                   /* in files: "top1" */
     const char *text;                   /* in a line: "top-1" */
     const char *title;                  /* of a table or a picture: "accuracy" */
     bool share;                         /* of all, which is shown in %, and the more the better; else the less the better */
+    double (*of)(double mean);          /* what is told, of the mean; NULL: the mean itself */
+    bool plain;                         /* in metrics.jsonl by its own name, too, without "test_" */
 };
 
 /* How a layer whose outputs are its first parameter times patches of its input, and its second parameter more, takes them: square
@@ -196,6 +205,7 @@ struct sgrad_patches {
 
 #define SGRAD_MAX_TASKS 4
 #define SGRAD_MAX_TESTS 20
+#define SGRAD_ONNX_OPSET 20
 struct sgrad_op {
     const char *name, *summary;
     const char *source;                 /* paper or document of the method, or NULL */
@@ -209,6 +219,9 @@ struct sgrad_op {
     int (*infer)(struct sgrad_signature *s, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* "3x3 stride 2 pad 1"; NULL: nothing to say */
     struct sgrad_patches (*patches)(const void *attrs);     /* of such a layer; NULL: it is none */
+    /* Writes what the layer is as nodes of ONNX, opset SGRAD_ONNX_OPSET, in ONNX's text syntax, one a line, "y = Relu (x)":
+     * docs/onnx.md. Nothing, of those that have no such form; NULL: none has. */
+    void (*onnx)(const struct sgrad_signature *s, const void *attrs, FILE *to);
     struct sgrad_task forward[SGRAD_MAX_TASKS];     /* end at kernel.name NULL */
     struct sgrad_task backward[SGRAD_MAX_TASKS];
     struct sgrad_task inference[SGRAD_MAX_TASKS];   /* forward outside training; empty: forward itself */
@@ -224,7 +237,7 @@ int sgrad_infer_same(struct sgrad_signature *s, void *attrs);   /* y and every i
 
 /* An operation's attributes, struct sgrad_<name>, and record, sgrad_<name>_op, are in codelets/ops/<name>.h, which is made from
  * its line of codelets.def; codelets/operations.h has all. */
-extern const struct sgrad_op *const sgrad_ops[];        /* all of codelets.def; ends with NULL */
+extern const struct sgrad_op *const *sgrad_ops;         /* all of codelets.def, and of plug-ins; ends with NULL */
 const struct sgrad_op *sgrad_op_find(const char *name);  /* or NULL */
 
 /* Bookkeeping operations of the training program: not layers, so not in codelets.def. */
@@ -261,11 +274,23 @@ struct sgrad_histogram {
 const double *sgrad_histogram_limits(void);     /* SGRAD_HISTOGRAM_BUCKETS of them, rising; the last is the largest double */
 extern const struct sgrad_kernel sgrad_histogram_kernel;
 
+/* The ways in which this machine's CPUs could compute a convolution's or an inner product's task, each measured on one core:
+ * least seconds of all its samples (infinite: there is no such way), bytes of workspace. Returns how many there are; 0: the task
+ * is none of those. */
+struct sgrad_way {
+    const char *name;               /* "winograd" */
+    double seconds, bytes;
+};
+enum { SGRAD_MAX_WAYS = 4 };
+struct sgrad_call;
+int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MAX_WAYS]);
+
 /* What an optimizer's update is told of its parameter; its kernel is in codelets/updates.h. */
 struct sgrad_hyper {
     float momentum, weight_decay, beta1, beta2, eps, trust;
     float clip_norm;        /* largest norm of all gradients together; 0: off (torch.nn.utils.clip_grad_norm_) */
     float kl_clip;          /* of second-order training: kfac.c */
+    float rate;             /* times the step's learning rate; 0: once */
     bool nesterov;
 };
 

@@ -61,6 +61,14 @@ static void describe(const void *attrs, char *text, size_t size) {
         used += snprintf(text + used, size - (size_t)used, " + %d", concat->channels[i]);
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const int rank = s->x[0].shape.rank;
+    (void)attrs;
+    fprintf(to, "y = Concat <axis = %d> (x", rank > 3 ? 1 : rank - 1);
+    for (int i = 1; i < s->inputs; i++) fprintf(to, ", x%d", i);
+    fputs(")", to);
+}
+
 const struct sgrad_op sgrad_concat_op = {
     .name = "concat",
     .summary = "up to eight inputs side by side along the channels",
@@ -69,6 +77,7 @@ const struct sgrad_op sgrad_concat_op = {
     .attrs_size = sizeof(struct sgrad_concat),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "concat forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__concat_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(X, 2), SGRAD_IN(X, 3), SGRAD_IN(X, 4), SGRAD_IN(X, 5),

@@ -3,8 +3,11 @@
  *     y[n,p,q,k] = bias[k] + Σ_{r,s,c} weight[k,r,s,c] · x[n,h,w,c],   h = p·stride + r·dilation - padding,
  *                                                                      w = q·stride + s·dilation - padding
  *
- * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. */
+ * With groups, the channels of x and of y are cut into as many runs, and each run of y sees its run of x alone. A volume
+ * (N,D,H,W,C) is so many slices, each an image. */
 #include "config.h"
+#include "codelets/filter.h"
+#include "codelets/onnx.h"
 #include "codelets/passes.h"
 #include "codelets/ops/conv2d.h"
 
@@ -14,37 +17,47 @@ void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
-static int infer(struct sgrad_signature *s, void *attributes) {
-    struct sgrad_conv2d *c = attributes;
+int sgrad__filter_infer(struct sgrad_signature *s, const char *op, struct sgrad_conv2d *c, int taps, int depth_padding) {
     if (!c->stride) c->stride = 1;
     if (!c->dilation) c->dilation = 1;
     if (!c->groups) c->groups = 1;
     const struct sgrad_shape *x = &s->x[0].shape;
+    const int plane = x->rank - 3;      /* the dimension of H */
     char text[SGRAD_SHAPE_TEXT];
     sgrad_shape_text(x, text);
-    if (x->rank != 4) return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: input %s is not images (N,H,W,C)", s->layer, text);
+    if (x->rank != 5 && (taps || x->rank != 4))
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s: input %s is not %s", op, s->layer, text,
+                          taps ? "volumes (N,D,H,W,C)" : "images (N,H,W,C) or slices (N,D,H,W,C)");
     if (c->channels < 1 || c->kernel < 1 || c->stride < 1 || c->dilation < 1 || c->groups < 1 || c->padding < 0)
         return sgrad_fail(SGRAD_EINVAL,
-                          "conv2d: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range",
+                          "%s: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range", op,
                           s->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
-    const int64_t inputs = x->dim[3], extent = (int64_t)(c->kernel - 1) * c->dilation + 1;
+    const int64_t inputs = x->dim[x->rank - 1], extent = (int64_t)(c->kernel - 1) * c->dilation + 1;
     if (inputs % c->groups || c->channels % c->groups)
-        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: %d groups do not divide the channels of input %s and of output %d", s->layer,
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s: %d groups do not divide the channels of input %s and of output %d", op, s->layer,
                           c->groups, text, c->channels);
-    const int64_t height = x->dim[1] + 2 * c->padding - extent, width = x->dim[2] + 2 * c->padding - extent;
+    const int64_t height = x->dim[plane] + 2 * c->padding - extent, width = x->dim[plane + 1] + 2 * c->padding - extent;
     if (height < 0 || width < 0)
-        return sgrad_fail(SGRAD_ESHAPE, "conv2d: %s: a filter of %dx%d pixels is larger than input %s with padding %d", s->layer,
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s: a filter of %dx%d pixels is larger than input %s with padding %d", op, s->layer,
                           (int)extent, (int)extent, text, c->padding);
+    const int64_t slices = taps ? x->dim[1] + 2 * depth_padding - taps + 1 : x->dim[1];
+    if (taps && slices < 1)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s: a filter of %d slices is larger than input %s", op, s->layer, taps, text);
 
-    s->y.shape = (struct sgrad_shape){ 4, { x->dim[0], height / c->stride + 1, width / c->stride + 1, c->channels } };
-    const double area = (double)c->kernel * c->kernel;
+    s->y.shape = *x;
+    s->y.shape.dim[1] = slices;
+    s->y.shape.dim[plane] = height / c->stride + 1;
+    s->y.shape.dim[plane + 1] = width / c->stride + 1;
+    s->y.shape.dim[x->rank - 1] = c->channels;
+    const double area = (double)c->kernel * c->kernel * (taps ? taps : 1);
     s->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_HE,
-        .fan = area * c->channels / c->groups,
+        .fan = area * (double)(c->fan_in ? inputs : c->channels) / c->groups,
         .layout = SGRAD_OIHW,
         .shape = { 4, { c->channels, c->kernel, c->kernel, inputs / c->groups } },
     };
+    if (taps) s->p[0].shape = (struct sgrad_shape){ 5, { c->channels, taps, c->kernel, c->kernel, inputs / c->groups } };
     if (c->bias)
         s->p[1] = (struct sgrad_parameter){
             .name = "bias",
@@ -55,22 +68,42 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     return 0;
 }
 
-static void describe(const void *attributes, char *text, size_t size) {
-    const struct sgrad_conv2d *c = attributes;
+static int infer(struct sgrad_signature *s, void *attributes) { return sgrad__filter_infer(s, "conv2d", attributes, 0, 0); }
+
+void sgrad__filter_describe(const struct sgrad_conv2d *c, int taps, char *text, size_t size) {
     const struct {
         const char *name;
         int value, otherwise;
     } part[] = {
         { "stride", c->stride, 1 }, { "pad", c->padding, 0 }, { "dilation", c->dilation, 1 }, { "groups", c->groups, 1 }
     };
-    int used = snprintf(text, size, "%dx%d", c->kernel, c->kernel);
+    int used = taps ? snprintf(text, size, "%dx%dx%d", taps, c->kernel, c->kernel)
+                    : snprintf(text, size, "%dx%d", c->kernel, c->kernel);
     for (size_t i = 0; i < sizeof part / sizeof *part && used < (int)size; i++)
         if (part[i].value != part[i].otherwise) used += snprintf(text + used, size - used, " %s %d", part[i].name, part[i].value);
 }
 
+void sgrad__filter_onnx(const struct sgrad_conv2d *c, int taps, int depth_padding, FILE *to) {
+    sgrad__onnx_window(taps, depth_padding, c->kernel, c->stride, c->padding, to);
+    fprintf(to, taps ? ", dilations = [1, %d, %d], group = %d" : ", dilations = [%d, %d], group = %d", c->dilation, c->dilation,
+            c->groups);
+}
+
+static void describe(const void *attributes, char *text, size_t size) { sgrad__filter_describe(attributes, 0, text, size); }
+
 static struct sgrad_patches patches(const void *attributes) {
     const struct sgrad_conv2d *c = attributes;
     return (struct sgrad_patches){ c->kernel, c->stride, c->padding, c->dilation, c->groups };
+}
+
+/* The slices of volumes see a filter of one tap along D. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_conv2d *c = attrs;
+    const bool volumes = s->x[0].shape.rank == 5;
+    if (volumes) fputs("depth = Constant <value = int64[1] {2}> ()\nfilter = Unsqueeze (weight, depth)\n", to);
+    fputs("y = Conv <", to);
+    sgrad__filter_onnx(c, volumes, 0, to);
+    fprintf(to, "> (x, %s%s)", volumes ? "filter" : "weight", c->bias ? ", bias" : "");
 }
 
 /* ---- the record ------------------------------------------------------------------------------------------------ */
@@ -83,6 +116,7 @@ const struct sgrad_op sgrad_conv2d_op = {
     .attrs_size = sizeof(struct sgrad_conv2d),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .patches = patches,
     .forward = { { { .name = "conv2d forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
@@ -133,5 +167,7 @@ const struct sgrad_op sgrad_conv2d_op = {
           &(struct sgrad_conv2d){ .channels = 6, .kernel = 5, .padding = 1, .bias = true } },
         { "7x7 stride 2 pad 3", { { 4, { 1, 9, 11, 3 } } },
           &(struct sgrad_conv2d){ .channels = 8, .kernel = 7, .stride = 2, .padding = 3 } },
+        { "3x3 on slices, bias", { { 5, { 2, 3, 6, 5, 16 } } },
+          &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
     },
 };

@@ -286,7 +286,8 @@ struct task {
 static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
     const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)a->attrs;
-    const int64_t *xd = a->view[x].shape.dim, *wd = a->view[w].shape.dim, *yd = a->view[y].shape.dim;
+    const int64_t *xd = sgrad__image_dims(&a->view[x].shape), *yd = sgrad__image_dims(&a->view[y].shape);
+    const int64_t *wd = a->view[w].shape.dim, images = sgrad_shape_count(&a->view[x].shape) / (xd[1] * xd[2] * xd[3]);
     const enum sgrad_dtype dtype = a->view[x].dtype;
     const size_t weight = weight_bytes(dtype, &a->view[w]);
     if (a->workspace_size < weight) sgrad__cuda_fail("workspace too small", "conv2d", __FILE__, __LINE__);
@@ -295,7 +296,7 @@ static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, in
     memset(&key, 0, sizeof key);
     key.room = a->workspace_size - weight;
     key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
-    key.shape = { (int)xd[0], (int)xd[1], (int)xd[2], (int)xd[3], (int)wd[0],  (int)wd[1], (int)wd[2],
+    key.shape = { (int)images, (int)xd[1], (int)xd[2], (int)xd[3], (int)wd[0],  (int)wd[1], (int)wd[2],
                   (int)yd[1], (int)yd[2], c->stride,  c->padding, c->dilation, c->groups };
     bool fresh;
     struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
@@ -326,7 +327,7 @@ static int count_devices(void) {
 extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
     static const int devices = count_devices();
     if (devices == 0) return 0;
-    const bool is_forward = a->view[2].shape.rank != 4;
+    const bool is_forward = a->view[2].shape.rank < 4;
     size_t bytes = WORKSPACE + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
     bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]);
     return bytes + weight_bytes(a->view[0].dtype, &a->view[a->view[1].dtype == SGRAD_F32 ? 1 : 2]);

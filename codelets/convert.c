@@ -17,6 +17,11 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     }
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s, (void)attrs;
+    fputs("y = Identity (x)", to);
+}
+
 const struct sgrad_op sgrad_convert_op = {
     .name = "convert",
     .summary = "a data set's numbers (F32) as activations, f32 or bf16",
@@ -25,6 +30,7 @@ const struct sgrad_op sgrad_convert_op = {
     .no_gradient = 1u << 0,
     .input_dtype = { SGRAD_F32 },
     .infer = sgrad_infer_same,
+    .onnx = onnx,
     .forward = { { { .name = "convert", .kind = &sgrad_input_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__convert_cuda), .flops = sgrad_no_flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

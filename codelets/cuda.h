@@ -111,6 +111,27 @@ static inline struct sgrad__sheet sgrad__sheet_of(int64_t rows, int64_t columns,
 }
 static __device__ inline int sgrad__column(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
 
+/* ---- warps: 32 threads meet in a butterfly, whose order, and so whose result, is the same for each of them ----------- */
+
+template <typename T, typename F> static __device__ inline T sgrad__across_warp(T mine, F meet) {
+    for (int lane = 16; lane > 0; lane /= 2) mine = meet(mine, __shfl_xor_sync(~0u, mine, lane));
+    return mine;
+}
+template <typename T> static __device__ inline T sgrad__warp_sum(T mine) {
+    return sgrad__across_warp(mine, [](T a, T b) { return a + b; });
+}
+static __device__ inline float sgrad__warp_max(float mine) {
+    return sgrad__across_warp(mine, [](float a, float b) { return fmaxf(a, b); });
+}
+/* A warp for each of COUNT rows, eight to a block; COUNT is the kernel's first parameter. */
+template <typename... Parameter, typename... Argument>
+static inline void sgrad__launch_warps(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
+    if (count < 0 || count > INT32_MAX) sgrad__cuda_fail("operand too large", "a launch", __FILE__, __LINE__);
+    if (count > 0)
+        sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 8)), dim3(32, 8), (uint32_t)count, argument...);
+}
+static __device__ inline uint32_t sgrad__warp(void) { return blockIdx.x * blockDim.y + threadIdx.y; }
+
 /* ---- pixels ---------------------------------------------------------------------------------------------------- */
 
 /* Where pack I of an (N,H,W,C) image lies; C in packs. */
@@ -125,13 +146,17 @@ static __device__ inline uint32_t sgrad__index_of(int n, int h, int w, int c, in
     return (((uint32_t)n * H + h) * W + w) * C + c;
 }
 
+/* (N,H,W,C); of volumes (N,D,H,W,C), whose slices are so many images, (D,H,W,C). */
+static inline const int64_t *sgrad__image_dims(const struct sgrad_shape *s) { return s->dim + s->rank - 4; }
+
 /* A pooling of (N,H,W,C) to (N,P,Q,C); C in packs. */
 struct sgrad__windows {
     int H, W, P, Q, C, kernel, stride, padding;
 };
 static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack,
                                                       int kernel, int stride, int padding) {
-    return { (int)x->dim[1], (int)x->dim[2], (int)y->dim[1], (int)y->dim[2], (int)x->dim[3] / pack, kernel, stride, padding };
+    const int64_t *xd = sgrad__image_dims(x), *yd = sgrad__image_dims(y);
+    return { (int)xd[1], (int)xd[2], (int)yd[1], (int)yd[2], (int)xd[3] / pack, kernel, stride, padding };
 }
 /* The first window that covers coordinate H of the image, and the last of the P there are. */
 static __device__ inline int sgrad__first_window(const struct sgrad__windows &s, int h) {
@@ -241,6 +266,22 @@ template <typename To, typename From> static inline void sgrad__convert(int64_t 
     else
         sgrad__launch(sgrad__convert_kernel<sgrad__pack<To, 1>, sgrad__pack<From, 1>>, n, (const sgrad__pack<From, 1> *)from,
                       (sgrad__pack<To, 1> *)to);
+}
+
+/* What of VIEW's type and size lies at FROM goes to TO, or is added there. */
+template <typename P> static __global__ void sgrad__move_kernel(uint32_t n, const P *from, P *to, bool add) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    float v[P::size];
+    sgrad__load(from + i, v);
+    sgrad__store(to + i, v, add);
+}
+static inline void sgrad__move(const struct sgrad_view *view, void *from, void *to, bool add) {
+    const int64_t n = sgrad_shape_count(&view->shape);
+    sgrad__with_pack(view->dtype, n, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(sgrad__move_kernel<P>, n / P::size, from, to, add);
+    });
 }
 
 /* y (…,K) += bias (K) */

@@ -19,19 +19,4 @@ static inline SGRAD_BOTH float sgrad__dropout_factor(uint32_t word, float p) {
     return sgrad_uniform(word) < p ? 0.0f : 1.0f / (1.0f - p);
 }
 
-/* Where an augmented image is taken from: y[h][w] = x[h + down][(flip ? W-1-w : w) + right], and black outside of x.
- * The same as padding by PAD, cropping at 0…2·PAD, and flipping one time in two. */
-struct sgrad__crop {
-    int down, right;    /* -pad … pad */
-    bool flip;
-};
-static inline SGRAD_BOTH struct sgrad__crop sgrad__image_draw(uint64_t seed, uint32_t epoch, int64_t sample, int pad, bool flip) {
-    struct sgrad_random r = sgrad_philox(seed, SGRAD_STREAM_AUGMENT, epoch, (uint64_t)sample, 0);
-    struct sgrad__crop crop;
-    crop.down = (int)((uint64_t)r.word[0] * (uint32_t)(2 * pad + 1) >> 32) - pad;
-    crop.right = (int)((uint64_t)r.word[1] * (uint32_t)(2 * pad + 1) >> 32) - pad;
-    crop.flip = flip && r.word[2] >> 31;
-    return crop;
-}
-
 #endif

@@ -53,6 +53,11 @@ static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "p %g", ((const struct sgrad_dropout *)attrs)->p);
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s;
+    fprintf(to, "share = Constant <value = float {%.9g}> ()\ny = Dropout (x, share)", ((const struct sgrad_dropout *)attrs)->p);
+}
+
 const struct sgrad_op sgrad_dropout_op = {
     .name = "dropout",
     .summary = "in training, drops elements at random",
@@ -61,6 +66,7 @@ const struct sgrad_op sgrad_dropout_op = {
     .attrs_size = sizeof(struct sgrad_dropout),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "dropout forward", .kind = &sgrad_forward_kind, .cpu = drop,
                      .cuda = SGRAD_ON_CUDA(sgrad__dropout_forward_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

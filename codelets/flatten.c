@@ -47,12 +47,18 @@ static void backward(const struct sgrad_args *a) {
     transpose(a->view[1].dtype, a->data[0], a->data[1], dim[0], dim[3], dim[1] * dim[2], sgrad_adds(a, 1));
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s, (void)attrs;
+    fputs("y = Flatten <axis = 1> (x)", to);
+}
+
 const struct sgrad_op sgrad_flatten_op = {
     .name = "flatten",
     .summary = "images as rows, (N,H,W,C) to (N,C·H·W), in PyTorch's order",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_flatten),
     .infer = infer,
+    .onnx = onnx,
     .forward = { { { .name = "flatten forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__flatten_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

@@ -1,4 +1,4 @@
-/* global_average_pool.c: the mean of every channel over an image, (N,H,W,C) to (N,C). */
+/* global_average_pool.c: the mean of every channel over an image, or over rows: (N,…,C) to (N,C). */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/global_average_pool.h"
@@ -10,19 +10,23 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     (void)attrs;
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 4)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C), not %s", s->layer,
+    if (x->rank < 3)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C) or rows (N,T,C), not %s", s->layer,
                           sgrad_shape_text(x, text));
-    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[3] } };
+    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
     return 0;
 }
 
-/* x (N,H,W,C), y (N,C) */
+static int64_t channels_of(const struct sgrad_shape *x) { return x->dim[x->rank - 1]; }
+static int64_t pixels_of(const struct sgrad_shape *x) { return sgrad_shape_count(x) / x->dim[0] / channels_of(x); }
+
+/* x (N,…,C), y (N,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *dim = a->view[0].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
+    const struct sgrad_shape *x_is = &a->view[0].shape;
+    const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
-    for (int64_t s = 0; s < dim[0]; s++)
+    for (int64_t s = 0; s < x_is->dim[0]; s++)
         for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
             memset(sum, 0, sizeof sum);
             for (int64_t p = 0; p < pixels; p++) {
@@ -35,12 +39,13 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
         }
 }
 
-/* dy (N,C), dx (N,H,W,C) */
+/* dy (N,C), dx (N,…,C) */
 SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     enum sgrad_dtype type = a->view[1].dtype;
-    const int64_t *dim = a->view[1].shape.dim, pixels = dim[1] * dim[2], channels = dim[3];
+    const struct sgrad_shape *x_is = &a->view[1].shape;
+    const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
-    for (int64_t s = 0; s < dim[0]; s++)
+    for (int64_t s = 0; s < x_is->dim[0]; s++)
         for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
             const float *dy = sgrad_row(type, a->data[0], s * channels + c, n, dy_room);
             for (int64_t p = 0; p < pixels; p++) {
@@ -52,13 +57,21 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
         }
 }
 
+/* Of rows (N,T,C), the mean along T; of images, which are (N,C,H,W) there, pixels of (N,C,1,1). */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)attrs;
+    if (s->x[0].shape.rank > 3) fputs("pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
+    else fputs("rows = Constant <value = int64[1] {1}> ()\ny = ReduceMean <keepdims = 0> (x, rows)", to);
+}
+
 const struct sgrad_op sgrad_global_average_pool_op = {
     .name = "global_average_pool",
-    .summary = "mean of every channel over the image: (N,H,W,C) to (N,C)",
+    .summary = "mean of every channel over the image, or over rows: (N,…,C) to (N,C)",
     .source = "Lin, Chen, Yan, Network in network, 2013",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_global_average_pool),
     .infer = infer,
+    .onnx = onnx,
     .forward = { { { .name = "global_average_pool forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
@@ -68,6 +81,7 @@ const struct sgrad_op sgrad_global_average_pool_op = {
     .tests = {
         { "one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } } } },
         { "3 images of 7x7x1", .x = { { 4, { 3, 7, 7, 1 } } } },
+        { "2 samples of 6 rows", .x = { { 3, { 2, 6, 19 } } } },
         { "2 images of 1x2x515", .x = { { 4, { 2, 1, 2, 515 } } } },
     },
 };

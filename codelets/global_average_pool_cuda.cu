@@ -27,18 +27,18 @@ template <typename P> static __global__ void backward(uint32_t n, int pixels, in
 
 /* x (N,H,W,C), y (N,C) */
 extern "C" void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim, pixels = dim[1] * dim[2], C = dim[3];
+    const int64_t N = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1], pixels = sgrad_shape_count(&a->view[0].shape) / N / C;
     sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, dim[0] * C / P::size, pixels, C / P::size, a->data[0], a->data[1]);
+        sgrad__launch(forward<P>, N * C / P::size, pixels, C / P::size, a->data[0], a->data[1]);
     });
 }
 
 /* dy (N,C), dx (N,H,W,C) */
 extern "C" void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[1].shape.dim, pixels = dim[1] * dim[2], C = dim[3];
+    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1], pixels = sgrad_shape_count(&a->view[1].shape) / N / C;
     sgrad__with_pack(a->view[1].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, dim[0] * pixels * C / P::size, pixels, C / P::size, a->data[0], a->data[1], sgrad_adds(a, 1));
+        sgrad__launch(backward<P>, N * pixels * C / P::size, pixels, C / P::size, a->data[0], a->data[1], sgrad_adds(a, 1));
     });
 }

@@ -30,12 +30,18 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     }
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s, (void)attrs;
+    fputs("y = Identity (x)", to);
+}
+
 const struct sgrad_op sgrad_identity_op = {
     .name = "identity",
     .summary = "y = x, a value of its own",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_identity),
     .infer = sgrad_infer_same,
+    .onnx = onnx,
     .forward = { { { .name = "identity forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__identity_forward_cuda), .flops = sgrad_no_flops },
                    { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

@@ -1,15 +1,6 @@
-/* image.c: pixels to activations, y = (x / full_scale - mean) / deviation per channel. In training the image is first
- * padded with black, cropped at random and flipped at random; draw.h says how:
- *
- *     x                     . . . . .
- *     a b c    pad by 1     . a b c .    down = 1     d e f            f e d
- *     d e f       ->        . d e f .    right = 0    g h i    flip    i h g
- *     g h i                 . g h i .       ->        . . .     ->     . . .
- *                           . . . . .
- *
- * What is drawn depends on (seed, epoch, sample) alone. A channel takes at most 256 values, so each is computed once. */
+/* image.c: pixels to activations, y = (x / full_scale - mean) / deviation per channel. A channel takes at most 256 values, so
+ * each is computed once. */
 #include "config.h"
-#include "codelets/draw.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
 
@@ -19,9 +10,9 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     struct sgrad_image *image = attrs;
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 4 || x->dim[3] > SGRAD_MAX_CHANNELS)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) of %d channels at most, not %s", s->layer,
-                          SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
+    if ((x->rank != 4 && x->rank != 5) || x->dim[x->rank - 1] > SGRAD_MAX_CHANNELS)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) or (N,D,H,W,C) of %d channels at most, not %s",
+                          s->layer, SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
     if (image->full_scale == 0) image->full_scale = 1;
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++)
         if (image->deviation[c] == 0) image->deviation[c] = 1;
@@ -29,34 +20,18 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     return 0;
 }
 
-static struct sgrad__crop crop_of(const struct sgrad_args *a, int64_t sample) {
-    const struct sgrad_image *attrs = a->attrs;
-    const struct sgrad_step *step = a->step;
-    if (!step->training) return (struct sgrad__crop){ 0, 0, false };
-    return sgrad__image_draw(step->seed, step->epoch, step->sample[a->first - step->first + sample], attrs->pad, attrs->flip);
-}
-
-/* x (N,H,W,C) U8, y (N,H,W,C) */
+/* x (N,H,W,C) or (N,D,H,W,C) U8, y as x */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_image *attrs = a->attrs;
-    const int64_t *dim = a->view[0].shape.dim, height = dim[1], width = dim[2], channels = dim[3];
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
     const enum sgrad_dtype type = a->view[1].dtype;
+    const uint8_t *x = a->data[0];
     float table[SGRAD_MAX_CHANNELS][256]; /* what value v of channel c becomes */
     for (int c = 0; c < channels; c++)
         for (int v = 0; v < 256; v++) table[c][v] = ((float)v / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
-
-    int64_t to = 0;
-    for (int64_t s = 0; s < dim[0]; s++) {
-        const struct sgrad__crop crop = crop_of(a, s);
-        const uint8_t *x = (const uint8_t *)a->data[0] + s * height * width * channels;
-        for (int64_t h = 0; h < height; h++)
-            for (int64_t w = 0; w < width; w++) {
-                int64_t from_h = h + crop.down, from_w = (crop.flip ? width - 1 - w : w) + crop.right;
-                bool inside = from_h >= 0 && from_h < height && from_w >= 0 && from_w < width;
-                const uint8_t *pixel = inside ? x + (from_h * width + from_w) * channels : NULL;
-                for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], to++, table[c][pixel ? pixel[c] : 0]);
-            }
-    }
+    for (int64_t i = 0; i < count; i += channels)
+        for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], i + c, table[c][x[i + c]]);
 }
 
 static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
@@ -66,14 +41,32 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++) pixel[i] = (uint8_t)(37 * i % 251);
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_image *image = attrs;
+    const int rank = s->x[0].shape.rank, channels = (int)s->x[0].shape.dim[rank - 1];
+    const struct {
+        const char *name;
+        const float *value;
+    } by_channel[] = { { "mean", image->mean }, { "deviation", image->deviation } };
+    fprintf(to, "number = Cast <to = 1> (x)\nfull = Constant <value = float {%.9g}> ()\nshare = Div (number, full)\n",
+            image->full_scale);
+    for (int i = 0; i < 2; i++) {
+        fprintf(to, "%s = Constant <value = float[1, %d, 1, 1%s] {", by_channel[i].name, channels, rank == 5 ? ", 1" : "");
+        for (int c = 0; c < channels; c++) fprintf(to, "%s%.9g", c ? ", " : "", by_channel[i].value[c]);
+        fputs("}> ()\n", to);
+    }
+    fputs("distance = Sub (share, mean)\ny = Div (distance, deviation)", to);
+}
+
 const struct sgrad_op sgrad_image_op = {
     .name = "image",
-    .summary = "pixels to activations: normalised by channel; in training padded, cropped and flipped at random",
+    .summary = "pixels to activations: normalised by channel",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_image),
     .no_gradient = 1u << 0,
     .input_dtype = { SGRAD_U8 },
     .infer = infer,
+    .onnx = onnx,
     .forward = { { { .name = "image", .kind = &sgrad_input_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__image_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
@@ -81,7 +74,7 @@ const struct sgrad_op sgrad_image_op = {
     .tests = {
         { "7 images of 5x4x3", .x = { { 4, { 7, 5, 4, 3 } } },
           &(struct sgrad_image){ .full_scale = 255, .mean = { 0.5f, 0.4f, 0.3f }, .deviation = { 0.2f, 0.3f, 0.4f } } },
-        { "cropped and flipped", .x = { { 4, { 9, 6, 7, 1 } } },
-          &(struct sgrad_image){ .full_scale = 16, .mean = { 0.3f }, .deviation = { 0.5f }, .pad = 2, .flip = true } },
+        { "2 volumes of 3x5x4x2", .x = { { 5, { 2, 3, 5, 4, 2 } } },
+          &(struct sgrad_image){ .full_scale = 255, .mean = { 0.5f, 0.4f }, .deviation = { 0.2f, 0.3f } } },
     },
 };

@@ -103,7 +103,7 @@ SGRAD_ALWAYS_INLINE int64_t sgrad_piece(int64_t i, int64_t count) {
 /* Moves COUNT elements of X, from FROM on, to Y, from TO on: adds them there (ADD) or overwrites. */
 SGRAD_ALWAYS_INLINE void sgrad_row_move(enum sgrad_dtype dtype, const void *x, int64_t from, void *y, int64_t to, int64_t count,
                                          bool add) {
-    const size_t size = dtype == SGRAD_F32 ? sizeof(float) : sizeof(uint16_t);
+    const size_t size = dtype == SGRAD_BF16 ? sizeof(uint16_t) : sizeof(float);
     if (!add) {
         memcpy((char *)y + (size_t)to * size, (const char *)x + (size_t)from * size, (size_t)count * size);
         return;

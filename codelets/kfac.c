@@ -25,7 +25,7 @@ SGRAD_VECTOR(kfac)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     float *restrict w = a->data[0], *restrict b = a->data[3];
     const float *restrict v = a->data[1];
-    const float rate = a->step->rate, scale = scale_of(h, a->data[2], rate), decay = h->weight_decay, momentum = h->momentum;
+    const float rate = sgrad_rate(a), scale = scale_of(h, a->data[2], rate), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
         const float g = scale * v[i] + decay * w[i];

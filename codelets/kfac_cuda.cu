@@ -1,5 +1,6 @@
 /* kfac_cuda.cu: kfac.c on CUDA devices. */
 #include "codelets/cuda.h"
+#include "codelets/updates.h"
 
 static __device__ inline float scale_of(const struct sgrad_hyper &h, const double *product, float rate) {
     if (!product || h.kl_clip <= 0) return 1;
@@ -30,7 +31,7 @@ extern "C" void sgrad__kfac_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(kfac<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step->rate, a->data[2], a->data[0],
+        sgrad__launch(kfac<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], a->data[0],
                       a->data[1], a->data[3]);
     });
 }

@@ -49,7 +49,7 @@ SGRAD_VECTOR(lamb)(const struct sgrad_args *a) {
     }
     const double w_norm = sqrt(sgrad__join_lanes(w_lane)), u_norm = sqrt(sgrad__join_lanes(u_lane));
     if (shape->rank > 1 && w_norm > 0 && u_norm > 0) ratio = w_norm / u_norm;
-    const float rate = (float)(a->step->rate * ratio);
+    const float rate = (float)(sgrad_rate(a) * ratio);
     for (int64_t i = 0; i < count; i++) w[i] -= rate * direction(&s, w[i], m[i], v[i]);
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "codelets/cuda.h"
+#include "codelets/updates.h"
 
 /* What does not differ from element to element: see lamb.c. */
 struct scales {
@@ -70,6 +71,6 @@ extern "C" void sgrad__lamb_cuda(const struct sgrad_args *a) {
         double *sums = (double *)a->workspace;
         P *w = (P *)a->data[0], *dw = (P *)a->data[1], *m = (P *)a->data[3], *v = (P *)a->data[4];
         sgrad__sum_rows(moments_term<P>{ s, (const double *)a->data[2], w, dw, m, v }, n / P::size, 1, sums);
-        sgrad__launch(take_step<P>, n / P::size, s, a->step->rate, shape->rank <= 1, sums, w, m, v);
+        sgrad__launch(take_step<P>, n / P::size, s, sgrad_rate(a), shape->rank <= 1, sums, w, m, v);
     });
 }

@@ -34,7 +34,7 @@ SGRAD_VECTOR(lars)(const struct sgrad_args *a) {
         const double w_norm = norm(w, n), g_norm = c * norm(dw, n);
         if (w_norm > 0 && g_norm > 0) scale = h->trust * w_norm / (g_norm + decay * w_norm);
     }
-    const float rate = (float)(a->step->rate * scale);
+    const float rate = (float)(sgrad_rate(a) * scale);
     for (int64_t i = 0; i < n; i++) {
         const float step = rate * (c * dw[i] + decay * w[i]);
         b[i] = momentum * b[i] + step;

@@ -1,5 +1,6 @@
 /* lars_cuda.cu: lars.c on CUDA devices: one pass for the norms, one for the step. */
 #include "codelets/cuda.h"
+#include "codelets/updates.h"
 
 /* Every pack is a row of one column, whose two sums are Σ w² and Σ dw². */
 template <typename P> struct norms_term {
@@ -51,7 +52,7 @@ extern "C" void sgrad__lars_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         double *sums = shape->rank > 1 ? (double *)a->workspace : NULL;
         if (sums) sgrad__sum_rows(norms_term<P>{ (const P *)a->data[0], (const P *)a->data[1] }, n / P::size, 1, sums);
-        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step->rate, a->data[2], sums, a->data[0],
+        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], sums, a->data[0],
                       a->data[1], a->data[3]);
     });
 }

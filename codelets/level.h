@@ -40,11 +40,13 @@ static inline const int32_t *out_of(const struct sgrad__layer *l) { return l->pa
 
 /* ---- matrix products: product.c ------------------------------------------------------------------------------------- */
 
+enum { PIECE = 256 };           /* terms of a sum at a time */
+
 struct product {
     int64_t rows, in, out;      /* R, C, K */
-    bool few;                   /* rows: x is packed, not w */
+    bool few;                   /* rows: x and y are turned, not w */
     bool aside;                 /* the sums are not made where they belong */
-    int64_t block, piece;       /* rows of the left factor, and terms of a sum, at a time */
+    int64_t block;              /* rows of images at a time */
     int64_t padded;             /* columns of what is packed: whole vectors */
     int64_t right, sums, size;  /* where the packed or widened right factor and sums begin in the workspace, after the widened
                                  * left one, in floats; and its size */
@@ -56,6 +58,12 @@ struct sgrad__level {
     int lanes, rows;        /* floats of a vector; rows of a product's that stay in registers, each two vectors wide */
     void (*winograd[FILTER_SIDES][FACTORS_COUNT])(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room);
     void (*product[SGRAD__PASSES])(const struct sgrad__layer *l, struct product p, void *const data[], float *room);
+    /* Z (M,N) = E (M,T) V (T,N), or ADDed to it, N whole vectors, rows strides apart; for multiply_columns E lies (T,M), E_STEP
+     * between terms. */
+    void (*multiply_rows)(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v, int64_t v_row,
+                          float *z, int64_t z_row, bool add);
+    void (*multiply_columns)(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_step, const float *v, int64_t v_row,
+                             float *z, int64_t z_row, bool add);
     void (*widen)(const uint16_t *x, int64_t count, float *to);     /* bf16 to floats */
     void (*narrow)(const float *x, int64_t count, uint16_t *to, bool add);      /* and back, ADDed to what is there */
 };

@@ -21,6 +21,8 @@ const struct sgrad__level sgrad__level_avx2 = {
     .rows = ROWS,
     .winograd = { { run_of_3_on_floats }, { run_of_5_on_floats } },
     .product = { forward, backward_data, backward_weight },
+    .multiply_rows = multiply_rows,
+    .multiply_columns = multiply_columns,
     .widen = widen,
     .narrow = narrow_all,
 };

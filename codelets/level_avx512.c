@@ -43,6 +43,8 @@ const struct sgrad__level sgrad__level_avx512 = {
     .winograd = { { run_of_3_on_floats, run_of_3_on_channel_pairs, run_of_3_on_tile_pairs },
                   { run_of_5_on_floats, run_of_5_on_channel_pairs, run_of_5_on_tile_pairs } },
     .product = { forward, backward_data, backward_weight },
+    .multiply_rows = multiply_rows,
+    .multiply_columns = multiply_columns,
     .widen = widen,
     .narrow = narrow_all,
 };

@@ -24,6 +24,7 @@ static int infer(struct sgrad_signature *s, void *attributes) {
         .init = SGRAD_UNIFORM,
         .fan = (double)features,
         .shape = { 2, { attrs->features, features } },
+        .layout = attrs->turned ? SGRAD_TURNED : SGRAD_AS_IS,
     };
     if (attrs->bias)
         s->p[1] = (struct sgrad_parameter){
@@ -32,6 +33,11 @@ static int infer(struct sgrad_signature *s, void *attributes) {
             .fan = (double)features,
             .shape = { 1, { attrs->features } },
         };
+    if (attrs->deviation > 0) {
+        s->p[0].init = SGRAD_NORMAL;
+        s->p[0].deviation = attrs->deviation;
+        s->p[1].init = SGRAD_ZEROS;
+    }
     return 0;
 }
 
@@ -40,12 +46,24 @@ static struct sgrad_patches patches(const void *attributes) {
     return (struct sgrad_patches){ .groups = 1 };
 }
 
+/* Images are (N,C,H,W) there, and their features not last: it has none of these. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_linear *l = attrs;
+    const int rank = s->x[0].shape.rank;
+    if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->turned, l->bias ? ", bias" : "");
+    if (rank != 3) return;
+    if (!l->turned) fputs("turned = Transpose <perm = [1, 0]> (weight)\n", to);
+    fprintf(to, "%s = MatMul (x, %s)", l->bias ? "product" : "y", l->turned ? "weight" : "turned");
+    if (l->bias) fputs("\ny = Add (product, bias)", to);
+}
+
 const struct sgrad_op sgrad_linear_op = {
     .name = "linear",
     .summary = "fully connected layer, optionally with bias",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_linear),
     .infer = infer,
+    .onnx = onnx,
     .patches = patches,
     .forward = { { { .name = "linear forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__linear_forward_cuda),
@@ -69,5 +87,6 @@ const struct sgrad_op sgrad_linear_op = {
         { "on an image's pixels", { { 4, { 2, 3, 4, 8 } } }, &(struct sgrad_linear){ .features = 16, .bias = true } },
         { "many samples, 64 to 10, bias", { { 2, { 100, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },
         { "96 to 80", { { 2, { 16, 96 } } }, &(struct sgrad_linear){ .features = 80 } },
+        { "wide, bias", { { 2, { 60, 304 } } }, &(struct sgrad_linear){ .features = 288, .bias = true } },
     },
 };

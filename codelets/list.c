@@ -3,12 +3,13 @@
 #include "codelets/kernels.h"
 #include "codelets/operations.h"
 
-const struct sgrad_op *const sgrad_ops[] = {
+static const struct sgrad_op *const built_in[] = {
 #define SGRAD_OP(name, ...) &sgrad_##name##_op,
 #include "codelets/codelets.def"
 #undef SGRAD_OP
     NULL,
 };
+const struct sgrad_op *const *sgrad_ops = built_in;
 
 const struct sgrad_op *sgrad_op_find(const char *name) {
     for (const struct sgrad_op *const *op = sgrad_ops; *op; op++)

@@ -109,6 +109,14 @@ static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "size %d alpha %g beta %g k %g", norm->size, norm->alpha, norm->beta, norm->k);
 }
 
+/* There a window of an even size reaches further on the other side. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_local_response_norm *n = attrs;
+    (void)s;
+    if (n->size % 2)
+        fprintf(to, "y = LRN <size = %d, alpha = %.9g, beta = %.9g, bias = %.9g> (x)", n->size, n->alpha, n->beta, n->k);
+}
+
 const struct sgrad_op sgrad_local_response_norm_op = {
     .name = "local_response_norm",
     .summary = "normalisation over neighbouring channels",
@@ -117,6 +125,7 @@ const struct sgrad_op sgrad_local_response_norm_op = {
     .attrs_size = sizeof(struct sgrad_local_response_norm),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "local_response_norm forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__local_response_norm_forward_cuda), .workspace = workspace, .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

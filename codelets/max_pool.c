@@ -1,5 +1,6 @@
-/* max_pool.c: the largest value of every window, as torch.nn.MaxPool2d: padding never wins, the first of equals does, and
- * a NaN wins over everything. The forward pass keeps which tap won, so that the backward pass needs neither x nor y:
+/* max_pool.c: the largest value of every window, as torch.nn.MaxPool2d, with its ceil_mode: padding never wins, the first of
+ * equals does, and a NaN wins over everything. The forward pass keeps which tap won, so that the backward pass needs neither x
+ * nor y:
  *
  *     x  1 5 2 0     taps  0 1     y  5 7     kept  1 3     dx from dy (a b)   0 a 0 0
  *        3 4 6 7           2 3                                                 0 0 0 b
@@ -11,9 +12,12 @@
  *     x   1 5 2 0    largest  5 6 7    y  5 7      won by  tap 0: . .  tap 1: a .    dx  . a . .
  *         3 4 6 7                                          tap 2: . .  tap 3: . b        . . . b
  *
+ * Of volumes (N,D,H,W,C) it is slices that are pooled, as MaxPool3d with a kernel of 1 along D.
+ *
  * Limits: windows of at most 16x16, whose taps fit a byte. */
 #include "config.h"
 #include "codelets/pool.h"
+#include "codelets/onnx.h"
 #include "codelets/ops/max_pool.h"
 
 #include <math.h>
@@ -28,19 +32,20 @@ int sgrad__pool_infer(struct sgrad_signature *s, int kernel, int *stride, int pa
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (!*stride) *stride = kernel;
-    if (x->rank != 4)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: pooling takes images (N,H,W,C), not %s", s->layer, sgrad_shape_text(x, text));
+    if (x->rank != 4 && x->rank != 5)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: pooling takes images (N,H,W,C), or slices (N,D,H,W,C), not %s", s->layer,
+                          sgrad_shape_text(x, text));
+    const int plane = x->rank - 3;      /* the dimension of H */
     if (kernel < 1 || *stride < 1 || padding < 0 || padding > kernel / 2)
         return sgrad_fail(SGRAD_EINVAL,
                           "%s: pooling takes a kernel and a stride of 1 or more, and a padding of at most half "
                           "the kernel, not kernel %d, stride %d, padding %d",
                           s->layer, kernel, *stride, padding);
-    if (x->dim[1] + 2 * padding < kernel || x->dim[2] + 2 * padding < kernel)
+    if (x->dim[plane] + 2 * padding < kernel || x->dim[plane + 1] + 2 * padding < kernel)
         return sgrad_fail(SGRAD_ESHAPE, "%s: a %dx%d window with padding %d does not fit its input %s", s->layer, kernel, kernel,
                           padding, sgrad_shape_text(x, text));
-    s->y.shape = (struct sgrad_shape){ 4,
-                                       { x->dim[0], (x->dim[1] + 2 * padding - kernel) / *stride + 1,
-                                         (x->dim[2] + 2 * padding - kernel) / *stride + 1, x->dim[3] } };
+    s->y.shape = *x;
+    for (int i = plane; i < plane + 2; i++) s->y.shape.dim[i] = (x->dim[i] + 2 * padding - kernel) / *stride + 1;
     return 0;
 }
 
@@ -48,11 +53,18 @@ void sgrad__pool_describe(int kernel, int stride, int padding, char *text, size_
     snprintf(text, size, "%dx%d stride %d pad %d", kernel, kernel, stride, padding);
 }
 
+/* Is there one window more, that begins in an input of SIZE, and ends behind it? As PyTorch's ceil_mode. */
+static bool reaches_beyond(const struct sgrad_max_pool *m, int64_t size) {
+    const int64_t rest = size + 2 * m->padding - m->kernel, next = (rest / m->stride + 1) * m->stride;
+    return rest % m->stride && next < size + m->padding;
+}
+
 static int infer(struct sgrad_signature *s, void *attrs) {
     struct sgrad_max_pool *m = attrs;
     if (m->kernel > LARGEST_KERNEL)
         return sgrad_fail(SGRAD_EINVAL, "%s: max_pool takes kernels up to %d, not %d", s->layer, LARGEST_KERNEL, m->kernel);
     SGRAD_TRY(sgrad__pool_infer(s, m->kernel, &m->stride, m->padding));
+    for (int d = 1; d <= 2 && m->ceil; d++) s->y.shape.dim[d] += reaches_beyond(m, s->x[0].shape.dim[d]);
     s->keep[0] = (struct sgrad_view){ SGRAD_U8, s->y.shape };
     return 0;
 }
@@ -124,7 +136,8 @@ SGRAD_ALWAYS_INLINE void largest(enum sgrad_dtype type, const void *data, int64_
 SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *a, uint8_t *keep) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *in = a->view[0].shape.dim, *out = a->view[1].shape.dim, H = in[1], W = in[2], C = in[3];
+    const struct sgrad__images x_is = sgrad__images_of(&a->view[0]), y_is = sgrad__images_of(&a->view[1]);
+    const int64_t *in = x_is.dim, *out = y_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float y_room[SGRAD_ROW], most[SGRAD_ROW];
     int32_t winner[SGRAD_ROW] = { 0 };  /* whole vectors of it are read */
@@ -181,7 +194,8 @@ SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad
 SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad__window w = window_of(a);
     const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *out = a->view[0].shape.dim, *in = a->view[2].shape.dim, H = in[1], W = in[2], C = in[3];
+    const struct sgrad__images y_is = sgrad__images_of(&a->view[0]), x_is = sgrad__images_of(&a->view[2]);
+    const int64_t *out = y_is.dim, *in = x_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     const uint8_t *keep = a->data[1];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], dealt[SGRAD_ROW];
@@ -220,14 +234,22 @@ static double flops(const struct sgrad_args *a) {
 static void describe(const void *attrs, char *text, size_t size) {
     const struct sgrad_max_pool *m = attrs;
     sgrad__pool_describe(m->kernel, m->stride, m->padding, text, size);
+    if (m->ceil) snprintf(text + strlen(text), size - strlen(text), " ceil");
 }
 
 /* Within a channel of an image all are different, 1/8 apart and exact in bf16: no small step changes which is the largest. */
 static void fill(const struct sgrad_test *test, int input, void *data) {
-    const int64_t C = test->x[input].dim[3];
+    const int64_t C = test->x[input].dim[test->x[input].rank - 1];
     float *x = data;
     for (int64_t i = 0, n = sgrad_shape_count(&test->x[input]); i < n; i++)
         x[i] = 0.125f * (float)((i / C * 19 + i % C * 7) % 97 - 48);
+}
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_max_pool *m = attrs;
+    fputs("y = MaxPool <", to);
+    sgrad__onnx_window(s->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
+    fprintf(to, "%s> (x)", m->ceil ? ", ceil_mode = 1" : "");
 }
 
 const struct sgrad_op sgrad_max_pool_op = {
@@ -238,6 +260,7 @@ const struct sgrad_op sgrad_max_pool_op = {
     .attrs_size = sizeof(struct sgrad_max_pool),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "max_pool forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__max_pool_forward_cuda), .flops = flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0) } } },
@@ -255,10 +278,15 @@ const struct sgrad_op sgrad_max_pool_op = {
         { "3x3 stride 1, 3 of 5x4x1", .x = { { 4, { 3, 5, 4, 1 } } }, &(struct sgrad_max_pool){ .kernel = 3, .stride = 1 } },
         { "2x2 stride 3 pad 1, 2 of 7x5x3", .x = { { 4, { 2, 7, 5, 3 } } },
           &(struct sgrad_max_pool){ .kernel = 2, .stride = 3, .padding = 1 } },
+        { "2x2 on the slices of 2 volumes", .x = { { 5, { 2, 3, 4, 6, 5 } } }, &(struct sgrad_max_pool){ .kernel = 2 } },
         { "2x2, 2 of 9x11x6: a rest", .x = { { 4, { 2, 9, 11, 6 } } }, &(struct sgrad_max_pool){ .kernel = 2 } },
         { "3x3 pad 1, 2 of 10x13x17", .x = { { 4, { 2, 10, 13, 17 } } }, &(struct sgrad_max_pool){ .kernel = 3, .padding = 1 } },
         { "2x2, 1 of 4x1031x1: longer than a row", .x = { { 4, { 1, 4, 1031, 1 } } }, &(struct sgrad_max_pool){ .kernel = 2 } },
         { "3x3 stride 2, 1 of 5x89x6: longer than a row", .x = { { 4, { 1, 5, 89, 6 } } },
           &(struct sgrad_max_pool){ .kernel = 3, .stride = 2 } },
+        { "3x3 stride 2 beyond the end, 2 of 8x6x5", .x = { { 4, { 2, 8, 6, 5 } } },
+          &(struct sgrad_max_pool){ .kernel = 3, .stride = 2, .ceil = true } },
+        { "2x2 beyond the end, 1 of 5x7x3", .x = { { 4, { 1, 5, 7, 3 } } },
+          &(struct sgrad_max_pool){ .kernel = 2, .ceil = true } },
     },
 };

@@ -53,7 +53,7 @@ static __global__ void backward(uint32_t n, struct sgrad__windows s, const P *dy
 static void launch_forward(const struct sgrad_args *a, void *keep) {
     const struct sgrad_max_pool *attrs = (const struct sgrad_max_pool *)a->attrs;
     const struct sgrad_shape *x = &a->view[0].shape, *y = &a->view[1].shape;
-    sgrad__with_pack(a->view[0].dtype, x->dim[3], [=](auto pack) {
+    sgrad__with_pack(a->view[0].dtype, sgrad__image_dims(x)[3], [=](auto pack) {
         using P = decltype(pack);
         using K = sgrad__pack<uint8_t, P::size>;
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);
@@ -71,7 +71,7 @@ extern "C" void sgrad__max_pool_inference_cuda(const struct sgrad_args *a) { lau
 extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *a) {
     const struct sgrad_max_pool *attrs = (const struct sgrad_max_pool *)a->attrs;
     const struct sgrad_shape *y = &a->view[0].shape, *x = &a->view[2].shape;
-    sgrad__with_pack(a->view[2].dtype, x->dim[3], [=](auto pack) {
+    sgrad__with_pack(a->view[2].dtype, sgrad__image_dims(x)[3], [=](auto pack) {
         using P = decltype(pack);
         using K = sgrad__pack<uint8_t, P::size>;
         const struct sgrad__windows s = sgrad__windows_of(x, y, P::size, attrs->kernel, attrs->stride, attrs->padding);

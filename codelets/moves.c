@@ -1,6 +1,8 @@
 /* moves.c: shape rules of the operations by which values move between ranks, and the tasks that cut a value and join it again. */
 #include "config.h"
 #include "codelets/moves.h"
+#include "codelets/ops/all_gather.h"
+#include "codelets/ops/take.h"
 
 #include <string.h>
 
@@ -15,7 +17,7 @@ int sgrad__infer_move(struct sgrad_signature *s, const char *axis) {
         s->view_of_input = true;
         return 0;
     }
-    if (s->x[0].dtype != SGRAD_F32)
+    if (s->x[0].dtype == SGRAD_BF16)
         return sgrad_fail(SGRAD_EINVAL, "%s: values move between ranks in F32, not in %s: --precision f32", s->layer,
                           sgrad_dtype_name(s->x[0].dtype));
     s->axis = over;
@@ -32,7 +34,7 @@ int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root) {
     return 0;
 }
 
-int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, bool gather) {
+static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, bool gather) {
     char text[SGRAD_SHAPE_TEXT];
     const struct sgrad_shape *x = &s->x[0].shape;
     SGRAD_TRY(sgrad__infer_move(s, axis));
@@ -52,6 +54,21 @@ int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
     *split = gather ? *split * ranks : *split / ranks;
     s->piece = gather ? s->x[0] : s->y;
     return 0;
+}
+
+int sgrad__infer_cut(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_take *is = attrs;
+    return infer_pieces(s, is->axis, &is->dimension, false);
+}
+
+int sgrad__infer_join(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_all_gather *is = attrs;
+    return infer_pieces(s, is->axis, &is->dimension, true);
+}
+
+void sgrad__describe_pieces(const void *attrs, char *text, size_t size) {
+    const struct sgrad_take *is = attrs;
+    snprintf(text, size, "over %s, dimension %d", is->axis, is->dimension);
 }
 
 /* Runs of elements that lie together in a value and in its pieces: ROWS of a value, of COUNT elements of each piece. */

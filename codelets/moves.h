@@ -8,8 +8,10 @@
 int sgrad__infer_move(struct sgrad_signature *s, const char *axis);
 /* The same, with a place on it. */
 int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root);
-/* The same, where values are split along *DIMENSION, 0 being the last: y has one place's part of it, or all of them. */
-int sgrad__infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, bool gather);
+/* The same, where values are split along a dimension: y has one place's part of it, or all of them. ATTRS as in codelets.def. */
+int sgrad__infer_cut(struct sgrad_signature *s, void *attrs);
+int sgrad__infer_join(struct sgrad_signature *s, void *attrs);
+void sgrad__describe_pieces(const void *attrs, char *text, size_t size);    /* "over tensor, dimension 1" */
 
 /* The tasks between a value and its pieces, along the dimension in which these are shorter. They have no CUDA kernel: pieces come
  * from, or go to, messages, which are in main memory.

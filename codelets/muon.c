@@ -64,7 +64,7 @@ SGRAD_VECTOR(muon)(const struct sgrad_args *a) {
     const int64_t count = sgrad_shape_count(shape), rows = shape->dim[0], columns = count / rows;
     const int64_t side = rows < columns ? rows : columns;
     float *restrict w = a->data[0], *u = (float *)sgrad_aligned((size_t)a->workspace);
-    float rate = a->step->rate;
+    float rate = sgrad_rate(a);
     const float keep = 1 - rate * h->weight_decay;
     const float *restrict step = u;
     add_momentum(a, count, u);

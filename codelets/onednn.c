@@ -8,6 +8,13 @@
 
 enum { X = SGRAD__OF_X, W = SGRAD__OF_WEIGHT, B = SGRAD__OF_BIAS, Y = SGRAD__OF_Y, PARTS = SGRAD__PARTS };
 
+/* What a convolution does along H and W, and, of volumes, along D before them. */
+static void spread(const struct sgrad__layer *l, dnnl_dims_t to, int32_t plane, int32_t depth) {
+    const bool volume = l->rank == 5;
+    to[0] = volume ? depth : plane;
+    to[1] = to[2] = plane;
+}
+
 /* ---- what oneDNN 2.6 and 3.x say differently: memory descriptors and operation descriptors ----------------------- */
 
 #if DNNL_VERSION_MAJOR < 3
@@ -26,21 +33,23 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_appe
 
 static dnnl_status_t describe(const struct sgrad__layer *l, const layout md[PARTS],
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd) {
-    const dnnl_dims_t stride = { l->stride, l->stride }, dilation = { l->dilation - 1, l->dilation - 1 },
-                      pad = { l->padding, l->padding };
+    dnnl_dims_t stride, dilation, pad;
+    spread(l, stride, l->stride, 1);
+    spread(l, dilation, l->dilation - 1, 0);
+    spread(l, pad, l->padding, sgrad__layer_depth_padding(l));
     const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
     union {
         dnnl_convolution_desc_t convolution;
         dnnl_inner_product_desc_t product;
     } op;
     dnnl_status_t status = dnnl_invalid_arguments;
-    if (l->rank == 4 && l->pass == SGRAD__FORWARD)
+    if (l->rank >= 4 && l->pass == SGRAD__FORWARD)
         status = dnnl_dilated_convolution_forward_desc_init(&op.convolution, dnnl_forward_training, algorithm, md[X], md[W],
                                                             md[B], md[Y], stride, dilation, pad, pad);
-    else if (l->rank == 4 && l->pass == SGRAD__BACKWARD_DATA)
+    else if (l->rank >= 4 && l->pass == SGRAD__BACKWARD_DATA)
         status = dnnl_dilated_convolution_backward_data_desc_init(&op.convolution, algorithm, md[X], md[W], md[Y], stride,
                                                                   dilation, pad, pad);
-    else if (l->rank == 4)
+    else if (l->rank >= 4)
         status = dnnl_dilated_convolution_backward_weights_desc_init(&op.convolution, algorithm, md[X], md[W], md[B], md[Y],
                                                                      stride, dilation, pad, pad);
     else if (l->pass == SGRAD__FORWARD)
@@ -69,16 +78,18 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_appe
 
 static dnnl_status_t describe(const struct sgrad__layer *l, const layout md[PARTS],
                               dnnl_engine_t engine, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd) {
-    const dnnl_dims_t stride = { l->stride, l->stride }, dilation = { l->dilation - 1, l->dilation - 1 },
-                      pad = { l->padding, l->padding };
+    dnnl_dims_t stride, dilation, pad;
+    spread(l, stride, l->stride, 1);
+    spread(l, dilation, l->dilation - 1, 0);
+    spread(l, pad, l->padding, sgrad__layer_depth_padding(l));
     const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
-    if (l->rank == 4 && l->pass == SGRAD__FORWARD)
+    if (l->rank >= 4 && l->pass == SGRAD__FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, algorithm, md[X], md[W], md[B],
                                                               md[Y], stride, dilation, pad, pad, attr);
-    if (l->rank == 4 && l->pass == SGRAD__BACKWARD_DATA)
+    if (l->rank >= 4 && l->pass == SGRAD__BACKWARD_DATA)
         return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, algorithm, md[X], md[W], md[Y], stride, dilation,
                                                                     pad, pad, NULL, attr);
-    if (l->rank == 4)
+    if (l->rank >= 4)
         return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, algorithm, md[X], md[W], md[B], md[Y], stride,
                                                                        dilation, pad, pad, NULL, attr);
     if (l->pass == SGRAD__FORWARD)
@@ -144,6 +155,13 @@ static void add_layout(struct layouts *t, int part, int rank, const dnnl_dims_t 
     check(layout_create(&t->wanted[part], rank, dims, type, tag), "layout");
 }
 
+/* (N,…,C), as we have dimensions, to (N,C,…), as oneDNN names them. */
+static void channels_first(const int32_t *from, int rank, dnnl_dim_t *to) {
+    to[0] = from[0];
+    to[1] = from[rank - 1];
+    for (int i = 2; i < rank; i++) to[i] = from[i - 1];
+}
+
 /* Images of 16 channels lie as blocks of 16 do; others are copied into blocks. Weight gradients are F32. */
 static struct layouts layouts_create(const struct sgrad__layer *l, bool blocked) {
     const dnnl_data_type_t f32 = dnnl_f32, own = l->dtype == SGRAD_BF16 ? dnnl_bf16 : f32, type = compute_type(l);
@@ -155,13 +173,24 @@ static struct layouts layouts_create(const struct sgrad__layer *l, bool blocked)
         add_layout(&t, W, 2, (dnnl_dims_t){ w[0], w[1] }, f32, weight, dnnl_ab, blocked ? dnnl_format_tag_any : dnnl_ab);
         add_layout(&t, Y, 2, (dnnl_dims_t){ y[0], y[1] }, own, type, dnnl_ab, dnnl_ab);
     } else {
-        const dnnl_format_tag_t tag = blocked ? dnnl_nChw16c : dnnl_nhwc;
-        add_layout(&t, X, 4, (dnnl_dims_t){ x[0], x[3], x[1], x[2] }, own, type, x[3] == 16 ? tag : dnnl_nhwc, tag);
-        add_layout(&t, Y, 4, (dnnl_dims_t){ y[0], y[3], y[1], y[2] }, own, type, y[3] == 16 ? tag : dnnl_nhwc, tag);
-        if (g == 1)
-            add_layout(&t, W, 4, (dnnl_dims_t){ w[0], w[3], w[1], w[2] }, f32, weight, dnnl_ohwi, dnnl_format_tag_any);
-        else
-            add_layout(&t, W, 5, (dnnl_dims_t){ g, w[0] / g, w[3], w[1], w[2] }, f32, weight, dnnl_gohwi, dnnl_format_tag_any);
+        const bool volume = l->rank == 5;
+        const int c = l->rank - 1;
+        const dnnl_format_tag_t last = volume ? dnnl_ndhwc : dnnl_nhwc, blocks = volume ? dnnl_nCdhw16c : dnnl_nChw16c;
+        const dnnl_format_tag_t tag = blocked ? blocks : last;
+        dnnl_dims_t dims;
+        channels_first(x, l->rank, dims);
+        add_layout(&t, X, l->rank, dims, own, type, x[c] == 16 ? tag : last, tag);
+        channels_first(y, l->rank, dims);
+        add_layout(&t, Y, l->rank, dims, own, type, y[c] == 16 ? tag : last, tag);
+        if (g == 1) {
+            channels_first(w, l->rank, dims);
+            add_layout(&t, W, l->rank, dims, f32, weight, volume ? dnnl_odhwi : dnnl_ohwi, dnnl_format_tag_any);
+        } else {
+            dims[0] = g;
+            channels_first(w, l->rank, dims + 1);
+            dims[1] /= g;
+            add_layout(&t, W, l->rank + 1, dims, f32, weight, volume ? dnnl_godhwi : dnnl_gohwi, dnnl_format_tag_any);
+        }
     }
     if (l->bias) add_layout(&t, B, 1, (dnnl_dims_t){ w[0] }, f32, f32, dnnl_a, dnnl_a);
     return t;

@@ -1,4 +1,4 @@
-/* passes.c: the three passes of conv2d.c and linear.c as kernels of CPUs. */
+/* passes.c: the three passes of layers with filters (layer.h) and of linear.c as kernels of CPUs. */
 #include "config.h"
 #include "codelets/passes.h"
 #include "codelets/ways.h"
@@ -15,7 +15,7 @@ static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
     size_t bytes = sgrad__ways_workspace(&l);
 #ifdef SGRAD_HAVE_CUDA
-    const size_t cuda = l.rank == 4 ? sgrad__conv2d_workspace_cuda(args) : sgrad__linear_workspace_cuda(args);
+    const size_t cuda = l.rank == 2 ? sgrad__linear_workspace_cuda(args) : l.rank == 4 ? sgrad__conv2d_workspace_cuda(args) : 0;
     if (bytes < cuda) bytes = cuda;
 #endif
     return bytes;
@@ -37,3 +37,16 @@ double sgrad__pass_backward_data_flops(const struct sgrad_args *a) { return flop
 void sgrad__pass_backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
 size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
 double sgrad__pass_backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }
+
+int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MAX_WAYS]) {
+    static void (*const passes[SGRAD__PASSES])(const struct sgrad_args *) = { sgrad__pass_forward, sgrad__pass_backward_data,
+                                                                              sgrad__pass_backward_weight };
+    _Static_assert((int)SGRAD__WAYS <= (int)SGRAD_MAX_WAYS, "room for every way");
+    const struct sgrad_args args = sgrad_call_args(call);
+    enum sgrad__pass pass = 0;
+    while (pass < SGRAD__PASSES && passes[pass] != call->kernel->cpu) pass++;
+    if (pass == SGRAD__PASSES) return 0;
+    const struct sgrad__layer l = sgrad__layer_of(pass, &args);
+    sgrad__ways_measure(&l, way);
+    return SGRAD__WAYS;
+}

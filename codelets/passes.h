@@ -1,5 +1,6 @@
-/* passes.h: the three passes of conv2d.c and linear.c as kernels of CPUs, and their workspaces, the largest over the devices.
- * Private to codelets/. A kernel's functions are not told which pass they serve, so there are three of each. */
+/* passes.h: the three passes of layers with filters (layer.h) and of linear.c as kernels of CPUs, and their workspaces, the
+ * largest over the devices. Private to codelets/. A kernel's functions are not told which pass they serve, so there are three of
+ * each. */
 #ifndef SGRAD_CODELETS_PASSES_H
 #define SGRAD_CODELETS_PASSES_H
 

@@ -29,7 +29,17 @@ SGRAD_ALWAYS_INLINE struct sgrad__range sgrad__window_outputs(struct sgrad__wind
     return (struct sgrad__range){ begin, last < count ? last + 1 : count };
 }
 
-/* The shape rule: y (N,P,Q,C) of x (N,H,W,C), P = floor((H + 2 padding - kernel) / stride) + 1. STRIDE 0 becomes KERNEL. */
+/* A view's images (N,H,W,C): of volumes (N,D,H,W,C) the slices, (N·D,H,W,C). */
+struct sgrad__images {
+    int64_t dim[4];
+};
+SGRAD_ALWAYS_INLINE struct sgrad__images sgrad__images_of(const struct sgrad_view *v) {
+    const int64_t *d = v->shape.dim + v->shape.rank - 3;
+    return (struct sgrad__images){ { sgrad_shape_count(&v->shape) / (d[0] * d[1] * d[2]), d[0], d[1], d[2] } };
+}
+
+/* The shape rule: y (N,P,Q,C) of x (N,H,W,C), or of volumes slice by slice, P = floor((H + 2 padding - kernel) / stride) + 1.
+ * STRIDE 0 becomes KERNEL. */
 int sgrad__pool_infer(struct sgrad_signature *s, int kernel, int *stride, int padding);
 
 /* "2x2 stride 2 pad 0" */

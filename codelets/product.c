@@ -1,13 +1,12 @@
 /* product.c: linear layers, and convolutions of 1x1 and stride 1, which are the same: x (R,C), w (K,C), y (R,K), where R counts
  * samples, or all their pixels.
  *
- *     forward           y  = x wᵀ        R × K sums over C          w is packed; of few rows, yᵀ = w xᵀ, and xᵀ is
+ *     forward           y  = x wᵀ        R × K sums over C          w is turned; of few rows, yᵀ = w xᵀ, and xᵀ and yᵀ are
  *     backward-data     dx = dy w        R × C sums over K
  *     backward-weight   dw = dyᵀ x       K × C sums over R
  *
- * Sums stay in registers, a few rows of the left factor by two vectors of the right one. The right factor's rows are read where
- * they lie, one piece of the sums' terms and one panel of two vectors at a time, which stays in the first-level cache while the
- * left factor's rows pass, which stay in the second:
+ * Sums stay in registers, a few rows of the left factor by two vectors of the right one, a panel. One piece of the sums' terms at
+ * a time, a block of the left factor's rows, which stays in the second-level cache, passes by the panels, each in the first:
  *
  *                     right   ┌─────┬──┬───────────┐  piece
  *                             ├─────┼──┼───────────┤
@@ -15,8 +14,9 @@
  *     block│    │       │             panel
  *          └────┴───────┘
  *
- * All in F32: bf16 is widened, a block of rows at a time, and what comes out rounded once. A weight is read as often as there are
- * blocks; nothing else is copied. A row's y and dx have the same bits whatever else is in the call, but of few rows and of many.
+ * In wide products blocks and panels are copied, since rows that are a power of two apart share few places of a cache; others are
+ * read where they lie. All in F32: bf16 is widened, a block of rows at a time, and what comes out rounded once. A row's y and dx
+ * have the same bits whatever else is in the call, but of few rows and of many.
  *
  * Source: K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication, 2008. */
 #include "config.h"
@@ -26,14 +26,14 @@
 static int64_t rows_of(const int32_t *dim, int rank) { return rank == 2 ? dim[0] : (int64_t)dim[0] * dim[1] * dim[2]; }
 
 static struct product product_of(const struct sgrad__layer *l) {
-    enum { BLOCK = 96, PIECE = 256, FEW = 64 };
+    enum { BLOCK = 96 };
     const bool wide = l->dtype != SGRAD_F32;
     const int lanes = sgrad__level()->lanes;
     struct product p = { .rows = rows_of(l->x, l->rank), .in = l->w[3 * (l->rank == 4) + (l->rank == 2)], .out = l->w[0] };
     int64_t left = 0, right = 0, sums = 0;      /* floats */
-    p.few = l->pass == SGRAD__FORWARD && p.rows < p.out;
-    p.block = p.rows < BLOCK ? p.rows : BLOCK;
-    p.piece = l->pass == SGRAD__BACKWARD_WEIGHT ? (p.rows < FEW ? p.rows : FEW) : PIECE;
+    p.few = l->pass == SGRAD__FORWARD && p.rows * (p.in + p.out) < p.in * p.out;
+    p.block = l->pass == SGRAD__BACKWARD_WEIGHT ? PIECE : BLOCK;
+    if (p.block > p.rows) p.block = p.rows;
     p.padded = ((p.few ? p.rows : p.out) + lanes - 1) / lanes * lanes;
     if (p.few) right = p.in * p.padded, sums = p.out * p.padded;
     else if (l->pass == SGRAD__FORWARD) {
@@ -42,7 +42,7 @@ static struct product product_of(const struct sgrad__layer *l) {
     } else if (l->pass == SGRAD__BACKWARD_DATA) {
         p.aside = wide;
         left = wide ? p.block * p.out : 0, sums = wide ? p.block * p.in : 0;
-    } else left = wide ? p.piece * p.out : 0, right = wide ? p.piece * p.in : 0;
+    } else left = wide ? p.block * p.out : 0, right = wide ? p.block * p.in : 0;
     p.right = left;
     p.sums = left + right;
     p.size = left + right + sums;
@@ -51,7 +51,8 @@ static struct product product_of(const struct sgrad__layer *l) {
 
 bool sgrad__product_open(const struct sgrad__layer *l) {
     const struct sgrad__level *level = sgrad__level();
-    const bool product = l->rank == 2 || (l->w[1] == 1 && l->w[2] == 1 && l->stride == 1 && l->padding == 0 && l->groups == 1);
+    const bool product =
+        l->rank == 2 || (l->rank == 4 && l->w[1] == 1 && l->w[2] == 1 && l->stride == 1 && l->padding == 0 && l->groups == 1);
     return level && product && (l->pass == SGRAD__FORWARD || l->x[l->rank == 2 ? 1 : 3] % level->lanes == 0);
 }
 

@@ -1,15 +1,22 @@
 /* product_stages.h: the three passes of product.c, which says what they do. */
 
-/* M rows of sums, one panel wide: Z (M,N) = E (M,T) V (T,N), or added to it; strides between rows, and between terms. */
-SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const float *e, int64_t e_row, int64_t e_step,
-                               const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
+/* M rows of sums, one panel wide: Z (M,N) = E (M,T) V (T,N), or added to it; strides between rows, and between terms; every ROWS
+ * rows of E begin E_GROUP on. Z is fetched while the sums are made. */
+SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const float *e, int64_t e_group, int64_t e_row,
+                               int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
     int64_t i = 0;
-    for (; i + ROWS <= m; i += ROWS)
-        outer_sums(FLOATS, ROWS, vectors, terms, e + i * e_row, e_row, e_step, v, v_step, z + i * z_row, z_row, add);
+    for (; i + ROWS <= m; i += ROWS, e += e_group) {
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors * LANES; j += 16) __builtin_prefetch(z + (i + r) * z_row + j, 1);
+        outer_sums(FLOATS, ROWS, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);
+    }
 #define REST(rows)                                                                                                               \
     if (m - i >= (rows)) {                                                                                                       \
-        outer_sums(FLOATS, rows, vectors, terms, e + i * e_row, e_row, e_step, v, v_step, z + i * z_row, z_row, add);            \
+        outer_sums(FLOATS, rows, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);                        \
         i += (rows);                                                                                                             \
+        e += (rows) * e_row;                                                                                                     \
     }
     if (ROWS > 8) REST(8)
     REST(4)
@@ -18,28 +25,90 @@ SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const floa
 #undef REST
 }
 
-/* Z (M,N) = E (M,T) V (T,N), or added to it. V's rows are V_ROW apart, or, 0, V lies in panels. */
-SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row,
-                                  int64_t e_step, const float *v, int64_t v_row, float *z, int64_t z_row, bool add) {
-    for (int64_t from = 0, count; from < terms; from += count) {
-        count = terms - from < piece ? terms - from : piece;
-        for (int64_t column = 0, width; column < n; column += width) {
-            width = n - column < 2 * LANES ? LANES : 2 * LANES;
-            const int64_t step = v_row ? v_row : width;
-            const float *left = e + from * e_step, *right = v + (v_row ? column : column * terms) + from * step;
-            if (width == LANES) panel(1, m, count, left, e_row, e_step, right, step, z + column, z_row, add || from > 0);
-            else panel(2, m, count, left, e_row, e_step, right, step, z + column, z_row, add || from > 0);
+/* The right factor of a product: rows ROW apart, or, 0, panels of TERMS rows, of which FROM is the first that is used. */
+struct right {
+    const float *at;
+    int64_t row, terms, from;
+};
+
+/* The same, N columns wide. */
+SGRAD_ALWAYS_INLINE void panels(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_group, int64_t e_row,
+                                int64_t e_step, struct right v, float *z, int64_t z_row, bool add) {
+    for (int64_t column = 0; column < n; column += 2 * LANES) {
+        const int64_t width = n - column < 2 * LANES ? LANES : 2 * LANES, step = v.row ? v.row : width;
+        const float *right = v.at + (v.row ? column : column * v.terms) + v.from * step;
+        if (width == LANES) panel(1, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
+        else panel(2, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
+    }
+}
+
+/* COUNT floats, two vectors at a time: what compilers make of plainer loops begins slowly. */
+SGRAD_ALWAYS_INLINE void copy(const float *x, int64_t count, float *to) {
+    int64_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        const packed *from = (const packed *)(x + i);
+        packed *y = (packed *)(to + i);
+        y[0] = from[0];
+        y[1] = from[1];
+    }
+    for (; i < count; i++) to[i] = x[i];
+}
+
+/* V (T,N), its rows V_ROW apart, in panels. */
+SGRAD_ALWAYS_INLINE void copy_panels(int64_t terms, int64_t n, const float *v, int64_t v_row, float *to) {
+    for (int64_t column = 0; column < n; column += 2 * LANES, to += 2 * LANES * terms)
+        if (n - column >= 2 * LANES)
+            for (int64_t t = 0; t < terms; t++) copy(v + t * v_row + column, 2 * LANES, to + t * 2 * LANES);
+        else
+            for (int64_t t = 0; t < terms; t++) *(packed *)(to + t * LANES) = *(const packed *)(v + t * v_row + column);
+}
+
+/* E (M,T), its terms E_STEP apart, in groups of ROWS rows, each term by term. */
+SGRAD_ALWAYS_INLINE void copy_groups(int64_t m, int64_t terms, const float *e, int64_t e_step, float *to) {
+    for (int64_t r = 0; r < m; r += ROWS, to += ROWS * terms)
+        for (int64_t t = 0; t < terms; t++)
+            memcpy(to + t * ROWS, e + t * e_step + r, sizeof(float) * (m - r < ROWS ? (size_t)(m - r) : ROWS));
+}
+
+/* Z (M,N) = E (M,T) V (T,N), or added to it. V's rows are V_ROW apart, or, 0, V lies in panels; E's rows E_ROW and its terms
+ * E_STEP, of which one is 1. Of wide products what is far apart and used by many is copied to where it lies together. */
+SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step,
+                                  const float *v, int64_t v_row, float *z, int64_t z_row, bool add) {
+    enum { MOST_ROWS = 16 * ROWS, MOST_COLUMNS = 32 * LANES, WIDE = 8 * LANES, MANY_ROWS = 4 * ROWS, APART = PIECE + 16 };
+    _Alignas(64) float left[MOST_ROWS * APART], panel_room[PIECE * MOST_COLUMNS];
+    for (int64_t from = 0, count; from < terms; from += count, add = true) {
+        count = terms - from < PIECE ? terms - from : PIECE;
+        for (int64_t column = 0, columns; column < n; column += columns) {
+            columns = n - column < MOST_COLUMNS ? n - column : MOST_COLUMNS;
+            struct right right = { v + (v_row ? column : column * terms), v_row, terms, from };
+            if (v_row && n > WIDE && m > MANY_ROWS) {
+                copy_panels(count, columns, right.at + from * v_row, v_row, panel_room);
+                right = (struct right){ panel_room, 0, count, 0 };
+            }
+            for (int64_t row = 0, rows; row < m; row += rows) {
+                rows = m - row < MOST_ROWS ? m - row : MOST_ROWS;
+                const float *block = e + row * e_row + from * e_step;
+                float *to = z + row * z_row + column;
+                if (n <= WIDE) panels(rows, columns, count, block, ROWS * e_row, e_row, e_step, right, to, z_row, add);
+                else if (e_row == 1) {
+                    copy_groups(rows, count, block, e_step, left);
+                    panels(rows, columns, count, left, ROWS * count, 1, ROWS, right, to, z_row, add);
+                } else {
+                    for (int64_t r = 0; r < rows; r++) copy(block + r * e_row, count, left + r * APART);
+                    panels(rows, columns, count, left, ROWS * APART, APART, 1, right, to, z_row, add);
+                }
+            }
         }
     }
 }
 
-STAGE multiply_rows(int64_t m, int64_t n, int64_t terms, int64_t piece, const float *e, int64_t e_row, const float *v,
-                    int64_t v_row, float *z, int64_t z_row, bool add) {
-    multiply(m, n, terms, piece, e, e_row, 1, v, v_row, z, z_row, add);
+STAGE multiply_rows(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v, int64_t v_row, float *z,
+                    int64_t z_row, bool add) {
+    multiply(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
 }
 STAGE multiply_columns(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_step, const float *v, int64_t v_row,
                        float *z, int64_t z_row, bool add) {
-    multiply(m, n, terms, terms, e, 1, e_step, v, v_row, z, z_row, add);
+    multiply(m, n, terms, e, 1, e_step, v, v_row, z, z_row, add);
 }
 
 STAGE widen(const uint16_t *x, int64_t count, float *to) {
@@ -95,7 +164,7 @@ STAGE few_rows(const struct sgrad__layer *l, struct product p, void *const data[
     pack_either(dtype, data[0], p.rows, p.in, p.padded, right);
     for (int64_t k = 0, count; k < p.out; k += count) {
         count = p.out - k < K_AT_ONCE ? p.out - k : K_AT_ONCE;
-        multiply_rows(count, p.padded, p.in, p.piece, w + k * p.in, p.in, right, 0, sums, p.padded, false);
+        multiply_rows(count, p.padded, p.in, w + k * p.in, p.in, right, 0, sums, p.padded, false);
         for (int64_t r = 0; r < p.rows; r++)
             for (int64_t i = 0, some; i < count; i += some) {
                 some = count - i < LANES ? count - i : LANES;
@@ -119,7 +188,7 @@ STAGE forward(const struct sgrad__layer *l, struct product p, void *const data[]
         count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *left = widened(dtype, data[0], i * p.in, count * p.in, room);
         float *z = p.aside ? sums : (float *)data[3] + i * p.out;
-        multiply_rows(count, p.padded, p.in, p.piece, left, p.in, right, 0, z, p.padded, !p.aside && l->accumulate);
+        multiply_rows(count, p.padded, p.in, left, p.in, right, 0, z, p.padded, !p.aside && l->accumulate);
         for (int64_t r = 0; r < count && (p.aside || bias); r++)
             put_row(dtype, z + r * p.padded, bias, p.out, data[3], (i + r) * p.out, p.aside && l->accumulate);
     }
@@ -132,7 +201,7 @@ STAGE backward_data(const struct sgrad__layer *l, struct product p, void *const 
         count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *left = widened(dtype, data[0], i * p.out, count * p.out, room);
         float *z = p.aside ? room + p.sums : (float *)data[2] + i * p.in;
-        multiply_rows(count, p.in, p.out, p.piece, left, p.out, data[1], p.in, z, p.in, !p.aside && l->accumulate);
+        multiply_rows(count, p.in, p.out, left, p.out, data[1], p.in, z, p.in, !p.aside && l->accumulate);
         if (p.aside) put_row(dtype, z, NULL, count * p.in, data[2], i * p.in, l->accumulate);
     }
 }
@@ -143,7 +212,7 @@ STAGE backward_weight(const struct sgrad__layer *l, struct product p, void *cons
     float *dbias = l->bias ? data[3] : NULL;
     if (dbias && !l->accumulate) memset(dbias, 0, (size_t)p.out * sizeof *dbias);
     for (int64_t i = 0, count; i < p.rows; i += count) {
-        count = p.rows - i < p.piece ? p.rows - i : p.piece;
+        count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *right = widened(dtype, data[0], i * p.in, count * p.in, room + p.right),
                     *left = widened(dtype, data[1], i * p.out, count * p.out, room);
         multiply_columns(p.out, p.in, count, left, p.out, right, p.in, data[2], p.in, l->accumulate || i > 0);

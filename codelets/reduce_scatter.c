@@ -6,23 +6,13 @@
 #include "codelets/moves.h"
 #include "codelets/ops/reduce_scatter.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    struct sgrad_reduce_scatter *is = attrs;
-    return sgrad__infer_pieces(s, is->axis, &is->dimension, false);
-}
-
-static void describe(const void *attrs, char *text, size_t size) {
-    const struct sgrad_reduce_scatter *is = attrs;
-    snprintf(text, size, "over %s, dimension %d", is->axis, is->dimension);
-}
-
 const struct sgrad_op sgrad_reduce_scatter_op = {
     .name = "reduce_scatter",
     .summary = "a rank's part of the sum over the ranks along an axis of the mesh",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_reduce_scatter),
-    .infer = infer,
-    .describe = describe,
+    .infer = sgrad__infer_cut,
+    .describe = sgrad__describe_pieces,
     .forward = { SGRAD__CUT(reduce_scatter, X, forward), SGRAD__MOVE(reduce_scatter, ADD_PIECES, PIECE, Y, forward) },
     .backward = { SGRAD__MOVE(reduce_scatter, GATHER_PIECES, DY, PIECE, backward), SGRAD__JOIN(reduce_scatter, DX, backward) },
     .tests = { { "alone, 7 samples of 5", .x = { { 2, { 7, 5 } } }, &(struct sgrad_reduce_scatter){ .axis = "tensor" } } },

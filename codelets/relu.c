@@ -31,6 +31,11 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     }
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s, (void)attrs;
+    fputs("y = Relu (x)", to);
+}
+
 const struct sgrad_op sgrad_relu_op = {
     .name = "relu",
     .summary = "rectified linear unit: y = max(x, 0)",
@@ -38,6 +43,7 @@ const struct sgrad_op sgrad_relu_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_relu),
     .infer = sgrad_infer_same,
+    .onnx = onnx,
     .forward = { { { .name = "relu forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__relu_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

@@ -14,7 +14,7 @@ SGRAD_VECTOR(sgd)(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     float *restrict w = a->data[0], *restrict b = a->data[3];
     const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), rate = a->step->rate, decay = h->weight_decay, momentum = h->momentum;
+    const float c = sgrad_clip_factor(h, a->data[2]), rate = sgrad_rate(a), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
         float g = c * dw[i] + decay * w[i];

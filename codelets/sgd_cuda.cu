@@ -1,5 +1,6 @@
 /* sgd_cuda.cu: sgd.c on CUDA devices. */
 #include "codelets/cuda.h"
+#include "codelets/updates.h"
 
 template <typename P>
 static __global__ void sgd(uint32_t n, struct sgrad_hyper h, float rate, const double *squares, P *w, const P *dw, P *b) {
@@ -24,7 +25,7 @@ extern "C" void sgrad__sgd_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(sgd<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step->rate, a->data[2], a->data[0],
+        sgrad__launch(sgd<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], a->data[0],
                       a->data[1], a->data[3]);
     });
 }

@@ -54,6 +54,17 @@ static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "channels %d stride %d", m->channels, m->stride);
 }
 
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_shortcut_a *m = attrs;
+    const int64_t more = m->channels - s->x[0].shape.dim[3], before = more / 2;
+    fprintf(to, "first = Constant <value = int64[2] {0, 0}> ()\nend = Constant <value = int64[2] {%lld, %lld}> ()\n"
+                "plane = Constant <value = int64[2] {2, 3}> ()\nsteps = Constant <value = int64[2] {%d, %d}> ()\n"
+                "strided = Slice (x, first, end, plane, steps)\n",
+            (long long)s->x[0].shape.dim[1], (long long)s->x[0].shape.dim[2], m->stride, m->stride);
+    fprintf(to, "zeros = Constant <value = int64[8] {0, %lld, 0, 0, 0, %lld, 0, 0}> ()\ny = Pad (strided, zeros)",
+            (long long)before, (long long)(more - before));
+}
+
 const struct sgrad_op sgrad_shortcut_a_op = {
     .name = "shortcut_a",
     .summary = "shortcut without parameters: strided pixels, zero channels around",
@@ -62,6 +73,7 @@ const struct sgrad_op sgrad_shortcut_a_op = {
     .attrs_size = sizeof(struct sgrad_shortcut_a),
     .infer = infer,
     .describe = describe,
+    .onnx = onnx,
     .forward = { { { .name = "shortcut_a forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__shortcut_a_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },

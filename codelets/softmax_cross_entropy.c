@@ -3,12 +3,13 @@
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
  * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x),
- * where nothing overflows. */
+ * where nothing overflows.
+ *
+ * A sample of two classes has a second label u and a share s of the first: where others have [c = t], it has
+ * s[c = t] + (1-s)[c = u]; right is the one that has the larger share. */
 #include "config.h"
-#include "codelets/kernels.h"
 #include "codelets/ops/softmax_cross_entropy.h"
-
-#include <math.h>
+#include "codelets/softmax.h"
 
 void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a);
 void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a);
@@ -18,6 +19,9 @@ enum { MANY = 20 }; /* classes of which the five best are told, too */
 static int infer(struct sgrad_signature *s, void *attrs) {
     const struct sgrad_softmax_cross_entropy *loss = attrs;
     const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
+    if (s->inputs == 3 || !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 2 : 1].shape) ||
+        !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 3 : 1].shape))
+        return sgrad_fail(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes a second label and a share for each label", s->layer);
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
@@ -30,28 +34,23 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     return 0;
 }
 
-struct normalizer {
-    int64_t argmax; /* the first of them */
-    float max;
-    double log_sum; /* log Σ exp(x - max) */
-};
-
-/* of the COUNT logits from FROM on */
-static struct normalizer normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {
-    struct normalizer r = { 0, sgrad_get(type, logits, from), 0 };
-    for (int64_t c = 1; c < count; c++) {
-        float x = sgrad_get(type, logits, from + c);
-        if (x > r.max) r = (struct normalizer){ c, x, 0 };
-    }
-    double sum = 0;
-    for (int64_t c = 0; c < count; c++) sum += expf(sgrad_get(type, logits, from + c) - r.max);
-    r.log_sum = log(sum);
-    return r;
-}
-
 /* All leading dimensions count rows, each with its label. */
 static int64_t rows_of(const struct sgrad_view *labels) { return sgrad_shape_count(&labels->shape); }
 static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+
+/* What a row is to be: its label, or two and how much of the first. */
+struct targets {
+    const int32_t *label, *other;
+    const float *share;
+};
+static struct targets targets_of(const struct sgrad_args *a) {
+    return (struct targets){ a->data[1], a->data[3], a->data[4] };
+}
+static float target_of(const struct targets *t, int64_t row, int64_t class) {
+    if (!t->other) return class == t->label[row] ? 1 : 0;
+    const float share = t->share[row];
+    return (class == t->label[row] ? share : 0) + (class == t->other[row] ? 1 - share : 0);
+}
 
 /* Is logit T, a number, one of the five largest of COUNT from FROM on? */
 static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count, int64_t t) {
@@ -64,25 +63,29 @@ static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int
     return own == own && larger < 5;
 }
 
-/* x (N,…,C), labels (N,…), stat (3 or 4): Σ loss; rows whose largest logit is the label's; where there are many classes, those
- * of which one of the five largest is; rows. A label that is no class makes the loss NaN. */
+/* x (N,…,C), labels (N,…), stat (3 or 4), second labels and shares (N,…) or absent: Σ loss; rows whose largest logit is the
+ * label's; where there are many classes, those of which one of the five largest is; rows. A label that is no class makes the loss
+ * NaN. */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
     int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
-    const int32_t *label = a->data[1];
+    const struct targets target = targets_of(a);
     const bool many = classes >= MANY;
     double *stat = a->data[2], loss = 0, correct = 0, near = 0, smoothing = attrs->label_smoothing;
     for (int64_t s = 0; s < rows; s++) {
-        int64_t from = s * classes, t = label[s];
-        struct normalizer r = normalize(type, a->data[0], from, classes);
+        const int64_t from = s * classes, t = target.label[s], u = target.other ? target.other[s] : t;
+        const double share = target.other ? target.share[s] : 1;
+        const int64_t major = share >= 0.5 ? t : u;
+        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
         double log_z = r.max + r.log_sum, mean = 0;
         if (smoothing > 0)
             for (int64_t c = 0; c < classes; c++) mean += sgrad_get(type, a->data[0], from + c) / (double)classes;
         double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
+        if (u != t) own = share * own + (1 - share) * (u >= 0 && u < classes ? sgrad_get(type, a->data[0], from + u) : NAN);
         loss += log_z - (1 - smoothing) * own - smoothing * mean;
-        correct += r.argmax == t;
-        near += many && t >= 0 && t < classes && in_five(type, a->data[0], from, classes, t);
+        correct += r.argmax == major;
+        near += many && major >= 0 && major < classes && in_five(type, a->data[0], from, classes, major);
     }
     stat[0] = loss;
     stat[1] = correct;
@@ -90,19 +93,19 @@ static void forward(const struct sgrad_args *a) {
     stat[2 + many] = (double)rows;
 }
 
-/* x (N,…,C), labels (N,…), dx (N,…,C) */
+/* x (N,…,C), labels (N,…), dx (N,…,C), second labels and shares (N,…) or absent */
 static void backward(const struct sgrad_args *a) {
     const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
     enum sgrad_dtype type = a->view[0].dtype;
     int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]), per_sample = rows / a->view[1].shape.dim[0];
-    const int32_t *label = a->data[1];
+    const struct targets target = targets_of(a);
     float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)(a->batch->averaged * per_sample);
     for (int64_t s = 0; s < rows; s++) {
         int64_t from = s * classes;
-        struct normalizer r = normalize(type, a->data[0], from, classes);
+        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
         for (int64_t c = 0; c < classes; c++) {
             float p = expf(sgrad_get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
-            float q = smooth + (c == label[s] ? 1 - attrs->label_smoothing : 0);
+            float q = smooth + target_of(&target, s, c) * (1 - attrs->label_smoothing);
             float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], from + c) : 0;
             sgrad_put(type, a->data[2], from + c, old + (p - q) * scale);
         }
@@ -119,11 +122,14 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
+    float *share = data;
     if (input == 0)
         sgrad_fill_apart(test, 0, data);
+    else if (input == 3)
+        for (int64_t s = 0; s < sgrad_shape_count(&test->x[3]); s++) share[s] = 1 - 0.3f * (float)(s % 3);
     else
         for (int64_t s = 0; s < sgrad_shape_count(&test->x[1]); s++)
-            label[s] = (int32_t)(5 * s % test->x[0].dim[test->x[0].rank - 1]);
+            label[s] = (int32_t)((5 + 2 * (input - 1)) * s % test->x[0].dim[test->x[0].rank - 1]);
 }
 
 const struct sgrad_op sgrad_softmax_cross_entropy_op = {
@@ -131,17 +137,18 @@ const struct sgrad_op sgrad_softmax_cross_entropy_op = {
     .summary = "mean over the batch of -log softmax(x) at the labels, with label smoothing; counts the correct",
     .source = "Szegedy et al., Rethinking the Inception architecture, 2015, section 7 (label smoothing)",
     .inputs = 2,
+    .optional_inputs = 2,
     .attrs_size = sizeof(struct sgrad_softmax_cross_entropy),
-    .no_gradient = 1u << 1,
-    .input_dtype = { [1] = SGRAD_I32 },
+    .no_gradient = 1u << 1 | 1u << 2 | 1u << 3,
+    .input_dtype = { [1] = SGRAD_I32, SGRAD_I32, SGRAD_F32 },
     .infer = infer,
     .describe = describe,
     .forward = { { { .name = "softmax_cross_entropy forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_forward_cuda) },
-                   .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(STAT, 0) } } },
+                   .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(STAT, 0), SGRAD_IN(X, 2), SGRAD_IN(X, 3) } } },
     .backward = { { { .name = "softmax_cross_entropy backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_backward_cuda) },
-                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0) } } },
+                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0), SGRAD_IN(X, 2), SGRAD_IN(X, 3) } } },
     .metrics = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true },
                  { "top5", "top-5", "top-5 accuracy", true } },
     .fill = fill,
@@ -151,6 +158,8 @@ const struct sgrad_op sgrad_softmax_cross_entropy_op = {
         { "6 samples of 20", .x = { { 2, { 6, 20 } }, { 1, { 6 } } } },
         { "7 samples of 17", .x = { { 2, { 7, 17 } }, { 1, { 7 } } } },
         { "label smoothing, 5 of 1003", .x = { { 2, { 5, 1003 } }, { 1, { 5 } } },
+          &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },
+        { "7 samples of two classes of 21", .x = { { 2, { 7, 21 } }, { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } },
           &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },
     },
 };

@@ -14,9 +14,24 @@ extern "C" {
 /* Declares the kernel of codelets/NAME.c, sgrad_NAME_kernel: an optimizer's file (graphs/programs/optimizers/) says so itself. */
 #define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel
 
+/* The learning rate of the step, for this parameter. */
+static inline float sgrad_rate(const struct sgrad_args *args) {
+    const struct sgrad_hyper *hyper = (const struct sgrad_hyper *)args->attrs;
+    return hyper->rate != 0 ? args->step->rate * hyper->rate : args->step->rate;
+}
+
 /* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares, operand 2, or
  * NULL. */
 float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares);
+
+/* The moving average of weights, after a step (ema.c). ATTRS is a pointer to its decay, a double. Operands: 0 weights F32 (R),
+ * 1 their average (RW). */
+SGRAD_UPDATE_KERNEL(ema);
+/* How far it goes towards the weights of this step: from 0 to 1. */
+static inline float sgrad_ema_share(const struct sgrad_args *args) {
+    const double decay = *(const double *)args->attrs, before = args->step->number - 1., share = (1 + before) / (10 + before);
+    return before == 0 ? 1 : (float)(1 - (share < decay ? share : decay));
+}
 
 #ifdef __cplusplus
 }

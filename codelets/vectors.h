@@ -61,10 +61,7 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors,
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = (vec){ 0 };
-            if (add) sum[i][j] = *(const packed *)(z + i * z_row + j * LANES);
-        }
+        for (int j = 0; j < vectors; j++) sum[i][j] = (vec){ 0 };
     for (int64_t t = 0; t < count; t++) {
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++)
@@ -76,7 +73,11 @@ SGRAD_ALWAYS_INLINE void outer_sums(enum factors factors, int rows, int vectors,
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) *(packed *)(z + i * z_row + j * LANES) = sum[i][j];
+        for (int j = 0; j < vectors; j++) {
+            packed *to = (packed *)(z + i * z_row + j * LANES);
+            if (add) sum[i][j] += *to;
+            *to = sum[i][j];
+        }
 }
 
 #endif

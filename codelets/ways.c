@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 5 };       /* of what the ways are: to be raised when a way changes */
+enum { EDITION = 6 };       /* of what the ways are: to be raised when a way changes */
 const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product" };
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
@@ -28,7 +28,8 @@ static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
     if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
     const bool widened = l->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
-    return l->groups == 1 && l->x[3] % 16 == 0 && l->y[3] % 16 == 0 && !widened;
+    const int c = l->rank - 1;
+    return l->groups == 1 && l->x[c] % 16 == 0 && l->y[c] % 16 == 0 && !widened;
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -87,14 +88,20 @@ static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRA
         }
 }
 
-/* Seconds that the layer takes each way, on fewer samples where they are many. INFINITY: there is no such way. */
-static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]) {
+/* The layer, on fewer samples where they are many. */
+static struct sgrad__layer lessened(const struct sgrad__layer *layer) {
     static const double most_flops = 2e9;
     struct sgrad__layer l = *layer;
+    if (sgrad__layer_flops(&l) > most_flops) l.x[0] = l.y[0] = (int32_t)fmax(1, l.x[0] * most_flops / sgrad__layer_flops(&l));
+    return l;
+}
+
+/* Seconds that the layer takes each way, lessened. INFINITY: there is no such way. */
+static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS]) {
+    const struct sgrad__layer l = lessened(layer);
     struct plan plan[SGRAD__WAYS] = { 0 };
     void *data[SGRAD__PARTS] = { NULL };
     size_t most = 0;
-    if (sgrad__layer_flops(&l) > most_flops) l.x[0] = l.y[0] = (int32_t)fmax(1, l.x[0] * most_flops / sgrad__layer_flops(&l));
     for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
         seconds[way] = INFINITY;
         if (is_open(layer, way) && plan_create(&l, way, &plan[way]) && plan[way].workspace > most) most = plan[way].workspace;
@@ -155,11 +162,12 @@ static char *memo_key(const struct sgrad__layer *l) {
     unsigned b, c, d;
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
-    return sgrad_format("%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d x %d %d %d %d = %d %d %d %d",
-                        EDITION, SGRAD_LEVELS ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major,
-                        v->minor, v->patch, sgrad_dtype_name((enum sgrad_dtype)l->dtype), l->pass, l->bias, l->stride,
-                        l->dilation, l->padding, l->groups, l->x[0], l->x[1], l->x[2], l->x[3], l->w[0], l->w[1], l->w[2],
-                        l->w[3], l->y[0], l->y[1], l->y[2], l->y[3]);
+    return sgrad_format(
+        "%d%s, processor %x %x, oneDNN %d.%d.%d, %s: %d %d, %d %d %d %d, %d %d %d %d %d x %d %d %d %d %d = %d %d %d %d %d",
+        EDITION, SGRAD_LEVELS ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major, v->minor, v->patch,
+        sgrad_dtype_name((enum sgrad_dtype)l->dtype), l->pass, l->bias, l->stride, l->dilation, l->padding, l->groups, l->x[0],
+        l->x[1], l->x[2], l->x[3], l->x[4], l->w[0], l->w[1], l->w[2], l->w[3], l->w[4], l->y[0], l->y[1], l->y[2], l->y[3],
+        l->y[4]);
 }
 
 static enum sgrad__way remembered(const struct sgrad__layer *l) {
@@ -206,6 +214,23 @@ static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     }
     pthread_mutex_unlock(&lock);
     return d->way;
+}
+
+/* Measured with one thread, as workers have it. */
+void sgrad__ways_measure(const struct sgrad__layer *layer, struct sgrad_way way[SGRAD__WAYS]) {
+    const struct sgrad__layer l = lessened(layer);
+    const int threads = omp_get_max_threads();
+    double seconds[SGRAD__WAYS];
+    omp_set_num_threads(1);
+    measure(layer, seconds);
+    for (enum sgrad__way i = 0; i < SGRAD__WAYS; i++) {
+        struct plan plan = { 0 };
+        way[i] = (struct sgrad_way){ sgrad__way_name[i], seconds[i] * layer->x[0] / l.x[0], 0 };
+        if (!isfinite(seconds[i]) || !plan_create(layer, i, &plan)) continue;
+        way[i].bytes = (double)plan.workspace;
+        plan_destroy(&plan);
+    }
+    omp_set_num_threads(threads);
 }
 
 /* ---- what passes.c calls ----------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  *            inner product with the weight as oneDNN likes it best
  * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients
  *            of bf16 images, where the processor has instructions for them, with noise of 1.2 % of the root mean square
- * product    product.c: a matrix product of our own, in f32, with nothing copied but, forward, the smaller factor */
+ * product    product.c: a matrix product of our own, in f32 */
 #ifndef SGRAD_CODELETS_WAYS_H
 #define SGRAD_CODELETS_WAYS_H
 
@@ -22,5 +22,8 @@ extern const char *const sgrad__way_name[SGRAD__WAYS];
  * worker. */
 size_t sgrad__ways_workspace(const struct sgrad__layer *layer);
 void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args);
+
+/* What each way takes, as sgrad_call_ways tells it (codelets.h). */
+void sgrad__ways_measure(const struct sgrad__layer *layer, struct sgrad_way way[SGRAD__WAYS]);
 
 #endif

@@ -1,50 +1,301 @@
-/* augment.c: what training does to images, as text and as numbers. */
+/* augment.c: what training does to images: asked for as text, and done to a sample.
+ *
+ *     read      pixels ─┐                                           another sample, read and augmented likewise ─┐
+ *     move              └─ crop ∘ flip ∘ rrc ∘ rotate … one map ─┐                                               │
+ *     change                                                     └─ jitter, autocontrast, cutout … ─┐            │
+ *     mix                                                                                           └─ mixup ────┴─ pixels
+ *
+ * Every chance is drawn from (seed, epoch, sample), and for each augmentation anew: what a sample becomes depends neither on its
+ * place in the batch, nor on ranks, nor on what else is asked for. */
 #include "config.h"
-#include "datasets/datasets.h"
+#include "datasets/colours.h"
+#include "datasets/formats.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAD_LIMIT 8192
+/* ---- as text ----------------------------------------------------------------------------------------------------- */
+
+char *sgrad_augmentation_form(const struct sgrad_augmentation *a) {
+    if (!a->argument) return sgrad_format("%s", a->name);
+    return sgrad_format(a->number[0].usual ? "%s[:%s]" : "%s:%s", a->name, a->argument);
+}
+
+/* "crop:N, flip, …"; free it. */
+static char *all_of_them(void) {
+    char *text = sgrad_format("%s", "");
+    for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a; a++) {
+        char *form = sgrad_augmentation_form(*a), *longer = sgrad_format("%s%s%s", text, *text ? ", " : "", form);
+        free(form);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static int unknown(const char *text, const char *word, size_t length) {
+    char *all = all_of_them();
+    int error = sgrad_fail(SGRAD_EINVAL, "augmentation '%s': '%.*s' is neither none nor, with commas between, of %s", text,
+                           (int)length, word, all);
+    free(all);
+    return error;
+}
+
+static int misused(const char *text, const struct sgrad_augmentation *is) {
+    char *form = sgrad_augmentation_form(is);
+    int error = sgrad_fail(SGRAD_EINVAL, "augmentation '%s': takes %s: %s", text, form, is->summary);
+    free(form);
+    return error;
+}
 
 /* "N" or "1/N"; the pixels that this is of SIDE, if SIDE is known. */
-static bool parse_pad(const char *text, size_t length, int side, int *pad) {
-    const bool part = length > 2 && !strncmp(text, "1/", 2);
-    const char *digits = part ? text + 2 : text, *end = text + length;
-    char *rest;
-    if (digits + strspn(digits, "0123456789") != end || *digits == '0') return false;
-    const long n = strtol(digits, &rest, 10);
-    if (rest == digits || n > PAD_LIMIT) return false;
-    *pad = part ? side / (int)n : (int)n;
-    return true;
+static const char *take_pixels(const char *text, const struct sgrad_augmentation_number *is, int side, double *number) {
+    const bool part = !strncmp(text, "1/", 2);
+    const char *digits = part ? text + 2 : text;
+    char *end;
+    if (!isdigit((unsigned char)*digits)) return NULL;
+    const double n = (double)strtol(digits, &end, 10);
+    if (n < is->low || n > is->high) return NULL;
+    *number = part ? floor(side / n) : n;
+    return end;
 }
 
-static bool parse(const char *text, int side, struct sgrad_augmentation *a) {
-    bool padded = false;
-    if (!strcmp(text, "none")) return true;
-    for (size_t length;; text += length + 1) {
-        length = strcspn(text, ",");
-        if (length == 4 && !strncmp(text, "flip", 4) && !a->flip) a->flip = true;
-        else if (strncmp(text, "crop:", 5) || padded || !parse_pad(text + 5, length - 5, side, &a->pad)) return false;
-        else padded = true;
-        if (!text[length]) return true;
+static const char *take_number(const char *text, const struct sgrad_augmentation_number *is, int side, double *number) {
+    char *end;
+    if (is->pixels) return take_pixels(text, is, side, number);
+    if (!isdigit((unsigned char)*text) && *text != '.') return NULL;
+    *number = strtod(text, &end);
+    return end != text && *number >= is->low && *number <= is->high ? end : NULL;
+}
+
+/* What follows the name, from AT on, up to the next comma or the end; NULL: it is none of what the augmentation takes. */
+static const char *take_numbers(const char *at, int side, struct sgrad_augmenting *item) {
+    const struct sgrad_augmentation *is = item->is;
+    for (int i = 0; i < is->numbers; i++) item->number[i] = is->number[i].usual;
+    if (*at != ':') return !is->numbers || is->number[0].usual ? at : NULL;
+    for (int i = 0; i < is->numbers; i++) {
+        if (*at != (i ? ',' : ':') || !(at = take_number(at + 1, &is->number[i], side, &item->number[i]))) return NULL;
     }
+    return is->numbers && (!*at || *at == ',') ? at : NULL;
 }
 
-int sgrad_augmentation_parse(const char *text, int height, int width, struct sgrad_augmentation *augmentation) {
+/* Adds ITEM where the list of all has it. */
+static void add(struct sgrad_augmentations *to, const struct sgrad_augmenting *item) {
+    int at = 0;
+    for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a != item->is; a++)
+        at += at < to->count && to->item[at].is == *a;
+    memmove(&to->item[at + 1], &to->item[at], (size_t)(to->count - at) * sizeof *to->item);
+    to->item[at] = *item;
+    to->count++;
+}
+
+/* Can images of HEIGHT x WIDTH be treated so? *NOTHING: it changes nothing. */
+static int check_item(const char *text, int height, int width, const struct sgrad_augmenting *item, bool *nothing) {
     const int side = height < width ? height : width;
-    struct sgrad_augmentation a = { 0 };
-    if (!parse(text, side, &a))
-        return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': is neither none nor, with commas between, crop:N (pixels) or "
-                          "crop:1/N (of the shorter side), and flip", text);
-    if (side && a.pad >= side)
-        return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': images of %dx%d are padded by %d pixels at most", text, height, width,
-                          side - 1);
-    *augmentation = a;
+    *nothing = false;
+    for (int i = 0; i < item->is->numbers; i++) {
+        if (!item->is->number[i].pixels) continue;
+        *nothing |= item->number[i] == 0;
+        if (side && item->number[i] >= side)
+            return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': %s takes %d pixels at most of images of %dx%d", text,
+                              item->is->name, side - 1, height, width);
+    }
     return 0;
 }
 
-char *sgrad_augmentation_text(const struct sgrad_augmentation *a) {
-    if (!a->pad) return sgrad_format("%s", a->flip ? "flip" : "none");
-    return sgrad_format("crop:%d%s", a->pad, a->flip ? ",flip" : "");
+int sgrad_augmentations_parse(const char *text, int height, int width, struct sgrad_augmentations *augmentations) {
+    struct sgrad_augmentations all = { 0 };
+    for (const char *at = text; strcmp(text, "none"); at++) {
+        struct sgrad_augmenting item = { 0 };
+        bool nothing;
+        const size_t length = strcspn(at, ":,");
+        for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a && !item.is; a++)
+            if (strlen((*a)->name) == length && !strncmp((*a)->name, at, length)) item.is = *a;
+        if (!item.is) return unknown(text, at, length);
+        if (sgrad_augmentations_find(&all, item.is->name) || all.count == SGRAD_MAX_AUGMENTATIONS)
+            return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': %s is there twice", text, item.is->name);
+        if (!(at = take_numbers(at + length, height < width ? height : width, &item))) return misused(text, item.is);
+        SGRAD_TRY(check_item(text, height, width, &item, &nothing));
+        if (!nothing) add(&all, &item);
+        if (!*at) break;
+    }
+    *augmentations = all;
+    return 0;
+}
+
+char *sgrad_augmentations_text(const struct sgrad_augmentations *augmentations) {
+    char *text = sgrad_format("%s", augmentations->count ? "" : "none");
+    for (const struct sgrad_augmenting *a = augmentations->item; a < augmentations->item + augmentations->count; a++) {
+        char *longer = sgrad_format("%s%s%s", text, *text ? "," : "", a->is->name);
+        bool usual = true;
+        for (int i = 0; i < a->is->numbers; i++) usual &= a->number[i] == a->is->number[i].usual;
+        free(text);
+        text = longer;
+        for (int i = 0; i < a->is->numbers && !usual; i++) {
+            longer = sgrad_format("%s%c%.10g", text, i ? ',' : ':', a->number[i]);
+            free(text);
+            text = longer;
+        }
+    }
+    return text;
+}
+
+/* Block 0 is crop's and flip's. */
+static struct sgrad_chances chances_of(const struct sgrad_drawing *how, int64_t sample, const char *name) {
+    const uint32_t block = (uint32_t)sgrad_hash(name, strlen(name)) | 1u << 31;
+    return (struct sgrad_chances){ .seed = how->seed, .sample = (uint64_t)sample, .epoch = how->epoch, .block = block };
+}
+
+/* ---- moving pixels ----------------------------------------------------------------------------------------------- */
+
+static int within(double at, int size) { return at < 0 ? 0 : at > size - 1 ? size - 1 : (int)at; }
+
+/* The pixel at (Y,X), which may lie up to half a pixel beyond the outermost. */
+static void take_pixel(const struct sgrad_pixels *from, double y, double x, uint8_t *to) {
+    const int i = within(floor(y), from->height), j = within(floor(x), from->width);
+    const int below = within(floor(y) + 1, from->height), right = within(floor(x) + 1, from->width);
+    const double v = y - floor(y), u = x - floor(x);
+    const size_t row = (size_t)from->width * (size_t)from->channels;
+    const uint8_t *top = from->value + (size_t)i * row, *bottom = from->value + (size_t)below * row;
+    for (int c = 0; c < from->channels; c++) {
+        const int at = j * from->channels + c, next = right * from->channels + c;
+        to[c] = (uint8_t)rint((1 - v) * ((1 - u) * top[at] + u * top[next]) + v * ((1 - u) * bottom[at] + u * bottom[next]));
+    }
+}
+
+/* From FROM and OLD, each pixel from where one lies: shifted, perhaps mirrored. */
+static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, uint8_t *to,
+                         int32_t *label) {
+    const int down = (int)map->y0, right = (int)map->x0, step = (int)map->xx, channels = from->channels;
+    for (int y = down; y < from->height + down; y++)
+        for (int w = 0, x = right; w < from->width; w++, x += step, to += channels) {
+            const bool inside = y >= 0 && y < from->height && x >= 0 && x < from->width;
+            const int64_t at = (int64_t)y * from->width + x;
+            if (inside) memcpy(to, from->value + at * channels, (size_t)channels);
+            else memset(to, 0, (size_t)channels);
+            if (label) *label++ = inside ? old[at] : -1;
+        }
+}
+
+/* PIXELS, and the LABELs (height,width) that they have, or NULL. */
+static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *pixels, int32_t *label) {
+    const size_t count = (size_t)pixels->height * (size_t)pixels->width, bytes = count * (size_t)pixels->channels;
+    struct sgrad_pixels from = *pixels;
+    from.value = sgrad_alloc(bytes, 1);
+    memcpy(from.value, pixels->value, bytes);
+    int32_t *old = label ? sgrad_alloc(count, sizeof *old) : NULL;
+    if (label) memcpy(old, label, count * sizeof *old);
+    uint8_t *to = pixels->value;
+    const bool whole = map->yx == 0 && map->xy == 0 && map->yy == 1 && fabs(map->xx) == 1 && map->y0 == rint(map->y0) &&
+                       map->x0 == rint(map->x0);        /* no pixel lies between others */
+    if (whole) shift_pixels(map, &from, old, to, label);
+    for (int h = 0; h < from.height && !whole; h++)
+        for (int w = 0; w < from.width; w++, to += from.channels) {
+            const double y = map->y0 + map->yy * h + map->yx * w, x = map->x0 + map->xy * h + map->xx * w;
+            const bool inside = y >= -0.5 && y <= from.height - 0.5 && x >= -0.5 && x <= from.width - 0.5;
+            if (inside) take_pixel(&from, y, x, to);
+            else memset(to, 0, (size_t)from.channels);
+            if (label)
+                *label++ = inside ? old[within(rint(y), from.height) * from.width + within(rint(x), from.width)] : -1;
+        }
+    free(old);
+    free(from.value);
+}
+
+/* ---- a sample ---------------------------------------------------------------------------------------------------- */
+
+/* Of a volume its first slice. */
+static struct sgrad_pixels pixels_of(const struct sgrad_dataset *dataset, void *data) {
+    const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(dataset));
+    return (struct sgrad_pixels){ (int)dim[0], (int)dim[1], (int)dim[2], dataset->full_scale, data };
+}
+
+/* Where pixels of sample INDEX come from. False: from where they are. */
+static bool draw_map(int64_t index, const struct sgrad_drawing *how, int height, int width, struct sgrad_affine *map) {
+    const struct sgrad_augmentations *all = &how->augmentations;
+    const struct sgrad_affine same = { .yy = 1, .xx = 1 };
+    *map = same;
+    for (const struct sgrad_augmenting *a = all->item; a < all->item + all->count; a++) {
+        struct sgrad_affine one = same;
+        struct sgrad_chances chances = chances_of(how, index, a->is->name);
+        if (!a->is->move) continue;
+        a->is->move(a->number, &chances, height, width, &one);
+        *map = sgrad__affine_after(&one, map);
+    }
+    return memcmp(map, &same, sizeof same) != 0;
+}
+
+void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how,
+                           void *const *data) {
+    const struct sgrad_augmentations *all = &how->augmentations;
+    const struct sgrad_field *image = sgrad_dataset_image(dataset), *target = sgrad_dataset_target(dataset);
+    const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1;
+    struct sgrad_pixels pixels = pixels_of(dataset, data[0]);
+    const bool labelled = target->dtype == SGRAD_I32 && target->shape.rank == image->shape.rank - 1;
+    int32_t *label = labelled ? data[target - dataset->field] : NULL;
+    struct sgrad_affine map;
+    const bool moves = draw_map(index, how, pixels.height, pixels.width, &map);
+    for (int64_t z = 0; z < slices; z++) {
+        if (moves) move_pixels(&map, &pixels, label);
+        for (const struct sgrad_augmenting *a = all->item; a < all->item + all->count; a++) {
+            struct sgrad_chances chances = chances_of(how, index, a->is->name);
+            if (a->is->change) a->is->change(a->number, &chances, &pixels);
+        }
+        pixels.value += (int64_t)pixels.height * pixels.width * pixels.channels;
+        if (label) label += (int64_t)pixels.height * pixels.width;
+    }
+}
+
+/* Of several that mix, one, by chance. */
+static const struct sgrad_augmenting *one_that_mixes(const struct sgrad_augmentations *all, struct sgrad_chances *chances) {
+    const struct sgrad_augmenting *found[SGRAD_MAX_AUGMENTATIONS];
+    int count = 0;
+    for (int i = 0; i < all->count; i++)
+        if (all->item[i].is->mix) found[count++] = &all->item[i];
+    return found[(int)(sgrad_chance(chances) * count)];
+}
+
+/* Sample INDEX, at AT, with any other of the set. */
+static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *at) {
+    const int own = sgrad_dataset_own_fields(dataset), label = own - 1;
+    struct sgrad_chances chances = chances_of(how, index, "mix");
+    const struct sgrad_augmenting *which = one_that_mixes(&how->augmentations, &chances);
+    const double place = (sgrad_chance(&chances) + sgrad_chance(&chances) / (1 << 24)) * (double)dataset->count;
+    const int64_t other = (int64_t)place;
+    void *room[SGRAD_MAX_FIELDS] = { NULL };
+    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]) + 1);
+    int error = sgrad_dataset_read(dataset, &other, 1, room);
+    if (!error) {
+        sgrad_dataset_augment(dataset, other, how, room);
+        struct sgrad_pixels pixels = pixels_of(dataset, at[0]);
+        const struct sgrad_pixels others = pixels_of(dataset, room[0]);
+        *(float *)at[own + 1] = (float)which->is->mix(which->number, &chances, &others, &pixels);
+        *(int32_t *)at[own] = *(const int32_t *)room[label];
+    }
+    for (int f = 0; dataset->field[f].name; f++) free(room[f]);
+    return error;
+}
+
+int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
+                       void *const *data) {
+    const bool draws = dataset->reader->draw, mixes = dataset->mixed && sgrad_augmentations_mix(&how->augmentations);
+    void *at[SGRAD_MAX_FIELDS];
+    if (!draws) SGRAD_TRY(sgrad_dataset_read(dataset, index, n, data));
+    if (!draws && !how->augmentations.count) return 0;
+    for (int i = 0; i < n; i++) {
+        for (int f = 0; dataset->field[f].name; f++) at[f] = (char *)data[f] + (size_t)i * sgrad_field_bytes(&dataset->field[f]);
+        if (draws) SGRAD_TRY(dataset->reader->draw(dataset, sgrad__dataset_kept(dataset, index[i]), how, at));
+        else sgrad_dataset_augment(dataset, index[i], how, at);
+        if (mixes) SGRAD_TRY(mix(dataset, index[i], how, at));
+    }
+    return 0;
+}
+
+void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix) {
+    const int own = sgrad_dataset_own_fields(dataset);
+    dataset->mixed = mix;
+    dataset->field[own] = mix ? (struct sgrad_field){ "other", SGRAD_I32, { 0 }, NULL } : (struct sgrad_field){ 0 };
+    dataset->field[own + 1] = mix ? (struct sgrad_field){ "share", SGRAD_F32, { 0 }, NULL } : (struct sgrad_field){ 0 };
 }

@@ -25,7 +25,7 @@ static void check(const struct sgrad_dataset *dataset) {
     assert(dataset->count > 0 && sgrad_dataset_fields(dataset) >= 2);
     assert((sgrad_dataset_target(dataset)->dtype == SGRAD_I32) == (dataset->classes > 0));
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    assert(!image || (image->shape.dim[2] <= SGRAD_MAX_CHANNELS && dataset->full_scale > 0));
+    assert(!image || (sgrad_field_plane(image)[2] <= SGRAD_MAX_CHANNELS && dataset->full_scale > 0));
     for (const struct sgrad_field *f = dataset->field; f->name; f++) {
         assert(f->dtype == SGRAD_U8 || f->dtype == SGRAD_I32 || f->dtype == SGRAD_F32);
         assert(f->shape.rank < SGRAD_MAX_RANK && (f->data || dataset->reader->read));
@@ -82,18 +82,23 @@ size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
 }
 
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data) {
+    const int own = sgrad_dataset_own_fields(dataset);
     void *at[SGRAD_MAX_FIELDS];
     for (int i = 0; i < n; i++) {
         bool whole = true;
-        assert(index[i] >= 0 && index[i] < dataset->count);
-        for (int f = 0; dataset->field[f].name; f++) {
+        const int64_t sample = dataset->shifts ? index[i] % SGRAD_SHIFT : index[i], shift = index[i] - sample;
+        assert(sample >= 0 && sample < dataset->count && shift / SGRAD_SHIFT <= dataset->shifts);
+        for (int f = 0; f < own; f++) {
             const struct sgrad_field *field = &dataset->field[f];
             const size_t bytes = sgrad_field_bytes(field);
             at[f] = (char *)data[f] + (size_t)i * bytes;
-            if (field->data) memcpy(at[f], (const char *)field->data + (size_t)index[i] * bytes, bytes);
+            if (field->data) memcpy(at[f], (const char *)field->data + (size_t)sample * bytes, bytes);
             else whole = false;
         }
-        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__dataset_kept(dataset, index[i]), at));
+        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__dataset_kept(dataset, sample) + shift, at));
+        if (!dataset->mixed) continue;
+        ((int32_t *)data[own])[i] = *(const int32_t *)at[own - 1];
+        ((float *)data[own + 1])[i] = 1;
     }
     return 0;
 }

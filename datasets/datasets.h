@@ -7,6 +7,7 @@
  *
  *     labelled images     pixels U8 (H,W,C)     label I32 ()
  *     measurements        features F32 (8)      target F32 (1)
+ *     text                tokens I32 (T)        next I32 (T)
  *
  * Pixels are as they are in the files, 0 to full scale; who trains divides by the full scale and normalises with the mean and
  * deviation of the training split. Other fields are taken as they are:
@@ -26,7 +27,8 @@
  *
  * Files are untrusted: whatever is wrong with one is an error that names the file, the place in it and the reason, when
  * the data set is opened, or, for images that are decoded when they are asked for, when they are read. Nothing here
- * shuffles, changes an image, or knows that there are other ranks; but a reader knows what training may do to its images. */
+ * shuffles, or knows that there are other ranks. What training does to images is a list of *augmentations*, drawn by seed, epoch
+ * and sample alone. */
 #ifndef SGRAD_DATASETS_H
 #define SGRAD_DATASETS_H
 
@@ -50,6 +52,18 @@ struct sgrad_dataset_options {
     const char *exclude;        /* a file that lists samples to leave out, as if they had never been there; NULL: none */
 };
 
+/* What training does to images, so that none is the same twice and yet of its class: by the numbers that each of these takes, in
+ * the order of augmentations.def. */
+enum { SGRAD_AUGMENTATION_NUMBERS = 2, SGRAD_MAX_AUGMENTATIONS = 32 };
+struct sgrad_augmentation;
+struct sgrad_augmentations {
+    int count;
+    struct sgrad_augmenting {
+        const struct sgrad_augmentation *is;
+        double number[SGRAD_AUGMENTATION_NUMBERS];
+    } item[SGRAD_MAX_AUGMENTATIONS];
+};
+
 #define SGRAD_MAX_FIELDS 4
 struct sgrad_field {
     const char *name;                   /* "pixels" */
@@ -68,10 +82,14 @@ struct sgrad_dataset {
     const char *const *class_name;      /* of each class; NULL: its number is its name */
     float full_scale;                   /* the largest value of a pixel: 255, digits 16 */
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
+    int64_t shifts;                     /* samples are windows, which may begin later by less than this; 0: they are none */
     /* The reader's own. */
     uint64_t identity;                  /* what the fingerprint takes in place of a field that is not in memory */
     int64_t *kept;                      /* which of the reader's samples each is; NULL: none were left out */
     void *state;
+    /* Set by who trains. */
+    struct sgrad_augmentations drawn;   /* how samples are drawn for training */
+    bool mixed;                         /* they are of two classes: sgrad_dataset_mix */
 };
 
 static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
@@ -80,20 +98,31 @@ static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
     return fields;
 }
 
-/* What a network is to say of a sample: the last field. */
-static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_dataset *dataset) {
-    return &dataset->field[sgrad_dataset_fields(dataset) - 1];
+/* Those of its reader. */
+static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) {
+    return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
 
-/* The first field, where that is an image, U8 (H,W,C); else NULL. */
+/* What a network is to say of a sample: the last field of the reader's. */
+static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_dataset *dataset) {
+    return &dataset->field[sgrad_dataset_own_fields(dataset) - 1];
+}
+
+/* The first field, where that is an image, U8 (H,W,C), or a volume, U8 (D,H,W,C); else NULL. */
 static inline const struct sgrad_field *sgrad_dataset_image(const struct sgrad_dataset *dataset) {
-    return dataset->field[0].dtype == SGRAD_U8 && dataset->field[0].shape.rank == 3 ? &dataset->field[0] : NULL;
+    const int rank = dataset->field[0].shape.rank;
+    return dataset->field[0].dtype == SGRAD_U8 && (rank == 3 || rank == 4) ? &dataset->field[0] : NULL;
+}
+
+/* Its height, width and channels: three numbers. */
+static inline const int64_t *sgrad_field_plane(const struct sgrad_field *image) {
+    return image->shape.dim + image->shape.rank - 3;
 }
 
 /* Channels of its images; 0: there are none. */
 static inline int sgrad_dataset_channels(const struct sgrad_dataset *dataset) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    return image ? (int)image->shape.dim[2] : 0;
+    return image ? (int)sgrad_field_plane(image)[2] : 0;
 }
 
 /* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL. What they exclude is listed
@@ -112,8 +141,15 @@ static inline size_t sgrad_field_bytes(const struct sgrad_field *field) {
 }
 size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset);
 
-/* Samples index[0…n-1], field by field: (n,shape…) into each one's DATA. Any number of threads may read at once. */
+/* Samples index[0…n-1], field by field: (n,shape…) into each one's DATA. Any number of threads may read at once. Of windows, I
+ * plus S times SGRAD_SHIFT is sample I, S places later. */
+#define SGRAD_SHIFT ((int64_t)1 << 40)
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data);
+
+/* The same for training: drawn by their reader, where it draws (reader->draw), or read, and augmented. */
+struct sgrad_drawing;
+int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
+                       void *const *data);
 /* Mean and population deviation of each channel of images over all pixels of the split, divided by full scale: exact sums, so the
  * same on any machine. The deviation of a channel that never changes is given as 1, since it is there to be divided by.
  * Reads everything, with one thread a core where that means decoding. */
@@ -150,18 +186,89 @@ uint64_t sgrad_dataset_stamp(const struct sgrad_dataset *dataset, int64_t index)
  * and sizes, of synthetic data of its recipe; and of what was left out. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 
-/* ---- augmentation: what training does to an image, so that it is not the same twice and yet of its class -------- */
+/* Images in FILEs, COUNT of them, that nobody has classified: what a trained network is asked about. Scaled and cut to IMAGE,
+ * (H,W,C) with C of 1, grey, or 3, and pixels of FULL_SCALE; one of another size than HxW wants H = W. Their labels are 0, of
+ * CLASSES. FILE has to live as long. SGRAD_EINVAL: no such images can be had. */
+int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
+                           struct sgrad_dataset **dataset);
 
-struct sgrad_augmentation {
-    int pad;        /* pixels of black on each side; of the whole the image's size is cut at random; 0: none */
-    bool flip;      /* left to right, one time in two */
+/* ---- augmentation ----------------------------------------------------------------------------------------------- */
+
+/* How samples are drawn: by these, and by their own number, alone. */
+struct sgrad_drawing {
+    uint64_t seed;
+    uint32_t epoch;                         /* 0 is the first */
+    struct sgrad_augmentations augmentations;
 };
 
-/* TEXT is "none" or, with commas between, "crop:N" (pixels) or "crop:1/N" (an N-th of the shorter side), and "flip"; images are
- * of HEIGHT x WIDTH, both 0: not known yet. SGRAD_EINVAL: it is something else, or leaves nothing of an image. */
-int sgrad_augmentation_parse(const char *text, int height, int width, struct sgrad_augmentation *augmentation);
-/* As text, with the pixels that it came to: "crop:4,flip"; free it. */
-char *sgrad_augmentation_text(const struct sgrad_augmentation *augmentation);
+/* TEXT is "none" or names of augmentations with commas between, each with its numbers after a colon: "crop:4,randaugment:2,9".
+ * The images are of HEIGHT x WIDTH, both 0: not known yet. What turns out to do nothing is left out. SGRAD_EINVAL: it is
+ * something else, or leaves nothing of an image. */
+int sgrad_augmentations_parse(const char *text, int height, int width, struct sgrad_augmentations *augmentations);
+/* How one is asked for: "crop:N", "rrc[:A]"; free it. */
+char *sgrad_augmentation_form(const struct sgrad_augmentation *augmentation);
+/* As text, with the numbers that it came to: "crop:4,flip"; free it. */
+char *sgrad_augmentations_text(const struct sgrad_augmentations *augmentations);
+/* The numbers of the one of this NAME; NULL: it is not among them. */
+const double *sgrad_augmentations_find(const struct sgrad_augmentations *augmentations, const char *name);
+/* Is any among them that mixes samples? */
+bool sgrad_augmentations_mix(const struct sgrad_augmentations *augmentations);
+
+/* A picture of samples as training sees them, in a file that is PNG: rows of up to 16; of volumes the middle slice; labels of
+ * pixels as colours beside them. What they are goes to TEXT, a line for each row. SGRAD_EINVAL: they are no images. */
+int sgrad_dataset_show(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
+                       const char *path, FILE *text);
+
+/* A sample that was read, its fields at DATA, in place; but for mixing, which takes a second sample. */
+void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how,
+                           void *const *data);
+
+/* Samples of labelled images that MIX are of two classes: they have two fields more, the class of "other" I32 () and "share"
+ * F32 (), how much is of the label's class. A sample that is read has its own label as other, and a share of 1. Without MIX they
+ * have them no more. */
+void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix);
+
+/* An image, or a part of it, that is changed in place. */
+struct sgrad_pixels {
+    int height, width, channels;
+    float full_scale;
+    uint8_t *value;                         /* (height,width,channels) */
+};
+
+/* Where pixel (y,x) of an image comes from: (y0 + yy·y + yx·x, x0 + xy·y + xx·x). */
+struct sgrad_affine {
+    double y0, yy, yx, x0, xy, xx;
+};
+
+/* The random numbers of an augmentation of a sample in an epoch, one after another; each augmentation has its own. */
+struct sgrad_chances {
+    uint64_t seed, sample;
+    uint32_t epoch, block, next;
+};
+double sgrad_chance(struct sgrad_chances *chances);     /* uniform, from 0 up to, but without, 1 */
+
+/* An augmentation: one file and one line of augmentations.def. Those asked for are applied in the order of that list, whatever
+ * the order they are asked in; first all that move pixels, as one map, with means of four pixels where it leads between them, and
+ * black, or label -1, outside. Each does one of these; one that volumes alone have, which their reader draws, does none. */
+struct sgrad_augmentation {
+    const char *name, *argument;            /* "crop", "N"; NULL: takes none */
+    const char *summary, *source;           /* paper or document of the method, or NULL */
+    int numbers;                            /* that it takes: all, or none where each has a usual one */
+    struct sgrad_augmentation_number {
+        double usual, low, high;            /* usual 0: there is none */
+        bool pixels;                        /* whole, and below the shorter side, of which it may be given as 1/N */
+    } number[SGRAD_AUGMENTATION_NUMBERS];
+    bool volumes;                           /* readers of volumes draw it, too */
+    /* MAP comes as the identity. */
+    void (*move)(const double *number, struct sgrad_chances *chances, int height, int width, struct sgrad_affine *map);
+    void (*change)(const double *number, struct sgrad_chances *chances, struct sgrad_pixels *image);
+    /* Mixes with OTHER, of the same size; how much of IMAGE is still its own, 0 to 1. */
+    double (*mix)(const double *number, struct sgrad_chances *chances, const struct sgrad_pixels *other,
+                  struct sgrad_pixels *image);
+};
+
+extern const struct sgrad_augmentation *const *sgrad_augmentations;     /* all of augmentations.def, and of plug-ins; ends with
+                                                                           NULL */
 
 /* ---- readers: one file and one line of datasets.def each ------------------------------------------------------- */
 
@@ -176,6 +283,9 @@ struct sgrad_reader {
     int (*measure)(struct sgrad_dataset *dataset);
     /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
+    /* The same for training, drawn anew each epoch, augmented; NULL: training reads what is there, and what is augmented is done
+     * elsewhere. */
+    int (*draw)(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *data);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
     /* What is said of one of the reader's samples above; NULL: they have no names, and images are those that are read. */
     char *(*sample_name)(const struct sgrad_dataset *dataset, int64_t index);
@@ -184,7 +294,7 @@ struct sgrad_reader {
     bool computes;                      /* read looks at no file: it never fails */
 };
 
-extern const struct sgrad_reader *const sgrad_readers[];        /* all of datasets.def; ends with NULL */
+extern const struct sgrad_reader *const *sgrad_readers;         /* all of datasets.def, and of plug-ins; ends with NULL */
 
 #ifdef __cplusplus
 }

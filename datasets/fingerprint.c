@@ -27,11 +27,12 @@ uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
     int64_t number[2 + SGRAD_MAX_FIELDS * SGRAD_MAX_RANK] = { dataset->count };
     int numbers = 1;
-    for (const struct sgrad_field *f = dataset->field; f->name; f++)
+    const int fields = sgrad_dataset_own_fields(dataset);
+    for (const struct sgrad_field *f = dataset->field; f < dataset->field + fields; f++)
         for (int i = 0; i < f->shape.rank; i++) number[numbers++] = f->shape.dim[i];
     number[numbers++] = dataset->classes;
     uint64_t hash = sgrad__fingerprint_add(1, number, (size_t)numbers * sizeof *number);
-    for (int f = sgrad_dataset_fields(dataset) - 1; f >= 0; f--) {
+    for (int f = fields - 1; f >= 0; f--) {
         const struct sgrad_field *field = &dataset->field[f];
         const size_t bytes = (size_t)dataset->count * sgrad_field_bytes(field);
         hash = field->data ? sgrad__fingerprint_add(hash, field->data, bytes)

@@ -41,6 +41,7 @@ struct folder {
     int64_t files;
     uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
+    _Atomic bool told_deep;
 };
 
 /* ---- what is there ------------------------------------------------------------------------------------------------ */
@@ -192,12 +193,20 @@ static int find_colour(struct sgrad_dataset *dataset) {
     return 0;
 }
 
+/* Says it of the first that is found. */
+static void tell_deep(struct folder *folder, int64_t i) {
+    if (!atomic_exchange(&folder->told_deep, true))
+        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: npy:PATH "
+                   "takes numbers as they are", folder->path, folder->file[i]);
+}
+
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
-    const struct folder *folder = dataset->state;
+    struct folder *folder = dataset->state;
     const struct sgrad_field *field = &dataset->field[0];
     struct sgrad__image image;
     int error = 0;
     SGRAD_TRY(with_file(folder, i, decode, &image));
+    if (image.deep) tell_deep(folder, i);
     if (folder->side)
         sgrad__image_fit(&image, folder->side, pixels);
     else if (image.height == field->shape.dim[0] && image.width == field->shape.dim[1])

@@ -4,6 +4,8 @@
 #ifndef SGRAD_DATASETS_FORMATS_H
 #define SGRAD_DATASETS_FORMATS_H
 
+#include "runtime/runtime.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +20,33 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
 
 /* CIFAR-10's binary version: records of 3,073 bytes. PIXELS is (size / 3073,32,32,3), LABELS (size / 3073). */
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels);
+
+/* Tokens of 16 bits, with llm.c's header or without: the byte FROM which they lie to the end. */
+int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from);
+
+/* Lines of cells, all of as many columns; where they are HEADED, the first names them and is none of the ROWS. */
+struct sgrad__csv {
+    int columns;
+    int64_t rows, cells;
+    bool headed;
+    char **cell, *text; /* (cells), into the text */
+};
+int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
+void sgrad__csv_free(struct sgrad__csv *csv);
+
+/* A file of NumPy's: COUNT numbers of so many BYTES, of KIND 'u', 'i', 'b' or 'f', at DATA within the file. */
+struct sgrad__npy {
+    char kind;
+    int bytes;
+    int64_t count;
+    struct sgrad_shape shape;
+    const unsigned char *data;
+};
+int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *npy);
+double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);
+
+/* The BYTES of a zip archive's MEMBER, stored or deflated, whose check sum is right; the caller frees *CONTENT. */
+int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
 
 /* JPEG or PNG, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
 struct sgrad__image {

@@ -1,12 +1,24 @@
-/* list.c: every reader of data sets, as datasets.def lists them. */
+/* list.c: every reader of data sets and every augmentation, as datasets.def and augmentations.def list them. */
 #include "datasets/datasets.h"
 
 #define SGRAD_READER(name) extern const struct sgrad_reader sgrad_##name##_reader;
 #include "datasets/datasets.def"
 #undef SGRAD_READER
-const struct sgrad_reader *const sgrad_readers[] = {
+static const struct sgrad_reader *const built_in[] = {
 #define SGRAD_READER(name) &sgrad_##name##_reader,
 #include "datasets/datasets.def"
 #undef SGRAD_READER
     NULL,
 };
+const struct sgrad_reader *const *sgrad_readers = built_in;
+
+#define SGRAD_AUGMENTATION(name) extern const struct sgrad_augmentation sgrad_##name##_augmentation;
+#include "datasets/augmentations.def"
+#undef SGRAD_AUGMENTATION
+static const struct sgrad_augmentation *const augmentations[] = {
+#define SGRAD_AUGMENTATION(name) &sgrad_##name##_augmentation,
+#include "datasets/augmentations.def"
+#undef SGRAD_AUGMENTATION
+    NULL,
+};
+const struct sgrad_augmentation *const *sgrad_augmentations = augmentations;

@@ -11,7 +11,7 @@ static int read_picture(const struct sgrad_dataset *dataset, int64_t index, stru
     void *data[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; dataset->field[f].name; f++) data[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
     int error = sgrad_dataset_read(dataset, &index, 1, data);
-    const int64_t *dim = sgrad_dataset_image(dataset)->shape.dim;
+    const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(dataset));
     for (int f = error ? 0 : 1; dataset->field[f].name; f++) free(data[f]);
     if (error) return error;
     const float scale = 255 / dataset->full_scale;

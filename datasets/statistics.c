@@ -30,7 +30,7 @@ static void add_sample(const uint8_t *x, size_t size, int channels, uint64_t *su
 
 static bool in_memory(const struct sgrad_dataset *dataset) {
     bool all = true;
-    for (const struct sgrad_field *f = dataset->field; f->name; f++) all &= f->data != NULL;
+    for (int f = 0; f < sgrad_dataset_own_fields(dataset); f++) all &= dataset->field[f].data != NULL;
     return all;
 }
 
@@ -85,6 +85,10 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
 
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
     struct tally tally = { .dataset = dataset, .adds = true };
+    if (!sgrad_dataset_image(dataset)) {
+        *sums = (struct sgrad_dataset_sums){ { 0 }, { 0 } };
+        return sgrad_dataset_check(dataset, from, count);
+    }
     SGRAD_TRY(run(&tally, from, count));
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++) {
         sums->sum[c] = tally.sum[c];
@@ -96,7 +100,7 @@ int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    const uint64_t n = image ? (uint64_t)dataset->count * (uint64_t)image->shape.dim[0] * (uint64_t)image->shape.dim[1] : 0;
+    const uint64_t n = image ? (uint64_t)(dataset->count * sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2]) : 0;
     for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;

@@ -147,7 +147,7 @@ struct sgrad_duplicates {
 int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
                           const struct sgrad_duplicates_options *options, struct sgrad_duplicates *found);
 void sgrad_duplicates_free(struct sgrad_duplicates *found);
-/* FOLDER/keep.txt, drop.txt (as sgrad_dataset_exclude takes them; images that were not hashed are dropped) and leaks.txt. */
+/* FOLDER/keep.txt, drop.txt (as options.exclude takes them; images that were not hashed are dropped) and leaks.txt. */
 int sgrad_duplicates_write(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
                            const struct sgrad_duplicates *found, const char *folder);
 /* The training samples that LEVEL drops, as such a file. */

@@ -28,7 +28,7 @@ static void novograd(const struct sgrad_args *a) {
     const float scale = clip / (sqrtf(*v) + h->eps);
     for (int64_t i = 0; i < n; i++) {
         m[i] = h->beta1 * m[i] + scale * dw[i] + h->weight_decay * w[i];
-        w[i] -= a->step->rate * m[i];
+        w[i] -= sgrad_rate(a) * m[i];
     }
 }
 static const struct sgrad_kernel kernel = { .name = "novograd", .kind = &sgrad_update_kind, .cpu = novograd };

@@ -329,6 +329,22 @@ static void write_curves(FILE *to, const void *of) {
     fputs("unset multiplot\nset offsets 0, 0, 0, 0\n", to);
 }
 
+bool sgrad__curves_draw(const char *to, char *const *folder) {
+    struct runs runs = { 0 };
+    bool read = true;
+    for (; folder[runs.count] && read; runs.count++) {
+        runs.run = sgrad_grow(runs.run, runs.count, sizeof *runs.run);
+        runs.run[runs.count] = (struct run){ .folder = folder[runs.count] };
+        read = sgrad__history_read(folder[runs.count], &runs.run[runs.count].history) == 0;
+    }
+    if (read && runs.count) set_columns(&runs);
+    const bool drawn = read && runs.count &&
+                       sgrad__plot_draw(to, &(struct sgrad__plot){ "curves", "learning curves", 1200, 480, write_curves, &runs });
+    for (int i = 0; i < runs.count; i++) sgrad__history_free(&runs.run[i].history);
+    free(runs.run);
+    return drawn;
+}
+
 /* ---- all of it ---- */
 
 static int read_run(const char *folder, struct run *r) {

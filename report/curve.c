@@ -31,14 +31,15 @@ double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__histo
     return top;
 }
 
-/* Epoch, main metric, step, loss. Returns the largest loss. */
+/* Epoch, main metric, step, loss, main metric of training. Returns the largest loss. */
 static double write_tests(FILE *to, const struct sgrad__history *h) {
     double top = 0;
     fputs("$test << END\n", to);
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
         const double main = sgrad__history_shown(&h->metric[h->main], e->test[h->main]);
-        fprintf(to, "%g %g %.0f %g\n", e->epoch, main, e->step, e->test[0]);
+        const double train = sgrad__history_shown(&h->metric[h->main], e->train);
+        fprintf(to, "%g %g %.0f %g %g\n", e->epoch, main, e->step, e->test[0], train);
         if (isfinite(e->test[0])) top = fmax(top, e->test[0]);
     }
     fputs("END\n", to);
@@ -65,7 +66,10 @@ static void write_metric_panel(FILE *to, const struct sgrad__history *h, const s
     free(title);
     fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
     if (h->epochs <= 15) fputs("set xtics 1\n", to);
-    fputs("plot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' notitle\n", to);
+    fputs("set key bottom right\nplot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' title 'test'", to);
+    if (isfinite(h->epoch[h->epochs - 1].train))
+        fputs(", '' using 1:5 with linespoints lw 1 pt 7 ps 0.3 lc '#2b5c8a' title 'training'", to);
+    fputs("\nunset key\n", to);
 }
 
 /* A run whose loss was never a number has no left panel, one without evaluation no right one. */

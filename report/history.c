@@ -54,6 +54,10 @@ static int add_epoch(const struct place *at, const json_t *row, struct sgrad__hi
     e.step = h->steps ? h->step[h->steps - 1].step : 0;
     if (json_object_get(row, "step")) SGRAD_TRY(whole(at, row, "step", &e.step));
     SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
+    char trained[LONGEST_NAME + sizeof "train_"];
+    snprintf(trained, sizeof trained, "train_%s", h->metric[h->main].name);
+    e.train = NAN;
+    if (h->main && json_object_get(row, trained)) SGRAD_TRY(number(at, row, trained, &e.train));
     for (int i = 0; i < h->metrics; i++) {
         char key[LONGEST_NAME + sizeof "test_"];
         snprintf(key, sizeof key, "test_%s", h->metric[i].name);
@@ -97,12 +101,7 @@ static int read_lines(const char *path, struct sgrad__history *h) {
 }
 
 static int read_config(const char *path, json_t **config) {
-    struct sgrad_map map;
-    json_error_t error;
-    SGRAD_TRY(sgrad_map_open(path, largest_file, &map));
-    *config = json_loadb((const char *)map.data, map.size, JSON_REJECT_DUPLICATES, &error);
-    sgrad_map_close(&map);
-    if (!*config) return sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", path, error.line, error.text);
+    SGRAD_TRY(sgrad_json_read(path, largest_file, config));
     if (!json_is_object(*config)) return sgrad_fail(SGRAD_EFORMAT, "%s: not a JSON object", path);
     return 0;
 }

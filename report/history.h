@@ -18,6 +18,7 @@ struct sgrad__history_metric {
 struct sgrad__history_epoch {
     double epoch, step; /* after which it was evaluated */
     double train_loss, test[SGRAD__MOST_METRICS], seconds;      /* test: by metric */
+    double train;       /* the main metric of training; NAN: the run did not tell it */
 };
 struct sgrad__history {
     json_t *config;

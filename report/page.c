@@ -87,6 +87,12 @@ static bool put_file(FILE *to, const char *path, const char *start) {
     return true;
 }
 
+static void put_picture(FILE *to, const char *folder, const char *name) {
+    char *path = sgrad_format("%s/%s.svg", folder, name);
+    put_file(to, path, "<svg");
+    free(path);
+}
+
 /* Everything up to MARK; returns what comes after it. */
 static const char *put_until(FILE *to, const char *from, const char *mark) {
     const char *end = strstr(from, mark);
@@ -95,16 +101,16 @@ static const char *put_until(FILE *to, const char *from, const char *mark) {
 }
 
 static void write_page(FILE *to, const char *folder, json_t *data, bool curve) {
-    char *picture = sgrad_format("%s/curve.svg", folder);
     const char *rest = put_until(to, page, "<!--CURVE-->");
-    if (curve) put_file(to, picture, "<svg");
+    if (curve) put_picture(to, folder, "curve");
+    rest = put_until(to, rest, "<!--DETAILS-->");
+    if (json_object_get(data, "details_picture")) put_picture(to, folder, "details");
     rest = put_until(to, rest, "<!--D3-->");
     if (json_object_get(data, "trace") && !put_file(to, SGRAD_D3, NULL))
         sgrad_warn("%s: not found, so the page has no timeline to zoom (Debian, Ubuntu: apt install libjs-d3)", SGRAD_D3);
     rest = put_until(to, rest, "<!--DATA-->");
     json_dumpf(data, to, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9));   /* no </script> can be in it */
     fputs(rest, to);
-    free(picture);
 }
 
 bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve) {

@@ -27,13 +27,19 @@ void sgrad__plot_quoted(FILE *to, const char *text);    /* in gnuplot's single q
 double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__history *history);
 bool sgrad__curve_draw(const char *folder, const struct sgrad__history *history);
 
+/* ---- compare.c ---- */
+
+/* Draws the learning curves of the runs in FOLDER…, a list that ends with NULL, into TO: curves.svg and .png. */
+bool sgrad__curves_draw(const char *to, char *const *folder);
+
 /* ---- gantt.c: the timeline as a picture ---- */
 
 bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timeline);
 
 /* ---- page.c ---- */
 
-/* Writes FOLDER/report.html from what --json prints, the timeline (NULL: not traced) and curve.svg. An error is told. */
+/* Writes FOLDER/report.html from what --json prints, the timeline (NULL: not traced), curve.svg, and details.svg, where REPORT
+ * knows of it. An error is told. */
 bool sgrad__page_write(const char *folder, const json_t *report, const struct sgrad__timeline *timeline, bool curve);
 
 #endif

@@ -1,6 +1,7 @@
 /* report.c: a run's report: its folder read, what follows worked out once, then printed, given as JSON, or drawn. */
 #include "report/report.h"
 
+#include "report/details.h"
 #include "report/history.h"
 #include "report/overlap.h"
 #include "report/pictures.h"
@@ -15,6 +16,7 @@
 struct sgrad_report {
     const char *folder;
     struct sgrad__history history;
+    json_t *details;                    /* of classes; NULL: eval --details was not run */
     bool traced;                        /* else the next three are empty */
     struct sgrad__timeline timeline;
     struct sgrad__overlap overlap;
@@ -45,6 +47,11 @@ static json_t *epochs_as_json(const struct sgrad__history *h) {
     for (int i = 0; i < h->epochs; i++) {
         const struct sgrad__history_epoch *e = &h->epoch[i];
         json_t *epoch = json_pack("{s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss", json_real(e->train_loss));
+        if (isfinite(e->train)) {
+            char *key = sgrad_format("train_%s", h->metric[h->main].name);
+            json_object_set_new(epoch, key, json_real(e->train));
+            free(key);
+        }
         add_tests(epoch, h, e, 0, h->metrics);
         json_object_set_new(epoch, "seconds", json_pack("o?", json_real(e->seconds)));
         json_array_append_new(epochs, epoch);
@@ -65,6 +72,7 @@ static json_t *as_json(const struct sgrad_report *r) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
     }
+    if (r->details) json_object_set(json, "details", r->details);
     if (r->traced) json_object_set_new(json, "trace", sgrad__trace_as_json(&r->timeline, &r->overlap, &r->critical));
     return json;
 }
@@ -98,12 +106,15 @@ static void print_settings(const struct sgrad__history *h) {
 /* A table; a metric's column is as wide as its title. */
 static void print_epochs(const struct sgrad__history *h) {
     const int loss = 11, end = (int)strlen("test ") + 1;
+    const bool trained = h->epochs && isfinite(h->epoch[h->epochs - 1].train);
     char text[SGRAD_AMOUNT_TEXT];
     if (h->epochs) printf("\n%6s %11s %11s", "epoch", "train loss", "test loss");
+    if (trained) printf("  train %s", h->metric[h->main].title);
     for (int k = 1; k < h->metrics && h->epochs; k++) printf("  test %s", h->metric[k].title);
     if (h->epochs) printf(" %9s\n", "seconds");
     for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++) {
         printf("%6s %*s %*s", sgrad_amount_text(e->epoch, text), loss, NUMBER(e->train_loss), loss, NUMBER(e->test[0]));
+        if (trained) printf(" %*s", (int)strlen(h->metric[h->main].title) + end + 1, METRIC(&h->metric[h->main], e->train));
         for (int k = 1; k < h->metrics; k++)
             printf(" %*s", (int)strlen(h->metric[k].title) + end, METRIC(&h->metric[k], e->test[k]));
         printf(" %9.1f\n", e->seconds);
@@ -128,8 +139,10 @@ void sgrad_report_print(const struct sgrad_report *r) {
     const char *folder = r->folder;
     const struct sgrad__timeline *t = &r->timeline;
     print_history(&r->history);
+    if (r->details) sgrad__details_print(r->details);
     if (r->traced) sgrad__trace_print(&r->timeline, &r->overlap, &r->critical, json_object_get(r->json, "trace"));
     if (json_object_get(r->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
+    if (json_object_get(r->json, "details_picture")) printf("its classes: %s/details.svg, %s/details.png\n", folder, folder);
     if (json_object_get(r->json, "gantt")) printf("the traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
     if (r->traced)
         printf("with ViTE: vite -t %.0f:%.0f %s/trace/paje.trace, where they are, in ms\n", floor(t->start),
@@ -139,17 +152,18 @@ void sgrad_report_print(const struct sgrad_report *r) {
 
 /* ---- pictures ---- */
 
-static void note_picture(struct sgrad_report *r, const char *name) {
+static void note_picture(struct sgrad_report *r, const char *key, const char *name) {
     json_object_set_new(
-        r->json, name,
+        r->json, key,
         json_pack("[o, o]", json_sprintf("%s/%s.svg", r->folder, name), json_sprintf("%s/%s.png", r->folder, name)));
 }
 
 void sgrad_report_draw(struct sgrad_report *r) {
     const struct sgrad__timeline *timeline = r->traced ? &r->timeline : NULL;
     const bool curve = sgrad__curve_draw(r->folder, &r->history);
-    if (curve) note_picture(r, "curve");
-    if (timeline && sgrad__gantt_draw(r->folder, timeline)) note_picture(r, "gantt");
+    if (curve) note_picture(r, "curve", "curve");
+    if (r->details && sgrad__details_draw(r->folder, r->details)) note_picture(r, "details_picture", "details");
+    if (timeline && sgrad__gantt_draw(r->folder, timeline)) note_picture(r, "gantt", "gantt");
     if (sgrad__page_write(r->folder, r->json, timeline, curve))
         json_object_set_new(r->json, "page", json_sprintf("%s/report.html", r->folder));
 }
@@ -166,6 +180,7 @@ bool sgrad_report_curve(const char *folder) {
 
 static int read_folder(struct sgrad_report *r) {
     SGRAD_TRY(sgrad__history_read(r->folder, &r->history));
+    SGRAD_TRY(sgrad__details_read(r->folder, &r->details));
     SGRAD_TRY(sgrad__timeline_read(r->folder, &r->timeline, &r->traced));
     if (r->traced) {
         sgrad__overlap_find(&r->timeline, &r->overlap);
@@ -188,6 +203,7 @@ void sgrad_report_close(struct sgrad_report *r) {
     sgrad__overlap_free(&r->overlap);
     sgrad__timeline_free(&r->timeline);
     sgrad__history_free(&r->history);
+    json_decref(r->details);
     json_decref(r->json);
     free(r);
 }

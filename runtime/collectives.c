@@ -10,12 +10,13 @@
 #include "runtime/collectives.def"
 #undef SGRAD_COLLECTIVE
 
-const struct sgrad_collective *const sgrad_collectives[] = {
+static const struct sgrad_collective *const built_in[] = {
 #define SGRAD_COLLECTIVE(name, kind) &sgrad_##name##_##kind,
 #include "runtime/collectives.def"
 #undef SGRAD_COLLECTIVE
     NULL,
 };
+const struct sgrad_collective *const *sgrad_collectives = built_in;
 
 const char *sgrad_collective_kind_name(enum sgrad_collective_kind kind) {
     static const char *const name[] = { [SGRAD_ALLREDUCE] = "allreduce", [SGRAD_REDUCE_SCATTER] = "reduce_scatter",
@@ -25,9 +26,10 @@ const char *sgrad_collective_kind_name(enum sgrad_collective_kind kind) {
 }
 
 const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name) {
-    const size_t all = sizeof sgrad_collectives / sizeof *sgrad_collectives;
-    const struct sgrad_collective **of_kind = sgrad_alloc(all, sizeof *of_kind);
-    for (size_t i = 0, count = 0; i < all - 1; i++)
+    int all = 0, count = 0;
+    while (sgrad_collectives[all]) all++;
+    const struct sgrad_collective **of_kind = sgrad_alloc((size_t)all + 1, sizeof *of_kind);
+    for (int i = 0; i < all; i++)
         if (sgrad_collectives[i]->kind == kind) of_kind[count++] = sgrad_collectives[i];
     const struct sgrad_collective *found = sgrad_record_find(sgrad_collective_kind_name(kind), name, of_kind);
     free(of_kind);

@@ -64,7 +64,7 @@ struct sgrad_mesh {
     int axes;
     struct sgrad_axis axis[SGRAD_MAX_AXES];
 };
-/* "data=2,tensor=3". Where axis REST is not named it comes first, and has the ranks that are left. */
+/* "data=2,tensor=3", or "data=2,tensor=1d:3". Where axis REST is not named it comes first, and has the ranks that are left. */
 int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh);
 int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks);     /* to so many; an error where that cannot be */
 const struct sgrad_axis *sgrad_mesh_axis(const struct sgrad_mesh *mesh, const char *name);    /* NULL: there is none */
@@ -98,7 +98,7 @@ struct sgrad_collective {
     /* Appends what PLACE does (sgrad_plan_add), to peers that are places. PLAN->chunks and ->root are set. */
     void (*schedule)(struct sgrad_plan *plan, int place, const struct sgrad_network *net);
 };
-extern const struct sgrad_collective *const sgrad_collectives[];      /* all of collectives.def; ends with NULL */
+extern const struct sgrad_collective *const *sgrad_collectives;  /* all of collectives.def, and of plug-ins; ends with NULL */
 
 /* The method NAME of a kind; NULL, and one line that says so, when there is none. */
 const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name);

@@ -9,20 +9,24 @@
 
 enum { MOST = 1 << 15 };        /* ranks along an axis: those of four fit a long */
 
+static const char ONE[] = "1d:";    /* how what is shared over an axis is cut: along one dimension */
+
 static int find(const struct sgrad_mesh *mesh, const char *name) {
     for (int i = 0; i < mesh->axes; i++)
         if (!strcmp(mesh->axis[i].name, name)) return i;
     return -1;
 }
 
-/* One "NAME=N" of LENGTH characters. */
+/* One "NAME=N", or "NAME=1d:N", of LENGTH characters. */
 static bool add_axis(struct sgrad_mesh *mesh, const char *text, size_t length) {
     const char *equals = memchr(text, '=', length);
     const size_t name = equals ? (size_t)(equals - text) : 0;
     struct sgrad_axis axis = { .ranks = 0 };
     if (!name || name >= sizeof axis.name || mesh->axes == SGRAD_MAX_AXES) return false;
     memcpy(axis.name, text, name);
-    for (const char *digit = equals + 1; digit < text + length; digit++) {
+    const char *digit = equals + 1;
+    if (!strncmp(digit, ONE, strlen(ONE))) digit += strlen(ONE);
+    for (; digit < text + length; digit++) {
         if (!isdigit((unsigned char)*digit) || axis.ranks > MOST) return false;
         axis.ranks = 10 * axis.ranks + *digit - '0';
     }
@@ -48,7 +52,7 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
         whole = named;
     }
     if (!good)
-        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=2", text,
+        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=1d:2", text,
                           rest);
     *mesh = whole;
     return 0;

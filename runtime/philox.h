@@ -16,7 +16,7 @@
 
 /* Who draws: no two uses share a stream. */
 enum sgrad_stream { SGRAD_STREAM_INIT, SGRAD_STREAM_SHUFFLE, SGRAD_STREAM_AUGMENT, SGRAD_STREAM_DROPOUT, SGRAD_STREAM_DATA,
-                    SGRAD_STREAM_PAIRS };
+                    SGRAD_STREAM_PAIRS, SGRAD_STREAM_TOKEN, SGRAD_STREAM_SEARCH };
 
 struct sgrad_random {
     uint32_t word[4];

@@ -436,6 +436,12 @@ struct sgrad_map {
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
 
+/* JSON files, by jansson. A file of at most LIMIT bytes, in which no key is twice; what is wrong is told with its line. */
+struct json_t;
+int sgrad_json_read(const char *path, size_t limit, struct json_t **json);
+/* Beside, then renamed; real numbers of so many DIGITS. Takes JSON over. */
+int sgrad_json_write(const char *path, struct json_t *json, int digits);
+
 /* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data, which stay in the file until
  * they are read: checkpoints are as large as memory. */
 struct sgrad_entry {

@@ -3,7 +3,7 @@
 set -u
 shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
-sources=({runtime,codelets,datasets,duplicates,graphs,report,cli,examples}/**/*.{c,h,cu,def})
+sources=({runtime,codelets,volumes,datasets,duplicates,graphs,planner,report,cli,examples}/**/*.{c,h,cu,def})
 
 # An #include names the folder, and leads to a room below its own, or stays there. What is for users, all of graphs/ or every
 # operation, is included by nobody inside.
@@ -16,14 +16,16 @@ includes() {
 	}
 	BEGIN {
 		below["runtime"] = " "
-		below["codelets"] = below["datasets"] = below["report"] = " runtime "
+		below["codelets"] = below["volumes"] = below["report"] = " runtime "
+		below["datasets"] = " runtime volumes "
 		below["duplicates"] = below["codelets"] "codelets datasets "
 		below["graphs/networks"] = below["codelets"] "codelets "
-		below["graphs/programs"] = below["graphs/networks"] "datasets graphs/networks "
+		below["graphs/programs"] = below["graphs/networks"] "volumes datasets graphs/networks "
 		below["graphs/runs"] = below["graphs/programs"] "graphs/programs "
 		below["all"] = below["graphs/runs"] "graphs/runs "
-		below["cli"] = below["all"] "duplicates report "
-		below["examples"] = below["all"] "all duplicates "
+		below["planner"] = below["all"]
+		below["cli"] = below["all"] "duplicates planner report "
+		below["examples"] = below["all"] "all duplicates planner "
 	}
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
 		split($0, quoted, "\""); file = quoted[2]
@@ -65,7 +67,7 @@ lines() {
 # What a lower room does not know, in code or comment.
 words() {
 	grep -niE 'layer|gradient|epoch' runtime/**/*.* | sed 's/$/   <- runtime\/ says neither layer nor gradient nor epoch/'
-	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,datasets}/*.{c,h,cu} |
+	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,volumes,datasets}/*.{c,h,cu} |
 		sed 's/$/   <- kernels and readers never wait, submit or send/'
 }
 
@@ -120,6 +122,7 @@ findings=$(
 	records runtime/collectives runtime/collectives.def sgrad_collective
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
+	records datasets/augmentations datasets/augmentations.def sgrad_augmentation
 	records duplicates/hashes duplicates/hashes.def sgrad_hash_kind
 	records graphs/networks/layers graphs/networks/layers.def sgrad_composite
 	records graphs/networks/models graphs/networks/models.def sgrad_model

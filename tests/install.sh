@@ -77,6 +77,51 @@ does "${cc[@]}" -Wall -Wextra -Werror there/share/doc/stargrad/examples/03-own-o
 does ./own
 grep -q '^runs/gelunet-.*: test accuracy' log || wrong 'an operation outside the library was not trained'
 does there/bin/stargrad list models
+
+# Plug-ins: one of each kind. What they call is the command's own, which therefore has all that the library has.
+public() { nm -D --defined-only "$1" | awk '$3 ~ /^sgrad_[^_]/ { print $3 }' | sort; }
+[ -z "$(comm -13 <(public there/bin/stargrad) <(public there/lib/libstargrad.so))" ] ||
+	wrong "the command lacks: $(comm -13 <(public there/bin/stargrad) <(public there/lib/libstargrad.so) | xargs)"
+plug_in() { # FILE NAME OPTION…
+	does "${cc[@]}" -std=gnu11 -shared -fPIC "$1" -o "lib$2.so" "${compile[@]}" "${@:3}"
+}
+refuses() { # STATUS PATTERN ARGUMENT…
+	local status=$1 pattern=$2
+	shift 2
+	there/bin/stargrad "$@" >log 2>&1
+	[ $? = "$status" ] || wrong "stargrad $* does not end with $status"
+	grep -q "$pattern" log || wrong "stargrad $* does not say: $pattern"
+}
+for name in lion spiral star swish; do
+	plug_in "there/share/doc/stargrad/examples/plug-ins/$name.c" $name -Wall -Wextra -Werror -lm
+done
+does there/bin/stargrad check --plugin ./libswish.so swish relu
+grep -qx 'swish: right on 2 shapes' log || wrong 'stargrad check does not tell of swish'
+does there/bin/stargrad list models --plugin ./libswish.so
+grep -q '^swishnet ' log || wrong 'list does not know the plug-in'
+does there/bin/stargrad train --plugin ./libswish.so --plugin ./liblion.so --model swishnet --optimizer lion --data digits --steps 20 --out swishing
+grep -q '"plugins": *\[' swishing/config.json && grep -q 'liblion.so"' swishing/config.json || wrong 'config.json does not know the plug-ins'
+does there/bin/stargrad eval --plugin ./libswish.so --model swishnet --data digits --weights swishing/model.safetensors
+refuses 2 'the run had the plug-in .*libswish.so, and here it is not loaded' eval swishing
+does there/bin/stargrad eval --plugin ./libswish.so --plugin ./liblion.so swishing
+does there/bin/stargrad train --plugin ./libspiral.so --model mlp --data spiral:512 --steps 4 --batch 64 --out points
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+	PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+does mpirun -n 3 there/bin/stargrad train --plugin ./libstar.so --allreduce star --model convnet --data digits --batch 96 --steps 4 --out star
+grep -q 'star' log || wrong 'the gradients are not summed by star'
+
+sed 's/slope = s + t/slope = s - t/' there/share/doc/stargrad/examples/plug-ins/swish.c >bad.c && plug_in bad.c bad
+refuses 1 'operation swish, .*: a derivative by input 0 is .*, by differences' check --plugin ./libbad.so swish
+sed 's/"swish"/"relu"/' bad.c >taken.c && plug_in taken.c taken
+refuses 2 "plug-in .*libtaken.so: its operation 'relu' has the name of one" list ops --plugin ./libtaken.so
+sed 's/, .build = build//' bad.c >less.c && plug_in less.c less
+refuses 2 'plug-in .*libless.so: model swishnet has no .build' list ops --plugin ./libless.so
+sed 's/^SGRAD_PLUGIN(/&.version = 7, /' bad.c >old.c && plug_in old.c old
+refuses 2 'plug-in .*libold.so: was compiled with headers of another' list ops --plugin ./libold.so
+echo 'int nothing;' >none.c && plug_in none.c none
+refuses 2 'plug-in .*libnone.so: is none' list ops --plugin ./libnone.so
+refuses 2 'plug-in .*none.c: cannot be loaded' list ops --plugin none.c
+refuses 2 'plug-in ./nowhere.so: No such file' list ops --plugin ./nowhere.so
 if [ ${#cxx[@]} = 0 ]; then
 	echo 'skipped: no C++ compiler'
 else

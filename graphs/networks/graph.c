@@ -6,6 +6,7 @@
 #include "codelets/ops/softmax_cross_entropy.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
 void sgrad_graph_destroy(struct sgrad_graph *g) {
     if (!g) return;
     sgrad__parameters_free(g);
+    sgrad__brought_free(g);
+    free(g->file);
     for (int i = 0; i < g->value_count; i++) free(g->value[i].name);
     for (int i = 0; i < g->node_count; i++) {
         free(g->node[i].name);
@@ -68,6 +71,18 @@ int sgrad_graph_field(struct sgrad_graph *g, const char *name) {
     return -1;
 }
 
+bool sgrad_graph_cached(const struct sgrad_graph *g) { return g->cached; }
+
+int sgrad_graph_refuse(struct sgrad_graph *g, const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!g->error) g->error = sgrad_fail(SGRAD_EINVAL, "model %s: %s", g->model ? g->model->name : "", text);
+    return -1;
+}
+
 /* ---- ranks ---- */
 
 void sgrad__graph_set_mesh(struct sgrad_graph *g, const struct sgrad_mesh *mesh) { g->mesh = *mesh; }
@@ -86,8 +101,13 @@ bool sgrad__graph_uses(const struct sgrad_graph *g, const struct sgrad_axis *axi
 }
 
 void sgrad_graph_split(struct sgrad_graph *g, const char *name, const char *axis, int dimension) {
+    sgrad_graph_split_sections(g, name, axis, dimension, 1);
+}
+
+void sgrad_graph_split_sections(struct sgrad_graph *g, const char *name, const char *axis, int dimension, int sections) {
     g->split = sgrad_grow(g->split, g->split_count, sizeof *g->split);
-    g->split[g->split_count++] = (struct sgrad__split){ sgrad_format("%s", name), sgrad_format("%s", axis), dimension, false };
+    g->split[g->split_count++] =
+        (struct sgrad__split){ sgrad_format("%s", name), sgrad_format("%s", axis), dimension, sections, false };
 }
 
 /* What an initial value's fan counts is whole, too: outputs, for He's, inputs for the others. */
@@ -99,9 +119,13 @@ static void split_parameter(struct sgrad_graph *g, struct sgrad__parameter *p) {
         if (s->dimension < 0 || s->dimension >= p->is.shape.rank)
             g->error = sgrad_fail(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s", p->name, s->dimension,
                                   sgrad_shape_text(&p->is.shape, text));
+        else if (s->sections < 1 || p->is.shape.dim[s->dimension] % s->sections)
+            g->error = sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s is not %d sections", p->name, s->dimension,
+                                  sgrad_shape_text(&p->is.shape, text), s->sections);
         if (g->error || sgrad_graph_ranks(g, s->axis) == 1) continue;
         p->axis = sgrad_mesh_axis(&g->mesh, s->axis);
         p->dimension = s->dimension;
+        p->sections = s->sections;
         if ((p->is.init == SGRAD_HE) == (s->dimension == 0)) p->is.fan *= p->axis->ranks;
     }
 }
@@ -133,7 +157,7 @@ static int tied_parameter(struct sgrad_graph *g, struct sgrad__tie *tie, const s
 }
 
 static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
-    char *name = sgrad_format("%s.%s", layer, is->name);
+    char *name = sgrad_format("%.*s.%s", (int)strcspn(layer, "/"), layer, is->name);
     for (int i = 0; i < g->tie_count && !state; i++)
         if (strcmp(g->tie[i].name, name) == 0) {
             free(name);

@@ -21,12 +21,14 @@ struct sgrad__parameter {
     char *name;                         /* "layer1.0.conv1.weight" */
     struct sgrad_parameter is;          /* this rank's part, where it is split */
     const struct sgrad_axis *axis;      /* over whose ranks it is split; NULL: it is whole */
-    int dimension;                      /* along which */
+    int dimension, sections;            /* along which; of so many that are split each by itself */
     void **whole;                       /* of one that is split: the wholes of itself and of what is kept of it, each F32, or NULL
                                            where this rank has neither read nor gathered it */
     bool state;                         /* not trained */
+    bool frozen;                        /* a parameter that stays as it is */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
     struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
+    struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
 };
 
@@ -51,7 +53,7 @@ struct sgrad__tie {
 /* A parameter that is split over the ranks of an axis. */
 struct sgrad__split {
     char *name, *axis;
-    int dimension;
+    int dimension, sections;
     bool made;
 };
 
@@ -59,14 +61,27 @@ struct sgrad__split {
 struct sgrad__kept {
     char *name;                         /* as in files */
     struct sgrad_shape shape;
+    enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;        /* NULL: this rank does not have it */
     int rank;                           /* the first that has it; -1: all have */
     void *whole;                        /* of what not all have: where rank 0 has read it, or gathered it, else NULL */
 };
 
+/* What a network that was read from a file brings along. */
+struct sgrad__brought {
+    struct sgrad_safetensors weights;           /* what its parameters begin as, in memory */
+    int channels;                               /* that it normalises as follows; 0: others do */
+    float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+};
+
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;
+    const struct sgrad_model *model;            /* NULL: it is of nobody's making */
+    char *file;                                 /* that the model is to be read from, or NULL */
+    struct sgrad__brought *brought;             /* NULL: nothing */
+    double option[SGRAD_MAX_MODEL_OPTIONS];     /* the model's, in its order */
+    bool cached;                                /* networks.h, sgrad_graph_cached */
     struct sgrad_mesh mesh;
     int rank;               /* on the mesh */
     int value_count, node_count, parameter_count, tie_count, split_count;
@@ -105,6 +120,25 @@ struct sgrad__work {
 };
 struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
 
+/* ---- patterns.c ---- */
+
+/* LIST is patterns, with commas between, as the shell has them, of parameters' or layers' names or of their beginning up to a
+ * dot. NULL: none. Is NAME one of them? And where in LIST does its first pattern stand, which "=" may end? NULL: it is
+ * none. */
+bool sgrad__is_listed(const char *list, const char *name);
+const char *sgrad__find_listed(const char *list, const char *name);
+/* An error, of --OPTION, where a pattern is no parameter's. */
+int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list);
+/* The parameters in LIST stay as they are; nothing is computed for their sake alone. */
+void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list);
+
+/* ---- options.c ---- */
+
+/* Of which model it will be, before it is built, with the options in TEXT, "NAME:key=value,…", or its file, or NULL.
+ * SGRAD_EINVAL: it has no such option, or not of such a value. */
+int sgrad__graph_set_model(struct sgrad_graph *graph, const struct sgrad_model *model, const char *text);
+char *sgrad__graph_model_text(const struct sgrad_graph *graph);     /* the model and all of its options; free it */
+
 /* ---- blocks.c ---- */
 
 /* Marks all layers inside the network's blocks to be computed again; returns how many. */
@@ -122,6 +156,9 @@ int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *
                       bool here);
 /* NULL: there is none, or not here. */
 struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);
+/* Keeps a moving average of every parameter that changes, and of every running statistic, none of which may be split,
+ * "optimizer.ema.conv1.weight" in files; counters have none. */
+int sgrad__graph_average(struct sgrad_graph *graph);
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
 
 /* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */
@@ -157,8 +194,9 @@ void sgrad__wholes_free(struct sgrad_graph *graph);
 /* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
  * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
-int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states);
-/* A copy of them, for a file; of what is split the wholes, which are there. COPY waits for the tasks that change them; who
+int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states, const char *skip);
+/* A copy of them, for a file; of what is split the wholes, which are there. Without the states it is of their averages, where
+ * these are kept: what training is for. COPY waits for the tasks that change them; who
  * WRITEs it, once, may be another thread. */
 struct sgrad__weights {
     struct sgrad__items items;
@@ -166,8 +204,14 @@ struct sgrad__weights {
 };
 int sgrad__weights_copy(const struct sgrad_graph *graph, bool with_states, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
+/* Or, of each, as it is in files, in that order; to be freed, while names and data stay the copy's. */
+struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *copy);
 void sgrad__weights_free(struct sgrad__weights *copy);
+void sgrad__brought_free(struct sgrad_graph *graph);
 /* All three. */
+/* The same of VALUE, by parameter, in their place; none of them is split. */
+int sgrad__weights_save_values(struct sgrad_graph *graph, struct sgrad_tensor *const *value, const char *path,
+                               const char *const *metadata, int metadata_count);
 int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata,
                         int metadata_count);
 

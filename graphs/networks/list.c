@@ -1,15 +1,19 @@
-/* list.c: every network and composite layer, as their .def files list them. */
+/* list.c: every network and composite layer, as their .def files list them; which of them is meant. */
 #include "graphs/networks/networks.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define SGRAD_MODEL(name) extern const struct sgrad_model sgrad_##name##_model;
 #include "graphs/networks/models.def"
 #undef SGRAD_MODEL
-const struct sgrad_model *const sgrad_models[] = {
+static const struct sgrad_model *const built_in[] = {
 #define SGRAD_MODEL(name) &sgrad_##name##_model,
 #include "graphs/networks/models.def"
 #undef SGRAD_MODEL
     NULL,
 };
+const struct sgrad_model *const *sgrad_models = built_in;
 
 #define SGRAD_COMPOSITE(name) extern const struct sgrad_composite sgrad_##name##_composite;
 #include "graphs/networks/layers.def"
@@ -20,3 +24,10 @@ const struct sgrad_composite *const sgrad_composites[] = {
 #undef SGRAD_COMPOSITE
     NULL,
 };
+
+const struct sgrad_model *sgrad_model_find(const char *text) {
+    char *name = sgrad_format("%.*s", (int)strcspn(text, ":"), text);
+    const struct sgrad_model *model = sgrad_record_find("model", name, sgrad_models);
+    free(name);
+    return model;
+}

@@ -67,7 +67,8 @@ int sgrad_graph_field(struct sgrad_graph *graph, const char *name);
 
 /* Applies OP to COUNT values, any of them more than once; returns the output value. The shape rule runs here: on an error it is
  * logged, with the layer's name and the shapes, and every later call does nothing; sgrad_graph_error tells. ATTRS (op->attrs_size
- * bytes) is copied. */
+ * bytes) is copied. No two layers have one NAME; of those that are one to whoever reads files, "fc" and "fc/sum", parameters are
+ * named without what follows the slash: "fc.weight", "fc.bias". */
 int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count,
                       const void *attrs);
 int sgrad_graph_error(const struct sgrad_graph *graph);
@@ -91,6 +92,8 @@ int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
  * memory, over the ranks of AXIS, in their order. It begins as that part of the whole, whatever the number of ranks, and is saved
  * whole. Its gradient stays with the ranks that have the same part. Along an axis of one rank it is the whole. */
 void sgrad_graph_split(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
+/* The same of one that is several side by side along DIMENSION, as many as SECTIONS: a rank has its part of each. */
+void sgrad_graph_split_sections(struct sgrad_graph *graph, const char *name, const char *axis, int dimension, int sections);
 
 /* The layer that makes VALUE keeps nothing for backward, which computes again what it made when it comes to need it, out of
  * inputs that may be computed again themselves: less memory, more work, the same bits, running statistics and dropped elements
@@ -118,16 +121,40 @@ struct sgrad_state {
     struct sgrad_shape (*shape)(const struct sgrad_shape *parameter);       /* NULL: the parameter's own */
 };
 
+/* What a model may be told besides: "gpt:layers=12". */
+#define SGRAD_MAX_MODEL_OPTIONS 8
+struct sgrad_model_option {
+    const char *name;
+    double value, low, high;        /* where nothing is told, and from which to which it may be */
+    bool fraction;                  /* else whole numbers */
+};
+
 struct sgrad_model {
     const char *name, *summary, *source;
+    const struct sgrad_model_option *options;   /* end without a name; NULL: none */
     int least_side;     /* pixels, of the smallest image that it takes; 0: any */
+    int side_multiple;  /* both sides of an image are multiples of it; 0: any are */
+    bool volumes;       /* takes volumes (N,D,H,W,C), no images */
+    bool of_file;       /* is asked for as NAME:FILE, and read from that; else what follows the colon are options */
     /* From X, the first field as activations, to what is compared with the last: the logits (N,classes) of labels; of a field of
      * numbers (N,numbers), as many as a sample has. */
     int (*build)(struct sgrad_graph *graph, int x, int classes);
     /* Adds the loss as the last layer: of Y, which build returned, against TARGET, the last field. NULL: the usual one. */
     int (*loss)(struct sgrad_graph *graph, int y, int target);
+    const char *prefix;             /* of its parameters' names, which files may do without; NULL: none */
+    const char *const *ignored;     /* ends of names of tensors in files that mean nothing to it; end with NULL; NULL: none */
 };
-extern const struct sgrad_model *const sgrad_models[];              /* all of models.def; ends with NULL */
+/* The model of TEXT, "NAME", "NAME:key=value,…" or "NAME:FILE"; NULL: there is none, which was told. */
+const struct sgrad_model *sgrad_model_find(const char *text);
+
+/* While a model is built: the value of its option NAME. */
+double sgrad_graph_option(const struct sgrad_graph *graph, const char *name);
+/* Rows of a sample come one a step, and what attention needs of those before is kept, for the next (stargrad sample). */
+bool sgrad_graph_cached(const struct sgrad_graph *graph);
+/* The model cannot be built, for the reason that is told; every later call does nothing. Returns -1. */
+int sgrad_graph_refuse(struct sgrad_graph *graph, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+extern const struct sgrad_model *const *sgrad_models;               /* all of models.def, and of plug-ins; ends with NULL */
 
 /* A layer composed of operations, for use by models. */
 struct sgrad_composite {

@@ -18,14 +18,14 @@ static void normal(const uint32_t word[2], double x[2]) {
 }
 
 /* Values 4·block to 4·block + 3 of a parameter. */
-static void draw(enum sgrad_init init, double fan, struct sgrad_random r, double x[4]) {
-    for (int i = 0; i < 4; i++) x[i] = init == SGRAD_ONES;
-    if (init == SGRAD_UNIFORM)
-        for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(fan);
-    if (init == SGRAD_HE) {
+static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double x[4]) {
+    for (int i = 0; i < 4; i++) x[i] = p->init == SGRAD_ONES;
+    if (p->init == SGRAD_UNIFORM)
+        for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(p->fan);
+    if (p->init == SGRAD_HE || p->init == SGRAD_NORMAL) {
         normal(r.word, x);
         normal(r.word + 2, x + 2);
-        for (int i = 0; i < 4; i++) x[i] *= sqrt(2 / fan);
+        for (int i = 0; i < 4; i++) x[i] *= p->init == SGRAD_HE ? sqrt(2 / p->fan) : p->deviation;
     }
 }
 
@@ -38,7 +38,7 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
     float *value = sgrad_alloc((size_t)count, sizeof *value);
     for (int64_t i = 0; i < count; i += 4) {
         double x[4];
-        draw(p->is.init, p->is.fan, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
+        draw(&p->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
     }
     if (p->axis) {
@@ -96,7 +96,7 @@ int sgrad__graph_keep(struct sgrad_graph *g, const char *state, const char *laye
                       bool here) {
     g->kept = sgrad_grow(g->kept, g->kept_count, sizeof *g->kept);
     struct sgrad__kept *kept = &g->kept[g->kept_count++];
-    *kept = (struct sgrad__kept){ .name = kept_name(state, layer), .shape = shape, .rank = rank };
+    *kept = (struct sgrad__kept){ .name = kept_name(state, layer), .shape = shape, .layout = SGRAD_AS_IS, .rank = rank };
     return here ? sgrad_tensor_create(kept->name, SGRAD_F32, shape, SGRAD_PERSISTENT, &kept->tensor) : 0;
 }
 
@@ -107,6 +107,19 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *
         if (strcmp(g->kept[i].name, name) == 0) kept = g->kept[i].tensor;
     free(name);
     return kept;
+}
+
+int sgrad__graph_average(struct sgrad_graph *g) {
+    for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
+        if (p->frozen || p->is.dtype != SGRAD_F32) continue;
+        if (p->axis)
+            return sgrad_fail(SGRAD_EINVAL, "--ema: %s is split over ranks, none of which has the whole", p->name);
+        SGRAD_TRY(sgrad__graph_keep(g, "ema", p->name, p->is.shape, -1, true));
+        struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
+        kept->layout = p->is.layout;
+        p->average = kept->tensor;
+    }
+    return 0;
 }
 
 void sgrad__parameters_free(struct sgrad_graph *g) {
@@ -124,7 +137,7 @@ void sgrad__parameters_free(struct sgrad_graph *g) {
         for (int j = 0; p->kept && p->kept[j]; j++) sgrad_tensor_destroy(p->kept[j]);
         free(p->kept);
         free(p->whole);
-        p->tensor = NULL;
+        p->tensor = p->average = NULL;
         p->kept = NULL;
         p->whole = NULL;
     }
@@ -144,6 +157,7 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
         const struct sgrad__parameter *p = &g->parameter[i];
         const struct sgrad_view view = { p->is.dtype, sgrad__whole_shape(p) };
         const struct sgrad__parameter *split = p->axis ? p : NULL;
+        if (p->is.unsaved) continue;
         list.item[list.count++] =
             (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, -1, p->whole };
         for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
@@ -156,7 +170,7 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, SGRAD_AS_IS, k->tensor, NULL, k->rank,
+            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, k->rank,
                                   k->rank < 0 ? NULL : &k->whole };
     return list;
 }

@@ -7,6 +7,8 @@
  *             g h i                   of 1       g h i
  *             j k l                              j k l
  *
+ * The first one, were it two sections, would have a b c and g h i for place 0.
+ *
  * Files hold wholes (weights.c). A whole is in memory where a file was read, or before one is written, and no longer. */
 #include "graphs/networks/graph.h"
 
@@ -23,7 +25,7 @@ struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p) {
 static int64_t run_of(const struct sgrad__parameter *p) {
     int64_t count = 1;
     for (int d = p->dimension; d < p->is.shape.rank; d++) count *= p->is.shape.dim[d];
-    return count;
+    return count / p->sections;
 }
 
 void sgrad__part_take(const struct sgrad__parameter *p, int place, const float *whole, float *part) {

@@ -1,9 +1,14 @@
 /* print.c: a network as text, before anything runs. The tests keep golden copies. */
 #include "graphs/networks/graph.h"
 
+#include <string.h>
+
 void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
     char text[SGRAD_SHAPE_TEXT], about[96], label[128];
-    fprintf(to, "%-24s %-46s %-16s %s\n", "layer", "operation", "output", "parameters");
+    int width = 24;
+    for (int n = 0; n < g->node_count; n++)
+        if (width < (int)strlen(g->node[n].name)) width = (int)strlen(g->node[n].name);
+    fprintf(to, "%-*s %-46s %-16s %s\n", width, "layer", "operation", "output", "parameters");
     for (int n = 0; n < g->node_count; n++) {
         const struct sgrad__node *node = &g->node[n];
         int64_t parameters = 0;
@@ -12,7 +17,7 @@ void sgrad__graph_print(const struct sgrad_graph *g, FILE *to) {
         snprintf(label, sizeof label, "%s%s%s", node->op->name, *about ? " " : "", about);
         for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++)
             if (node->p[i] >= 0) parameters += sgrad_shape_count(&node->is.p[i].shape);
-        fprintf(to, "%-24s %-46s %-16s %lld\n", node->name, label,
+        fprintf(to, "%-*s %-46s %-16s %lld\n", width, node->name, label,
                 node->output < 0 ? "-" : sgrad_shape_text(&node->is.y.shape, text), (long long)parameters);
     }
     const long long parameters = (long long)sgrad__parameters_count(g);

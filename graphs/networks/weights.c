@@ -19,12 +19,17 @@
 
 /* The shape that it has in files. */
 static struct sgrad_shape file_shape(const struct sgrad__item *item) {
-    const int64_t *d = item->view.shape.dim;
-    if (item->layout == SGRAD_OIHW) return (struct sgrad_shape){ 4, { d[0], d[3], d[1], d[2] } };
-    return item->view.shape;
+    const struct sgrad_shape *memory = &item->view.shape;
+    struct sgrad_shape file = *memory;
+    if (item->layout == SGRAD_TURNED) return (struct sgrad_shape){ 2, { memory->dim[1], memory->dim[0] } };
+    if (item->layout != SGRAD_OIHW) return file;
+    file.dim[1] = memory->dim[memory->rank - 1];
+    for (int i = 2; i < memory->rank; i++) file.dim[i] = memory->dim[i - 1];
+    return file;
 }
 
-/* FROM (n,rows,columns) to TO (n,columns,rows): OIHW to OHWI has I rows of H·W columns, the way back has them exchanged. */
+/* FROM (n,rows,columns) to TO (n,columns,rows): OIHW to OHWI has I rows of H·W columns, of volumes' filters D·H·W; the way back
+ * has them exchanged. */
 static void transpose(int64_t n, int64_t rows, int64_t columns, const float *from, float *to) {
     for (; n > 0; n--, from += rows * columns, to += rows * columns)
         for (int64_t i = 0; i < rows; i++)
@@ -32,13 +37,17 @@ static void transpose(int64_t n, int64_t rows, int64_t columns, const float *fro
 }
 
 static void to_file_layout(const struct sgrad__item *item, const float *memory, float *file) {
-    const int64_t *d = item->view.shape.dim;
-    transpose(d[0], d[1] * d[2], d[3], memory, file);
+    const struct sgrad_shape *s = &item->view.shape;
+    const int64_t inputs = s->dim[s->rank - 1], outputs = s->dim[0];
+    if (item->layout == SGRAD_TURNED) transpose(1, outputs, inputs, memory, file);
+    else transpose(outputs, sgrad_shape_count(s) / outputs / inputs, inputs, memory, file);
 }
 
 static void to_memory_layout(const struct sgrad__item *item, const float *file, float *memory) {
-    const int64_t *d = item->view.shape.dim;
-    transpose(d[0], d[3], d[1] * d[2], file, memory);
+    const struct sgrad_shape *s = &item->view.shape;
+    const int64_t inputs = s->dim[s->rank - 1], outputs = s->dim[0];
+    if (item->layout == SGRAD_TURNED) transpose(1, inputs, outputs, file, memory);
+    else transpose(outputs, inputs, sgrad_shape_count(s) / outputs / inputs, file, memory);
 }
 
 /* Half precision (IEEE 754 binary16): sign, 5 bits of exponent, 10 of fraction. */
@@ -83,25 +92,68 @@ static int check_item(const struct sgrad__item *item, const struct sgrad_entry *
     const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
-        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s", path, item->name,
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s; --init-skip leaves it out", path, item->name,
                           sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here));
     return 0;
+}
+
+/* Names in files may do without the model's prefix. */
+static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
+    const char *prefix = g->model ? g->model->prefix : NULL;
+    const struct sgrad_entry *entry = sgrad_safetensors_find(file, name);
+    if (entry || !prefix || strncmp(name, prefix, strlen(prefix))) return entry;
+    return sgrad_safetensors_find(file, name + strlen(prefix));
 }
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const struct sgrad__item *)a)->name, ((const struct sgrad__item *)b)->name);
 }
 
+/* 0: they are equal. */
+static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_entry *a, const struct sgrad_entry *b) {
+    if (!sgrad_shape_equal(&a->view.shape, &b->view.shape) || a->view.dtype != b->view.dtype) return SGRAD_EFORMAT;
+    const size_t bytes = sgrad_view_bytes(&a->view);
+    void *one = sgrad_alloc(1, bytes), *other = sgrad_alloc(1, bytes);
+    int error = sgrad_safetensors_read(file, a, one);
+    if (!error) error = sgrad_safetensors_read(file, b, other);
+    if (!error && memcmp(one, other, bytes)) error = SGRAD_EFORMAT;
+    free(one);
+    free(other);
+    return error;
+}
+
+/* A tensor that the network knows by another name, or not at all. */
+static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items *list, const struct sgrad_safetensors *file,
+                          const struct sgrad_entry *entry) {
+    const struct sgrad_model *model = g->model;
+    const size_t length = strlen(entry->name);
+    for (const char *const *end = model ? model->ignored : NULL; end && *end; end++)
+        if (length >= strlen(*end) && strcmp(entry->name + length - strlen(*end), *end) == 0) return 0;
+    for (int i = 0; i < g->tie_count; i++) {
+        if (strcmp(g->tie[i].name, entry->name)) continue;
+        if (!check_equal(file, entry, find_entry(g, file, g->tie[i].as))) return 0;
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, entry->name,
+                          g->tie[i].as);
+    }
+    char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", entry->name);
+    const struct sgrad__item key = { .name = name };
+    const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
+    free(name);
+    return known ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, entry->name);
+}
+
 /* Sorts the list by name. */
-static int check_file(struct sgrad__items *list, const struct sgrad_safetensors *file, bool with_states) {
+static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
+                      bool with_states, const char *skip) {
     for (int i = 0; i < list->count; i++)
-        SGRAD_TRY(check_item(&list->item[i], sgrad_safetensors_find(file, list->item[i].name), file->path));
+        SGRAD_TRY(check_item(&list->item[i], find_entry(g, file, list->item[i].name), file->path));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
     for (int i = 0; i < file->count; i++) {
         char *name = file->entry[i].name;
         if (!with_states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
+        if (sgrad__is_listed(skip, name)) continue;
         if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
-            return sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, name);
+            SGRAD_TRY(check_stranger(g, list, file, &file->entry[i]));
     }
     return 0;
 }
@@ -115,7 +167,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     int error = sgrad_safetensors_read(from, entry, data);
     if (item->view.dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
     else memcpy(file, data, bytes);
-    bool moves = item->layout == SGRAD_OIHW;
+    bool moves = item->layout != SGRAD_AS_IS;
     if (moves) to_memory_layout(item, file, memory);
     if (!error && item->whole) {
         free(*item->whole);
@@ -130,29 +182,64 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     return error;
 }
 
-int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *file, bool with_states) {
+/* Those in SKIP keep their place at the end, beyond the count. Returns how many there are. */
+static int leave_out(struct sgrad__items *list, const char *skip) {
+    int count = 0;
+    for (int i = 0; i < list->count; i++) {
+        const struct sgrad__item item = list->item[i];
+        if (sgrad__is_listed(skip, item.name)) continue;
+        list->item[i] = list->item[count];
+        list->item[count++] = item;
+    }
+    const int left = list->count - count;
+    list->count = count;
+    return left;
+}
+
+int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *file, bool with_states, const char *skip) {
     struct sgrad__items list = sgrad__parameters_list(g, with_states);
-    int error = check_file(&list, file, with_states);
+    const int left = leave_out(&list, skip);
+    int error = check_file(g, &list, file, with_states, skip);
     for (int i = 0; i < list.count && !error; i++)
-        error = load_item(g, &list.item[i], file, sgrad_safetensors_find(file, list.item[i].name));
+        error = load_item(g, &list.item[i], file, find_entry(g, file, list.item[i].name));
+    list.count += left;
     sgrad__items_free(&list);
     return error;
 }
 
+void sgrad__brought_free(struct sgrad_graph *g) {
+    if (!g->brought) return;
+    for (int i = 0; i < g->brought->weights.count; i++) free((void *)g->brought->weights.entry[i].data);
+    sgrad_safetensors_close(&g->brought->weights);
+    free(g->brought);
+    g->brought = NULL;
+}
+
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sgrad__weights *copy) {
-    struct sgrad__weights w = { .items = sgrad__parameters_list(g, with_states) };
+/* The list's items are the graph's, in their order, or, where there is a VALUE for each, these. */
+static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
+    struct sgrad__weights w = { .items = items };
     int error = 0;
     w.value = sgrad_alloc((size_t)w.items.count, sizeof *w.value);
     for (int i = 0; i < w.items.count && !error; i++) {
         const struct sgrad__item *item = &w.items.item[i];
         w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
         if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
-        else error = sgrad_tensor_read(item->tensor, w.value[i]);
+        else error = sgrad_tensor_read(value ? value[i] : item->tensor, w.value[i]);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
+    return error;
+}
+
+int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sgrad__weights *copy) {
+    struct sgrad_tensor **made = sgrad_alloc((size_t)g->parameter_count, sizeof(struct sgrad_tensor *));
+    int count = 0;
+    for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
+        if (!p->is.unsaved) made[count++] = p->average ? p->average : p->tensor;
+    int error = copy_items(sgrad__parameters_list(g, with_states), with_states ? NULL : made, copy);
+    free(made);
     return error;
 }
 
@@ -165,7 +252,7 @@ void sgrad__weights_free(struct sgrad__weights *w) {
 /* Lays VALUE out as in files. */
 static void lay_out(const struct sgrad__item *item, void *value) {
     const size_t bytes = sgrad_view_bytes(&item->view);
-    if (item->layout != SGRAD_OIHW) return;
+    if (item->layout == SGRAD_AS_IS) return;
     void *memory = sgrad_alloc(1, bytes);
     memcpy(memory, value, bytes);
     to_file_layout(item, memory, value);
@@ -186,13 +273,18 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
     return error;
 }
 
-int sgrad__weights_write(struct sgrad__weights *w, const char *path, const char *const *metadata, int metadata_count) {
-    struct sgrad_entry *entry = sgrad_alloc((size_t)w->items.count, sizeof *entry);
+struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *w) {
+    struct sgrad_entry *entry = sgrad_alloc((size_t)w->items.count + 1, sizeof *entry);
     for (int i = 0; i < w->items.count; i++) {
         const struct sgrad__item *item = &w->items.item[i];
         lay_out(item, w->value[i]);
         entry[i] = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, w->value[i] };
     }
+    return entry;
+}
+
+int sgrad__weights_write(struct sgrad__weights *w, const char *path, const char *const *metadata, int metadata_count) {
+    struct sgrad_entry *entry = sgrad__weights_entries(w);
     int error = write_entries(entry, w->items.count, path, metadata, metadata_count);
     free(entry);
     return error;
@@ -202,6 +294,15 @@ int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_state
                         int metadata_count) {
     struct sgrad__weights copy;
     SGRAD_TRY(sgrad__weights_copy(g, with_states, &copy));
+    int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
+    sgrad__weights_free(&copy);
+    return error;
+}
+
+int sgrad__weights_save_values(struct sgrad_graph *g, struct sgrad_tensor *const *value, const char *path,
+                               const char *const *metadata, int metadata_count) {
+    struct sgrad__weights copy;
+    SGRAD_TRY(copy_items(sgrad__parameters_list(g, false), value, &copy));
     int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
     sgrad__weights_free(&copy);
     return error;

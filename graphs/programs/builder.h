@@ -91,6 +91,8 @@ static inline bool sgrad__updates_wait(const struct sgrad__builder *b) {
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
+/* Once all is updated. */
+void sgrad__add_averages(struct sgrad__builder *b);
 
 /* ---- histograms.c ---- */
 
@@ -177,8 +179,6 @@ void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bu
 void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
                              const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
-/* Bytes of a bucket when there are BYTES in all. */
-int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);
 
 /* ---- push.c: a worker's half ---- */
 

@@ -1,7 +1,6 @@
 /* curvature.c: which layers second-order training preconditions, and which rank does what of that, by cost. */
 #include "graphs/programs/curvature.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,6 @@ static const struct sgrad__method inverse = {
 
 /* ---- which layers -------------------------------------------------------------------------------------------------------- */
 
-/* Is NAME one of the patterns in LIST? */
-static bool is_listed(const char *list, const char *name) {
-    bool found = false;
-    for (const char *at = list; at && *at && !found; at += strcspn(at, ","), at += *at == ',') {
-        char *pattern = sgrad_format("%.*s", (int)strcspn(at, ","), at);
-        found = fnmatch(pattern, name, 0) == 0;
-        free(pattern);
-    }
-    return found;
-}
-
 static bool is_shared(const struct sgrad_graph *g, int n) {
     for (int other = 0; other < g->node_count; other++)
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && other != n; i++)
@@ -43,7 +31,8 @@ static bool is_shared(const struct sgrad_graph *g, int n) {
 static bool takes_patches(const struct sgrad_graph *g, int n, const struct sgrad__kfac *how, struct sgrad_patches *patches) {
     enum { MOST_TAPS = 31 };    /* along a side: kronecker_factor.c */
     const struct sgrad__node *node = &g->node[n];
-    if (!node->op->patches || node->p[0] < 0 || is_listed(how->skip, node->name) || is_shared(g, n)) return false;
+    if (!node->op->patches || node->p[0] < 0 || sgrad__is_listed(how->skip, node->name) || is_shared(g, n)) return false;
+    if (g->parameter[node->p[0]].frozen || (node->p[1] >= 0 && g->parameter[node->p[1]].frozen)) return false;
     *patches = node->op->patches(node->attrs);
     return patches->kernel <= MOST_TAPS;
 }

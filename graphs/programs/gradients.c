@@ -101,7 +101,7 @@ static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
 void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
-        if (parameter < 0 || used_before(b->g, n, parameter)) continue;
+        if (parameter < 0 || b->g->parameter[parameter].frozen || used_before(b->g, n, parameter)) continue;
         summed[parameter] = add_gradient_sum(b, parameter);
         if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);

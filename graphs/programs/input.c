@@ -5,7 +5,12 @@
 /* A data set knows no tasks, so it is handed to this one: its fields (N,…), in their order */
 static void read_samples(const struct sgrad_args *a) {
     int64_t from = a->first - a->step->first;
-    int error = sgrad_dataset_read(a->attrs, a->step->sample + from, (int)a->view[0].shape.dim[0], a->data);
+    const struct sgrad_dataset *dataset = a->attrs;
+    const struct sgrad_drawing how = { a->step->seed, a->step->epoch, dataset->drawn };
+    const int count = (int)a->view[0].shape.dim[0];
+    int error = a->step->training
+                    ? sgrad_dataset_draw(dataset, a->step->sample + from, count, &how, a->data)
+                    : sgrad_dataset_read(dataset, a->step->sample + from, count, a->data);
     if (error) sgrad_task_fail(error);
 }
 

@@ -112,6 +112,7 @@ void sgrad__program_destroy(struct sgrad__program *p) {
     free(p->shard);
     free(p->output);
     free(p->histogram);
+    free(p->answer);
     free(p->buffer);
     free(p->call);
     free(p->instruction);

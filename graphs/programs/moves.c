@@ -48,6 +48,15 @@ static void gather_pieces(struct sgrad__builder *b, const struct place *p, const
     pieces(b, p, SGRAD_ALL_GATHER, to);
 }
 
+static void take_own(struct sgrad__builder *b, const struct place *p, const int *from, int *to) {
+    (void)b;
+    *to = from[p->here];
+}
+
+static void put_own(struct sgrad__builder *b, const struct place *p, const int *from, int *to) {
+    for (int i = 0; i < p->group.count; i++) to[i] = i == p->here ? *from : copy(b, p, -1, *from);
+}
+
 static void add_at_root(struct sgrad__builder *b, const struct place *p, const int *from, int *to) {
     const int sum = collective(b, p, SGRAD_REDUCE, *from);
     *to = p->here == p->root ? sum : copy(b, p, -1, *from);
@@ -73,6 +82,7 @@ static void to_before(struct sgrad__builder *b, const struct place *p, const int
 static void add(struct sgrad__builder *b, int n, enum sgrad_move move, const int *from, int *to) {
     static void (*const moves[])(struct sgrad__builder *b, const struct place *p, const int *from, int *to) = {
         [SGRAD_ADD_ALL] = add_all,         [SGRAD_ADD_PIECES] = add_pieces, [SGRAD_GATHER_PIECES] = gather_pieces,
+        [SGRAD_TAKE_OWN] = take_own,       [SGRAD_PUT_OWN] = put_own,
         [SGRAD_ADD_AT_ROOT] = add_at_root, [SGRAD_COPY_ROOT] = copy_root,   [SGRAD_TO_NEXT] = to_next,
         [SGRAD_TO_BEFORE] = to_before,
     };

@@ -32,6 +32,12 @@ int64_t sgrad__order_sample(struct sgrad__order *o, uint32_t epoch, int64_t posi
     return o->sample[position];
 }
 
+int64_t sgrad__order_shift(const struct sgrad__order *o, uint32_t epoch, int64_t limit) {
+    if (!o->shuffle || limit < 2) return 0;
+    const struct sgrad_random r = sgrad_philox(o->seed, SGRAD_STREAM_SHUFFLE, epoch, UINT64_MAX, 0);
+    return below(limit, (uint64_t)r.word[0] << 32 | r.word[1]);
+}
+
 void sgrad__order_close(struct sgrad__order *o) {
     free(o->sample);
     o->sample = NULL;

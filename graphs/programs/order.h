@@ -15,6 +15,8 @@ struct sgrad__order {
 };
 /* The sample at POSITION (0 to count - 1) of EPOCH. Makes an epoch's permutation when it is first asked for. */
 int64_t sgrad__order_sample(struct sgrad__order *order, uint32_t epoch, int64_t position);
+/* How far, below LIMIT, the windows of a shuffled EPOCH are shifted; 0 where nothing is shuffled, or LIMIT is 0. */
+int64_t sgrad__order_shift(const struct sgrad__order *order, uint32_t epoch, int64_t limit);
 void sgrad__order_close(struct sgrad__order *order);
 
 #endif

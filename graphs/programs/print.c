@@ -66,7 +66,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     char flops[16], bytes[16], text[SGRAD_SHAPE_TEXT];
     struct sgrad_call **sorted = sgrad_alloc((size_t)p->call_count, sizeof *sorted);
     int *times = count_calls(p, sorted);
-    double total = 0;
+    double total = 0, sent = 0;
     char *samples = sgrad__micros_text(p);
     fprintf(to, "%s of %lld %s: %d %s of %s", p->training ? "training step" : "evaluation", (long long)p->share,
             sgrad_plural(p->share, "sample", "samples"), p->micros, sgrad_plural(p->micros, "micro-batch", "micro-batches"),
@@ -81,6 +81,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
         total += in->call->flops * share_of(in->when);
+        if (in->call->kernel == &sgrad__send_kernel) sent += in->call->bytes * share_of(in->when);
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
         fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s", in->call->kernel->kind ? in->call->kernel->kind->name : "-",
@@ -94,5 +95,7 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     fprintf(to, "%d %s, %s flops; ", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"),
             human(total, flops));
     fprintf(to, "%s bytes of parameters and states, ", human(bytes_of(p, SGRAD_PERSISTENT), bytes));
-    fprintf(to, "%s of activations and gradients\n", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
+    fprintf(to, "%s of activations and gradients", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
+    if (sent > 0) fprintf(to, "; sends %s to other ranks", human(sent, bytes));
+    fputc('\n', to);
 }

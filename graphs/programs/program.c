@@ -151,6 +151,16 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
     return true;
 }
 
+/* Does it make gradients of parameters that stay as they are, and nothing else? */
+static bool is_of_frozen(const struct sgrad__builder *b, int n, const struct sgrad_task *task) {
+    bool frozen = writes_only(task, SGRAD_DP);
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role && frozen; j++) {
+        const int parameter = task->use[j].role == SGRAD_DP ? b->g->node[n].p[task->use[j].index] : -1;
+        if (parameter >= 0) frozen = b->g->parameter[parameter].frozen;
+    }
+    return frozen;
+}
+
 /* Has it a row for each sample? */
 static bool has_rows(enum sgrad_role role) {
     return role == SGRAD_X || role == SGRAD_Y || role == SGRAD_DX || role == SGRAD_DY || role == SGRAD_KEEP ||
@@ -189,6 +199,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: others have begun it */
 
+    if (phase == BACKWARD && is_of_frozen(b, n, task)) return;
     while (call.operands < SGRAD_MAX_OPERANDS && task->use[call.operands].role) call.operands++;
     for (int i = 0; i < 2 * call.operands; i++) {
         const int j = i % call.operands;
@@ -301,6 +312,16 @@ static void add_input(struct sgrad__builder *b, int m) {
     sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
 }
 
+/* The loss's inputs, of each micro-batch. */
+static void add_answers(struct sgrad__builder *b) {
+    b->p->answer = sgrad_alloc((size_t)b->micros, 2 * sizeof *b->p->answer);
+    for (int i = 0; i < 2 * b->micros; i++) {
+        struct sgrad_view view;
+        const struct sgrad_use input = { .role = SGRAD_X, .index = i % 2, .access = SGRAD_R };
+        b->p->answer[i] = sgrad__add_output(b, resolve(b, b->g->loss, FORWARD, input, i / 2, &view));
+    }
+}
+
 static void add_step(struct sgrad__builder *b) {
     struct sgrad_graph *g = b->g;
     int *summed = sgrad_alloc((size_t)g->parameter_count, sizeof *summed);
@@ -322,9 +343,11 @@ static void add_step(struct sgrad__builder *b) {
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
+        if (b->o->ema > 0) sgrad__add_averages(b);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
+    if (b->o->answers) add_answers(b);
     struct sgrad_view view;
     const struct sgrad_use total = SGRAD_IN(STAT, 0);
     b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, total, 0, &view));

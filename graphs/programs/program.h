@@ -89,6 +89,8 @@ struct sgrad__program {
     int outputs;
     struct sgrad__output *output;
     int statistics;                                     /* output: the sums of the loss's metrics in the step, over all ranks */
+    int *answer;                                        /* outputs, by micro-batch: what the loss compares, two each; NULL: it
+                                                           is not asked for */
     int votes;                                          /* output: how many ranks were asked to end the run, then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
     int histograms, *histogram;                         /* outputs: counts, of buffers named kind/parameter */
@@ -115,7 +117,7 @@ struct sgrad__source {
 
 /* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. An
  * evaluation is several: their ranges follow its first. */
-enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_EVALUATION };
+enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION };
 
 /* What second-order training is told (optimizers/kfac.c). */
 struct sgrad__kfac {
@@ -149,9 +151,11 @@ struct sgrad__program_options {
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
+    double ema;                         /* decay of the weights' moving averages, which the graph keeps; 0: there are none */
     struct sgrad__kfac kfac;
     int window;
     struct sgrad_tensor *const *parameter;      /* by parameter: what it computes with; NULL: the graph's own */
+    bool answers;                       /* what the network says of each sample, and what it is to say, are outputs */
     bool yields;                        /* its tasks come after those of programs that do not */
     struct sgrad__source source;        /* what its first tasks read */
     const struct sgrad__workers *workers;       /* watched; NULL: none */
@@ -173,6 +177,8 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
+/* buckets.c: bytes of gradients that are summed at once over the peers, when there are BYTES in all */
+int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);
 /* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24", or "60 on GPUs,
  * 4 on CPUs"; free it */
 int sgrad__micros(int64_t samples, int64_t most);

@@ -45,7 +45,7 @@ struct sgrad_optimizer {
     void (*watch)(struct sgrad__builder *builder, int n, int micro);
     void (*update_all)(struct sgrad__builder *builder, const int *gradient);
 };
-extern const struct sgrad_optimizer *const sgrad_optimizers[];     /* all of optimizers.def; ends with NULL */
+extern const struct sgrad_optimizer *const *sgrad_optimizers;      /* all of optimizers.def, and of plug-ins; ends with NULL */
 
 /* How several ranks train one network. The functions are the library's own. */
 struct sgrad__bucket;

@@ -1,4 +1,6 @@
-/* updates.c: how a parameter's new value comes of its gradient: by the optimizer, clipped where that is asked for. */
+/* updates.c: how a parameter's new value comes of its gradient, by the optimizer, clipped where that is asked for; and what
+ * becomes of its moving average then. */
+#include "codelets/updates.h"
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
@@ -57,4 +59,19 @@ void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
     for (int i = 0; i < b->g->parameter_count; i++)
         if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
     free(norm);
+}
+
+void sgrad__add_averages(struct sgrad__builder *b) {
+    double *decay = sgrad__own(b->p, sgrad_alloc(1, sizeof *decay));
+    *decay = b->o->ema;
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        const struct sgrad__parameter *w = &b->g->parameter[i];
+        if (!w->average) continue;
+        const struct sgrad_call call = { .kernel = &sgrad_ema_kernel, .attrs = decay, .operands = 2,
+                                         .access = { SGRAD_R, SGRAD_RW },
+                                         .view = { w->average->view, w->average->view } };
+        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, w->average) };
+        sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_WEIGHT,
+                               sgrad_format("%s average", w->name));
+    }
 }

@@ -74,16 +74,24 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
 /* What stays inside a task, in a core's caches, does not count; what a task reads of the one before, as if it did not. */
 static int time_memory(struct sgrad__run *r, struct sgrad_bench_result *result) {
     struct sgrad__roof roof = { 0 };
-    double gbytes_s = 0;
     for (int i = 0; i < r->program->instruction_count; i++) {
         const struct sgrad_call *call = r->program->instruction[i].call;
         for (int j = 0; j < call->operands && !sgrad__is_message(call); j++)
             result->memory_gbyte += 1e-9 * (double)sgrad_view_bytes(&call->view[j]);
     }
     SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
-    for (int w = 0; w < roof.workers; w++) gbytes_s += roof.bytes[w];
-    result->memory_ms = 1e3 * result->memory_gbyte / gbytes_s;
+    for (int w = 0; w < roof.workers; w++) {
+        result->gflops += roof.flops[w];
+        result->gbytes += roof.bytes[w];
+    }
+    result->memory_ms = 1e3 * result->memory_gbyte / result->gbytes;
     return 0;
+}
+
+static void tell_network(const struct sgrad_network *net, struct sgrad_bench_result *result) {
+    if (!net) return;
+    result->latency = net->latency, result->bandwidth = net->bandwidth;
+    result->host_latency = net->host_latency, result->host_bandwidth = net->host_bandwidth;
 }
 
 /* ---- what is ---- */
@@ -127,6 +135,7 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still */
     SGRAD_TRY(time_kernels(r, &step, result));
     SGRAD_TRY(time_memory(r, result));
+    tell_network(r->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
     return sgrad__run_agree(r, 0);
 }

@@ -228,7 +228,7 @@ static int load(struct sgrad_graph *graph, const struct sgrad_safetensors *file,
     if (!before) return sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);
     SGRAD_TRY(sgrad__config_same(file->path, before, identity));
     SGRAD_TRY(get_position(file, &p));
-    SGRAD_TRY(sgrad__weights_load(graph, file, true));
+    SGRAD_TRY(sgrad__weights_load(graph, file, true, NULL));
     *position = p;
     return 0;
 }

@@ -1,5 +1,6 @@
 /* config.c: config.json, what a run was: its options, versions, devices, data, environment; enough to repeat it. */
 #include "graphs/runs/files.h"
+#include "graphs/runs/plugin.h"
 
 #include <errno.h>
 #include <float.h>
@@ -45,35 +46,6 @@ static json_t *metrics_array(const struct sgrad__config *c) {
     return array;
 }
 
-static json_t *options_object(const struct sgrad_train_options *o) {
-    json_t *object = json_object();
-#define PUT(field, value) json_object_set_new(object, #field, value)
-#define TEXT(field) PUT(field, text(o->field))
-#define REAL(field) PUT(field, json_real(o->field))
-#define INTEGER(field) PUT(field, json_integer((json_int_t)o->field))
-#define FLAG(field) PUT(field, json_boolean(o->field))
-    TEXT(model), TEXT(data), TEXT(exclude), REAL(epochs), INTEGER(steps), INTEGER(batch), INTEGER(micro_batch), INTEGER(bn_group);
-    TEXT(optimizer), REAL(lr), INTEGER(lr_scale_base), REAL(momentum), FLAG(nesterov), REAL(weight_decay), FLAG(no_decay_1d),
-        REAL(beta1), REAL(beta2), REAL(eps), REAL(trust);
-    REAL(kfac_damping), TEXT(kfac_damping_schedule), REAL(kfac_decay), REAL(kfac_clip), INTEGER(kfac_factor_every),
-        INTEGER(kfac_eigen_every), INTEGER(kfac_lag), TEXT(kfac_skip), TEXT(kfac_variant), FLAG(kfac_inverse);
-    TEXT(schedule), REAL(warmup), REAL(label_smoothing), REAL(clip_norm), FLAG(no_shuffle), TEXT(augment), FLAG(no_fuse),
-        FLAG(recompute), INTEGER(image_size);
-    PUT(data_placement, text(o->partition ? "partition" : "replicate"));
-    PUT(seed, json_sprintf("%llu", (unsigned long long)o->seed)), FLAG(deterministic),
-        PUT(precision, text(sgrad_precision_name(o->precision)));
-    TEXT(init), TEXT(out), FLAG(resume), INTEGER(checkpoint_every), FLAG(checkpoint_in_steps), INTEGER(keep), FLAG(nan_ok);
-    TEXT(strategy), TEXT(mesh), INTEGER(servers), INTEGER(group), INTEGER(staleness), INTEGER(backup), TEXT(allreduce),
-        REAL(bucket), TEXT(network), TEXT(trace), FLAG(tensorboard), INTEGER(histograms), INTEGER(prometheus), INTEGER(window),
-        REAL(stall_timeout), INTEGER(cpus), INTEGER(gpus), TEXT(scheduler);
-#undef PUT
-#undef TEXT
-#undef REAL
-#undef INTEGER
-#undef FLAG
-    return object;
-}
-
 /* What mpirun tells its processes of itself (addresses, folders) is neither set by anybody nor the same twice. What is for mpirun
  * alone reaches them with Open MPI 4 (OMPI_MCA_rmaps), but not with 5 (PRTE_MCA_rmaps). */
 static const char *const environment[] = {
@@ -105,6 +77,12 @@ static json_t *environment_object(void) {
         free(key);
     }
     return object;
+}
+
+static json_t *plugins_array(void) {
+    json_t *array = json_array();
+    for (const char *const *file = sgrad_plugins; *file; file++) json_array_append_new(array, json_string(*file));
+    return array;
 }
 
 static json_t *versions_object(void) {
@@ -139,7 +117,7 @@ static json_t *identity_object(const struct sgrad__config *c) {
     json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
     json_object_set_new(object, "bn-group", group_text(o->bn_group));
     json_object_set_new(object, "precision", text(sgrad_precision_name(o->precision)));
-    json_object_set_new(object, "optimizer", text(o->optimizer));
+    json_object_set_new(object, "optimizer", o->ema > 0 ? json_sprintf("%s --ema %g", o->optimizer, o->ema) : text(o->optimizer));
     json_object_set_new(object, "data", hexadecimal(c->fingerprint));
     return object;
 }
@@ -166,6 +144,19 @@ static void set_circumstances(json_t *object, const struct sgrad__config *c) {
     json_object_set_new(object, "versions", versions_object());
 }
 
+/* What a sample's input is, and the names of classes: what it takes to ask the network about others. */
+static void set_input(json_t *object, const struct sgrad_dataset *d) {
+    const struct sgrad_field *image = sgrad_dataset_image(d);
+    json_t *names = json_array();
+    for (int c = 0; c < d->classes && d->class_name; c++) json_array_append_new(names, text(d->class_name[c]));
+    if (image && image->shape.rank == 3)
+        json_object_set_new(object, "input", json_pack("{s:[I,I,I], s:f}", "image", (json_int_t)image->shape.dim[0],
+                                                       (json_int_t)image->shape.dim[1], (json_int_t)image->shape.dim[2],
+                                                       "full_scale", d->full_scale));
+    json_object_set_new(object, "classes", json_integer(d->classes));
+    json_object_set_new(object, "class_names", names);
+}
+
 int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     json_t *object = json_object();
     json_object_set_new(object, "identity", identity_object(c));
@@ -174,7 +165,9 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
     json_object_set_new(object, "metrics", metrics_array(c));
     json_object_set_new(object, "samples", json_string(c->samples));
-    json_object_set_new(object, "options", options_object(c->options));
+    set_input(object, c->dataset);
+    json_object_set_new(object, "options", sgrad__options_json(c->options));
+    json_object_set_new(object, "plugins", plugins_array());
     set_circumstances(object, c);
     int error = write_config(folder, object);
     json_decref(object);
@@ -195,7 +188,7 @@ static const char *const own[] = { "cpus", "gpus",  "scheduler",   "data",      
                                    "out",  "trace", "tensorboard", "histograms", "prometheus" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
-    json_t *object = versions_object(), *options = options_object(config->options);
+    json_t *object = versions_object(), *options = sgrad__options_json(config->options);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(options, own[i]);
     json_object_set_new(object, "identity", identity_object(config));
     json_object_set_new(object, "options", options);
@@ -227,23 +220,17 @@ int sgrad__config_same(const char *where, const char *before, const char *now) {
 
 /* ---- what is read --------------------------------------------------------------------------------------------- */
 
-/* FOLDER/config.json as an object; NULL when there is none. PATH is its name, to free in any case. */
-static int read_config(const char *folder, char **path, json_t **object) {
+int sgrad__config_read(const char *folder, char **path, json_t **object) {
     *path = config_path(folder);
     *object = NULL;
     if (access(*path, F_OK) && errno == ENOENT) return 0;
-    struct sgrad_map map;
-    SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT, &map));
-    json_error_t problem;
-    *object = json_loadb((const char *)map.data, map.size, JSON_REJECT_DUPLICATES, &problem);
-    sgrad_map_close(&map);
-    return *object ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", *path, problem.line, problem.text);
+    return sgrad_json_read(*path, FILE_LIMIT, object);
 }
 
 int sgrad__config_check(const char *folder, const struct sgrad__config *config) {
     char *path;
     json_t *object, *now = identity_object(config);
-    int error = read_config(folder, &path, &object);
+    int error = sgrad__config_read(folder, &path, &object);
     if (object) error = same(path, json_object_get(object, "identity"), now);
     json_decref(object);
     json_decref(now);
@@ -265,7 +252,7 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     char *path;
     json_t *object;
     double m[SGRAD_MAX_CHANNELS], d[SGRAD_MAX_CHANNELS];
-    int error = read_config(folder, &path, &object);
+    int error = sgrad__config_read(folder, &path, &object);
     if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
                     get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
         error =
@@ -371,11 +358,11 @@ static char *history_text(const json_t *config) {
 int sgrad__config_continue(const char *folder, const struct sgrad__config *c, long step, char **history) {
     char *path;
     json_t *config;
-    int error = read_config(folder, &path, &config);
+    int error = sgrad__config_read(folder, &path, &config);
     free(path);
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
-    json_t *before = tell_changes(config), *now = options_object(c->options);
+    json_t *before = tell_changes(config), *now = sgrad__options_json(c->options);
     json_t *entry = json_pack("{s:I, s:o}", "step", (json_int_t)step, "options", changed_options(before, now)),
            *all = json_object_get(config, "continued");
     set_circumstances(entry, c);

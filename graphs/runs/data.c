@@ -35,6 +35,7 @@ static int check_shapes(const struct sgrad__run *r) {
 
 static int open_training_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
+    if ((r->train = o->custom_dataset[SGRAD_TRAIN])) return 0;
     struct sgrad_dataset_options how = {
         .custom = o->custom_reader, .seed = o->seed, .size = o->image_size, .exclude = o->exclude
     };
@@ -44,6 +45,7 @@ static int open_training_set(struct sgrad__run *r) {
 
 int sgrad__run_open_test_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
+    if ((r->test = o->custom_dataset[SGRAD_TEST])) return 0;
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
     return sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test);
 }
@@ -56,7 +58,35 @@ int sgrad__run_open_data(struct sgrad__run *r) {
 
 /* ---- mean and deviation ----------------------------------------------------------------------------------------- */
 
-static void set_input(struct sgrad__run *r) {
+/* TEXT's numbers, one for each of the channels or one for all, as those of WHAT; NULL: they stay as they are. */
+static int take_numbers(const char *what, const char *text, int channels, double low, double *number) {
+    int count = 0;
+    for (const char *at = text; at && count <= channels; count++) {
+        char *end;
+        const double x = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(x >= low && x <= 1e6)) count = channels;
+        else if (count < channels) number[count] = x;
+        at = *end ? end + 1 : NULL;
+    }
+    if (!text || count == channels) return 0;
+    if (count != 1)
+        return sgrad_fail(SGRAD_EINVAL, "--%s '%s': takes %d %s from %g on, with commas between, or one for all channels", what,
+                          text, channels, sgrad_plural(channels, "number", "numbers"), low);
+    for (int c = 1; c < channels; c++) number[c] = number[0];
+    return 0;
+}
+
+/* A network from a file may normalise by itself; and what is asked for holds before all. */
+static int take_input(struct sgrad__run *r) {
+    const int channels = sgrad_dataset_channels(r->test);
+    const struct sgrad__brought *brought = r->graph ? r->graph->brought : NULL;
+    if (!channels) return 0;
+    for (int c = 0; brought && c < brought->channels; c++) r->mean[c] = brought->mean[c], r->deviation[c] = brought->deviation[c];
+    SGRAD_TRY(take_numbers("mean", r->options.mean, channels, -1e6, r->mean));
+    return take_numbers("deviation", r->options.deviation, channels, 1e-6, r->deviation);
+}
+
+void sgrad__run_set_input(struct sgrad__run *r) {
     struct sgrad_image *image = sgrad__graph_image(r->graph);
     for (int c = 0; c < sgrad_dataset_channels(r->test); c++) {
         image->mean[c] = (float)r->mean[c];
@@ -97,11 +127,13 @@ static int check_test_set(struct sgrad__run *r) {
     return sgrad__run_await(r, sgrad_dataset_check(r->test, from, to - from), READING);
 }
 
-/* What the config.json in FOLDER, rank 0's, says of the input; false: there is none. */
+/* What the config.json in FOLDER, rank 0's, says of images; false: there is none. Of others nothing is to be known, and
+ * the file may be another program's. */
 static int find_known(struct sgrad__run *r, const char *folder, bool *found) {
+    const int channels = sgrad_dataset_channels(r->test);
     int error = 0;
-    *found = false;
-    if (r->context->rank == 0) error = sgrad__config_input(folder, sgrad_dataset_channels(r->test), r->mean, r->deviation, found);
+    *found = !channels;
+    if (r->context->rank == 0 && channels) error = sgrad__config_input(folder, channels, r->mean, r->deviation, found);
     SGRAD_TRY(sgrad__run_agree(r, error));
     sgrad_ranks_broadcast(found, sizeof *found, 0);
     sgrad_ranks_broadcast(r->mean, sizeof r->mean, 0);
@@ -117,22 +149,25 @@ int sgrad__run_measure_data(struct sgrad__run *r) {
         SGRAD_TRY(measure_training_set(r));
         SGRAD_TRY(check_test_set(r));
     }
-    set_input(r);
+    SGRAD_TRY(take_input(r));
+    if (r->graph) sgrad__run_set_input(r);
     return 0;
 }
 
 /* Images are normalised as the run that made the weights did it, where its config.json lies beside them; else the training set,
  * which is opened for this alone, tells. */
 int sgrad__run_open_data_of_weights(struct sgrad__run *r) {
-    char *folder = sgrad_format("%s", r->options.init), *slash = strrchr(folder, '/');
+    char *folder = sgrad_format("%s", r->options.init ? r->options.init : r->graph->file), *slash = strrchr(folder, '/');
     bool known;
     if (slash) *slash = 0;
     int error = find_known(r, slash ? folder : ".", &known);
     free(folder);
+    known |= r->graph->brought && r->graph->brought->channels;
     if (!error && !known) error = sgrad__run_await(r, open_training_set(r), READING);
     if (!error && !known) error = sgrad__run_agree(r, check_shapes(r));
     if (!error && !known) error = measure_training_set(r);
-    if (!error) set_input(r);
+    if (!error) error = take_input(r);
+    if (!error) sgrad__run_set_input(r);
     return error;
 }
 
@@ -144,14 +179,39 @@ void sgrad__run_open_placement(struct sgrad__run *r) {
         .ranks = r->context->ranks, .shuffle = !r->options.no_shuffle });
 }
 
+/* Is what was asked for meant for these samples? */
+static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
+    const struct sgrad_dataset *d = r->train;
+    const struct sgrad_field *target = sgrad_dataset_target(d);
+    for (const struct sgrad_augmenting *a = d->drawn.item; a < d->drawn.item + d->drawn.count; a++) {
+        const char *name = a->is->name;
+        if (d->reader->draw ? !a->is->volumes : !a->is->move && !a->is->change && !a->is->mix)
+            return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s is of %s, not of %s", wanted, name,
+                              d->reader->draw ? "images" : "volumes", r->options.data);
+        if (!a->is->mix) continue;
+        if (!d->classes || target->shape.rank || r->model->loss)
+            return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s mixes classes, one for each image: %s has none", wanted, name,
+                              r->options.data);
+        if (r->options.partition)
+            return sgrad_fail(SGRAD_EINVAL, "--data-placement partition: %s mixes with any image of %s, and a rank has its share "
+                              "of them", name, r->options.data);
+    }
+    if (d->reader->draw && r->options.partition)
+        return sgrad_fail(SGRAD_EINVAL, "--partition: patches of %s are drawn anew each epoch, and not kept", r->options.data);
+    return 0;
+}
+
 /* What was asked for, or the data set's own. From here on the options say what it came to. */
 int sgrad__run_add_augmentation(struct sgrad__run *r) {
-    const struct sgrad_dataset *d = r->train;
+    struct sgrad_dataset *d = r->train;
     const struct sgrad_field *image = sgrad_dataset_image(d);
     const char *wanted = !image ? "none" : r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
-    const int height = image ? (int)image->shape.dim[0] : 0, width = image ? (int)image->shape.dim[1] : 0;
-    SGRAD_TRY(sgrad_augmentation_parse(wanted, height, width, &r->augmentation));
-    r->options.augment = r->augment = sgrad_augmentation_text(&r->augmentation);
-    r->uncropped = strstr(wanted, "crop") && r->augmentation.pad == 0;
+    const int height = image ? (int)sgrad_field_plane(image)[0] : 0, width = image ? (int)sgrad_field_plane(image)[1] : 0;
+    SGRAD_TRY(sgrad_augmentations_parse(wanted, height, width, &d->drawn));
+    SGRAD_TRY(check_augmentation(r, wanted));
+    sgrad_dataset_mix(d, sgrad_augmentations_mix(&d->drawn));
+    sgrad_dataset_mix(r->test, d->mixed);
+    r->options.augment = r->augment = sgrad_augmentations_text(&d->drawn);
+    r->uncropped = strstr(wanted, "crop") && !sgrad_augmentations_find(&d->drawn, "crop");
     return 0;
 }

@@ -1,22 +1,68 @@
-/* evaluate.c: the loss's metrics of saved weights. */
+/* evaluate.c: what saved weights say of a test set: the loss's metrics, and, where they are asked for, the answers. */
+#include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+static void open_answers(struct sgrad__run *r) {
+    struct sgrad_answers *a = r->answers;
+    const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
+    const struct sgrad_shape said = sgrad_graph_shape(r->graph, loss->input[0]);
+    const struct sgrad_field *target = sgrad_dataset_target(r->test);
+    a->samples = r->test->count;
+    a->numbers = sgrad_shape_count(&said);
+    a->labels = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
+    a->said = sgrad_alloc((size_t)(a->samples * a->numbers) + 1, sizeof *a->said);
+    a->label = sgrad_alloc((size_t)(a->samples * a->labels) + 1, sizeof *a->label);
+}
+
+/* Each rank has those of its batches, and zeros elsewhere. */
+static void share_answers(struct sgrad__run *r) {
+    enum { AT_ONCE = 4096 };
+    const int64_t said = r->answers->samples * r->answers->numbers, all = said + r->answers->samples * r->answers->labels;
+    for (int64_t from = 0; from < all && r->context->ranks > 1; from += AT_ONCE) {
+        double value[AT_ONCE] = { 0 };
+        const int64_t end = from + AT_ONCE < all ? from + AT_ONCE : all;
+        for (int64_t i = from; i < end; i++) value[i - from] = i < said ? r->answers->said[i] : r->answers->label[i - said];
+        sgrad_ranks_sum(value, AT_ONCE);
+        for (int64_t i = from; i < end; i++)
+            if (i < said) r->answers->said[i] = (float)value[i - from];
+            else r->answers->label[i - said] = (int32_t)value[i - from];
+    }
+}
 
 static int evaluate(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_evaluation(r));
     sgrad__run_tell_idle(r);
+    if (r->answers) open_answers(r);
     SGRAD_TRY(sgrad__evaluation_begin(r));
-    return sgrad__evaluation_end(r, true);
+    SGRAD_TRY(sgrad__evaluation_end(r, true));
+    if (r->answers) share_answers(r);
+    return 0;
 }
 
-int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result, struct sgrad_answers *answers) {
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    struct sgrad_answers said = { 0 };
     r->options = *options;
+    if (answers) r->answers = &said;
     int error = evaluate(r);
     if (!error) *result = sgrad__run_result(r);
     if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
+    if (error) sgrad_answers_free(&said);
+    else if (answers) *answers = said;
     return error;
+}
+
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+    return sgrad_predict(options, result, NULL);
+}
+
+void sgrad_answers_free(struct sgrad_answers *answers) {
+    free(answers->said);
+    free(answers->label);
+    *answers = (struct sgrad_answers){ 0 };
 }

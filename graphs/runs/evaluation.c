@@ -4,7 +4,8 @@
  *     weights                  │ copied
  *     evaluation               │   0 1   2 3   4 5   6 7  total          batches, of which some are in flight
  *
- * Tasks copy the weights, as the steps before leave them; the evaluation's tasks read the copies, and yield to those of steps.
+ * Tasks copy the weights, or their averages, as the steps before leave them; the evaluation's tasks read the copies, and yield to
+ * those of steps.
  * Batches are dealt out to the ranks, every so many one; those that have the same samples have the same batches. What each comes
  * to goes to all ranks by a last program, which has tags of its own, and is added in the order of batches, whichever rank had
  * them.
@@ -68,6 +69,7 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
         struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], r->evaluated);
         struct sgrad__program *program;
         o.parameter = e->weight;
+        o.answers = r->answers != NULL;
         o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
         SGRAD_TRY(open_part(&e->part[i], program));
@@ -109,13 +111,17 @@ void sgrad__evaluation_close(struct sgrad__run *r) {
     r->evaluation = NULL;
 }
 
+struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *r) { return r->evaluation->weight; }
+
 /* ---- turning ---------------------------------------------------------------------------------------------------- */
 
 int sgrad__evaluation_begin(struct sgrad__run *r) {
     SGRAD_TRY(open_evaluation(r));
     struct sgrad__evaluation *e = r->evaluation;
-    for (int i = 0; i < r->graph->parameter_count; i++)
-        SGRAD_TRY(sgrad_tensor_copy(r->graph->parameter[i].tensor, e->weight[i]));
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        SGRAD_TRY(sgrad_tensor_copy(p->average ? p->average : p->tensor, e->weight[i]));
+    }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
     e->done = e->next = r->part;
     e->end = e->batches;
@@ -142,13 +148,29 @@ static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     return error;
 }
 
+/* What it says of the batch's samples, which begin with FIRST. */
+static void take_answers(struct sgrad_answers *a, const struct sgrad__program *p, const struct sgrad__slot *slot, int64_t first) {
+    for (int i = 0; i < 2 * p->micros; i++) {
+        const struct sgrad__micro *micro = &p->micro[i / 2];
+        const struct sgrad_view *view = &p->buffer[p->output[p->answer[i]].buffer].view;
+        const void *from = slot->output[p->answer[i]];
+        const int64_t count = i % 2 ? a->labels : a->numbers, at = (first + micro->first) * count;
+        for (int64_t k = 0; k < micro->samples * count; k++)
+            if (i % 2) a->label[at + k] = ((const int32_t *)from)[k];
+            else if (view->dtype == SGRAD_BF16) a->said[at + k] = sgrad_bf16_to_f32(((const uint16_t *)from)[k]);
+            else a->said[at + k] = ((const float *)from)[k];
+    }
+}
+
 /* Waits for the oldest batch in flight. */
 static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct part *p = part_of(e, e->done);
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
     const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
-    if (r->copy == 0) memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);
+    memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);      /* copies': parts, or alike */
+    if (r->answers && r->copy == 0)
+        take_answers(r->answers, p->program, slot, p->first + (e->done - p->batch) * p->program->share);
     e->done += r->parts;
     return 0;
 }
@@ -160,6 +182,8 @@ static int submit_total(struct sgrad__evaluation *e) {
     return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
 }
 
+static double told(const struct sgrad_metric *metric, double mean) { return metric->of ? metric->of(mean) : mean; }
+
 /* Waits for the total. Where a rank has left batches out, all know. */
 static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct sgrad__slot *slot;
@@ -170,8 +194,10 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     for (int64_t i = 0; i < values; i++) sum[i % e->sums] += value[i];
     r->epoch.evaluated = value[values] == 0;
     r->stopping |= !r->epoch.evaluated;
-    for (int i = 0; i < r->result.metrics; i++)
-        r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? sum[i] / sum[r->result.metrics] : NAN;
+    for (int i = 0; i < r->result.metrics; i++) {
+        const double value = told(&r->metric[i], sum[i] / sum[r->result.metrics]);
+        r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? value : NAN;
+    }
     r->evaluates = false;
     return 0;
 }

@@ -4,8 +4,16 @@
 #define SGRAD_GRAPHS_FILES_H
 
 #include "config.h"
+#include "datasets/datasets.h"
 #include "graphs/runs/runs.h"
 #include "graphs/runs/runner.h"
+
+/* ---- fields.c ------------------------------------------------------------------------------------------------- */
+
+struct json_t;
+struct json_t *sgrad__options_json(const struct sgrad_train_options *options);
+/* The options become those that OBJECT has; WHERE, a file's name, begins a message. Changes nothing on error. */
+int sgrad__options_take(const char *where, const struct json_t *object, struct sgrad_train_options *options);
 
 /* ---- config.c ------------------------------------------------------------------------------------------------- */
 
@@ -18,6 +26,7 @@ struct sgrad__config {
     const struct sgrad_metric *metric;              /* METRICS of the network's loss */
     int metrics;
     const char *samples;                            /* what the data set has: "images", "samples" */
+    const struct sgrad_dataset *dataset;            /* the training set, open */
     int channels;                                   /* of images; 0: there are none */
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     int ranks;
@@ -40,6 +49,9 @@ int sgrad__config_same(const char *where, const char *before, const char *now);
 
 /* The same comparison with FOLDER/config.json; a folder without one agrees with everything. */
 int sgrad__config_check(const char *folder, const struct sgrad__config *config);
+
+/* FOLDER/config.json as an object; NULL when there is none. *PATH is its name, to free in any case. */
+int sgrad__config_read(const char *folder, char **path, struct json_t **object);
 
 /* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
 int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
@@ -95,6 +107,7 @@ struct sgrad__metrics_options {
     const char *folder;
     FILE *terminal;                         /* one line an epoch; a progress bar where it is a terminal; NULL: silent */
     long batch, steps;                      /* samples of a step; steps of the whole run */
+    long evaluate_every;                    /* steps; 0: epochs alone */
     double epochs;
     bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
     int prometheus;                         /* port on which they can be asked for; 0: none */
@@ -120,6 +133,7 @@ struct sgrad__step_event {
     int epoch;                              /* 0 is the first */
     double loss, rate;
     double time;                            /* when: seconds of the monotonic clock */
+    const double *mean;                     /* by metric, over the step's samples; NULL: not known */
     const double *busy;                     /* by worker, if any are watched; NULL: there are only this rank's, who are asked */
 };
 /* Those of a step are told before it. */
@@ -133,7 +147,8 @@ struct sgrad__epoch {
     double epoch;                           /* 1 after the first */
     bool evaluated;
     double test[SGRAD_MAX_METRICS];         /* by metric; NAN: it is not evaluated */
-    double train_loss;                      /* the mean over the epoch's steps */
+    double train_loss;                      /* the mean over its steps, or those since the last evaluation within it */
+    double train[SGRAD_MAX_METRICS];        /* likewise, of metrics that are shares */
     double seconds, samples_per_second;     /* of its steps */
 };
 /* Its steps are done: fills what they have come to. */

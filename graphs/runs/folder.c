@@ -47,8 +47,7 @@ static int check_content(const char *folder, bool resume) {
                       content == FILES ? " in another --out: this one holds files" : " there");
 }
 
-/* mkdir -p */
-static int make_folder(const char *path) {
+int sgrad__folder_make(const char *path) {
     char *name = sgrad_format("%s", path);
     int error = 0;
     for (char *s = name + 1; !error; s++) {
@@ -69,7 +68,7 @@ static int make_default_folder(const char *model, char **folder) {
     char when[32];
     time_t now = time(NULL);
     strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime(&now));
-    SGRAD_TRY(make_folder("runs"));
+    SGRAD_TRY(sgrad__folder_make("runs"));
     for (int i = 1;; i++) {
         *folder = i == 1 ? sgrad_format("runs/%s-%s", model, when) : sgrad_format("runs/%s-%s-%d", model, when, i);
         if (mkdir(*folder, 0777) == 0) return 0;
@@ -88,7 +87,7 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
         r->folder = sgrad_format("%s", o->out);
         r->fresh = access(r->folder, F_OK) != 0;
         if (r->fresh) SGRAD_TRY(check_content(r->folder, o->resume));
-        SGRAD_TRY(make_folder(r->folder));
+        SGRAD_TRY(sgrad__folder_make(r->folder));
     }
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
     return check_content(r->folder, o->resume);
@@ -109,9 +108,9 @@ void sgrad__run_leave_folder(struct sgrad__run *r) {
     free(trace);
 }
 
-static void describe_run(struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
+void sgrad__run_describe(const struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
     *config = (struct sgrad__config){
-        .options = &r->options, .model = r->model->name, .parameters = sgrad__parameters_count(r->graph),
+        .options = &r->options, .model = r->model_text, .dataset = r->train, .parameters = sgrad__parameters_count(r->graph),
         .fingerprint = r->fingerprint, .metric = r->metric, .metrics = r->result.metrics, .ranks = r->context->ranks,
         .samples = sgrad__run_samples(r), .channels = sgrad_dataset_channels(r->train),
         .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
@@ -168,7 +167,7 @@ int sgrad__run_compare_options(struct sgrad__run *r) {
     struct sgrad__config config;
     char devices[256];
     if (!r->options.print) r->fingerprint = sgrad_dataset_fingerprint(r->train);
-    describe_run(r, &config, devices, sizeof devices);
+    sgrad__run_describe(r, &config, devices, sizeof devices);
     char *everything = sgrad__config_shared(&config);
     int error = sgrad_ranks_compare(everything);
     free(everything);
@@ -187,7 +186,7 @@ static void broadcast_folder(struct sgrad__run *r) {
 int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     struct sgrad__config config;
     char devices[256];
-    describe_run(r, &config, devices, sizeof devices);
+    sgrad__run_describe(r, &config, devices, sizeof devices);
     r->identity = sgrad__config_identity(&config);
     int error = r->context->rank ? 0 : open_own_folder(r, &config, done);
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));

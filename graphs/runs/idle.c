@@ -44,7 +44,15 @@ static char *no_images(const struct sgrad__run *r) {
     return sgrad_dataset_image(r->test) ? NULL : sgrad_format("%s has no images", r->options.data);
 }
 
+static bool has_voxels(const struct sgrad__run *r) { return r->test->classes && sgrad_dataset_target(r->test)->shape.rank >= 2; }
+
+static char *no_voxels(const struct sgrad__run *r) {
+    if (r->model->loss) return sgrad_format("%s has a loss of its own", r->model->name);
+    return has_voxels(r) ? NULL : sgrad_format("%s has no labels of voxels", r->options.data);
+}
+
 static char *no_labels(const struct sgrad__run *r) {
+    if (has_voxels(r)) return sgrad_format("the loss of voxels has none");
     if (r->model->loss) return sgrad_format("%s has a loss of its own", r->model->name);
     return r->test->classes ? NULL : sgrad_format("%s has no classes", r->options.data);
 }
@@ -52,7 +60,7 @@ static char *no_labels(const struct sgrad__run *r) {
 static char *images_of_one_size(const struct sgrad__run *r) {
     const struct sgrad_field *image = sgrad_dataset_image(r->test);
     if (!image) return no_images(r);
-    const int height = (int)image->shape.dim[0], width = (int)image->shape.dim[1];
+    const int height = (int)sgrad_field_plane(image)[0], width = (int)sgrad_field_plane(image)[1];
     if (height == r->options.image_size && width == r->options.image_size) return NULL;
     return sgrad_format("the images of %s are %dx%d", r->options.data, height, width);
 }
@@ -123,7 +131,9 @@ static const struct row rows[] = {
     { "backup", one_rank },
     { "bn-group", no_groups },
     { "bucket", one_rank },
+    { "class-weights", no_voxels },
     { "data-placement", not_shared },
+    { "dice", no_voxels },
     { "epochs", steps_say },
     { "group", one_rank },
     { "histograms", no_histogram_is_due },
@@ -149,7 +159,7 @@ static const struct row rows[] = {
 
 static char *nothing_to_cut(const struct sgrad__run *r) {
     if (!r->uncropped) return NULL;
-    const int64_t *dim = sgrad_dataset_image(r->train)->shape.dim;
+    const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(r->train));
     return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", (int)dim[0], (int)dim[1]);
 }
 

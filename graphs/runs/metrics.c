@@ -17,7 +17,8 @@ struct sgrad__metrics {
     struct sgrad__metrics_options is;
     char *path;
     FILE *file;
-    double loss, seconds;       /* of this epoch's steps so far: their sums */
+    double loss, seconds;       /* of this epoch's steps so far, or since the last evaluation within it: their sums */
+    double share[SGRAD_MAX_METRICS];    /* likewise */
     long epoch_steps;
     int epoch;                  /* the one that is counted */
     long told;                  /* the step of the last epoch's line */
@@ -55,13 +56,18 @@ static const char *typed(char text[32], float x) {
 
 static void begin_epoch(struct sgrad__metrics *m, int epoch) {
     m->loss = m->seconds = 0;
+    memset(m->share, 0, sizeof m->share);
     m->epoch_steps = 0;
     m->epoch = epoch;
 }
 
-/* Counts a step that is done. Its loss is a float, as a continued run reads it back. */
-static void count_step(struct sgrad__metrics *m, int epoch, float loss, double seconds) {
-    if (epoch != m->epoch) begin_epoch(m, epoch);
+/* Is metric I told of training, too? Other metrics than shares are the loss in other words, or dear. */
+static bool is_trained(const struct sgrad__metrics *m, int i) { return m->is.metric[i].share && !m->is.metric[i].of; }
+
+/* Counts step STEP, which is done. Its loss is a float, as a continued run reads it back. */
+static void count_step(struct sgrad__metrics *m, long step, int epoch, float loss, double seconds) {
+    const bool evaluated = m->is.evaluate_every && (step - 1) % m->is.evaluate_every == 0;
+    if (epoch != m->epoch || evaluated) begin_epoch(m, epoch);
     m->loss += loss;
     m->seconds += seconds;
     m->epoch_steps++;
@@ -76,8 +82,12 @@ static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length)
     if (keep && name && strcmp(name, "step") == 0) {
         json_t *loss = json_object_get(event, "loss");
         double rate = json_number_value(json_object_get(event, "samples_per_second"));
-        count_step(m, (int)json_integer_value(json_object_get(event, "epoch")),
+        count_step(m, (long)json_integer_value(step), (int)json_integer_value(json_object_get(event, "epoch")),
                    json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
+        for (int i = 1; i < m->is.metrics; i++) {
+            const json_t *mean = json_object_get(event, m->is.metric[i].name);
+            m->share[i] += json_is_number(mean) ? json_number_value(mean) : NAN;
+        }
     }
     json_decref(event);
     return keep;
@@ -126,7 +136,8 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->bar = options->terminal && isatty(fileno(options->terminal));
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
-    const bool ends = at && at->step > 0 && (at->step_in_epoch == 0 || at->step >= options->steps);
+    const bool ends = at && at->step > 0 && (at->step_in_epoch == 0 || at->step >= options->steps ||
+                                          (options->evaluate_every && at->step % options->evaluate_every == 0));
     m->owed = ends && m->told < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
@@ -232,9 +243,15 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
     m->run_seconds += seconds;
     m->run_steps++;
     const float loss = (float)e->loss;
-    count_step(m, e->epoch, loss, seconds);
-    fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s}\n", e->step,
+    count_step(m, e->step, e->epoch, loss, seconds);
+    fprintf(m->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s", e->step,
             e->epoch, NUMBER(loss), TYPED((float)e->rate), NUMBER(rate));
+    for (int i = 1; i < m->is.metrics; i++) {
+        const float mean = e->mean ? (float)e->mean[i] : NAN;
+        m->share[i] += mean;
+        if (is_trained(m, i)) fprintf(m->file, ",\"%s\":%s", m->is.metric[i].name, NUMBER(mean));
+    }
+    fputs("}\n", m->file);
     if (m->tensorboard || m->prometheus) {
         const double value[] = { [LOSS] = loss, [RATE] = e->rate, [SPEED] = rate, [EPOCH] = e->epoch };
         tell(m, e->step, LOSS, value, TESTS);
@@ -250,6 +267,7 @@ int sgrad__metrics_step(struct sgrad__metrics *m, const struct sgrad__step_event
 void sgrad__metrics_steps(const struct sgrad__metrics *m, struct sgrad__epoch *e) {
     if (!m) return;
     e->train_loss = m->loss / (double)m->epoch_steps;
+    for (int i = 0; i < m->is.metrics; i++) e->train[i] = is_trained(m, i) ? m->share[i] / (double)m->epoch_steps : NAN;
     e->seconds = m->seconds;
     e->samples_per_second = (double)(m->is.batch * m->epoch_steps) / m->seconds;
 }
@@ -259,7 +277,11 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e)
     m->owed = false;
     fprintf(m->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(e->epoch), e->step,
             NUMBER(e->train_loss));
+    for (int i = 1; i < m->is.metrics; i++)
+        if (is_trained(m, i)) fprintf(m->file, "\"train_%s\":%s,", m->is.metric[i].name, NUMBER(e->train[i]));
     for (int i = 0; i < m->is.metrics; i++) fprintf(m->file, "\"test_%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
+    for (int i = 0; i < m->is.metrics; i++)
+        if (m->is.metric[i].plain) fprintf(m->file, "\"%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
     fprintf(m->file, "\"seconds\":%s}\n", NUMBER(e->seconds));
     if (e->evaluated) tell(m, e->step, TESTS, e->test, m->is.metrics);
     if (m->is.terminal) print_epoch(m, e);

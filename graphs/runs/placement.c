@@ -127,9 +127,16 @@ static void take(const struct sgrad_args *a) {
     const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
     const uint8_t *record = a->data[p->fields];
     record += (size_t)(step * p->share + a->first - a->step->first) * p->record;
-    for (int64_t i = 0; i < count; i++, record += p->record)
-        for (int f = 0; f < p->fields; f++)
-            memcpy((uint8_t *)a->data[f] + (size_t)i * p->field[f], record + p->at[f], p->field[f]);
+    const struct sgrad_drawing how = { a->step->seed, a->step->epoch, p->is.dataset->drawn };
+    for (int64_t i = 0; i < count; i++, record += p->record) {
+        void *field[SGRAD_MAX_FIELDS];
+        for (int f = 0; f < p->fields; f++) {
+            field[f] = (uint8_t *)a->data[f] + (size_t)i * p->field[f];
+            memcpy(field[f], record + p->at[f], p->field[f]);
+        }
+        if (how.augmentations.count)
+            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first - a->step->first + i], &how, field);
+    }
 }
 
 static double packet_bytes(const struct sgrad_args *a) {

@@ -75,7 +75,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     char devices[256];
     const long long parameters = (long long)sgrad__parameters_count(r->graph);
     char *samples = sgrad__micros_text(r->program);
-    fprintf(to, "model      %s, %lld %s\n", r->model->name, parameters, sgrad_plural(parameters, "parameter", "parameters"));
+    fprintf(to, "model      %s, %lld %s\n", r->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     if (r->copies > 1) print_mesh(r, to);
@@ -100,6 +100,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
             sgrad_plural(r->steps, "step", "steps"), r->steps_per_epoch);
+    if (o->ema > 0) fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->ema);
+    sgrad__run_print_tuning(r, to);
     if (r->program->note) fprintf(to, "%.*s\n", (int)strcspn(r->program->note, "\n"), r->program->note);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),

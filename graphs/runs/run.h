@@ -2,6 +2,7 @@
 #ifndef SGRAD_GRAPHS_RUN_H
 #define SGRAD_GRAPHS_RUN_H
 
+#include "codelets/ops/draw_token.h"
 #include "graphs/runs/placement.h"
 #include "graphs/runs/files.h"
 #include "graphs/runs/runner.h"
@@ -9,20 +10,26 @@
 struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
+    struct sgrad_context alone;                 /* what context is of a run beside others */
+    const struct sgrad__run *beside;            /* whose context and data it has; NULL: its own */
     struct sgrad_dataset *train, *test;
-    struct sgrad_augmentation augmentation;     /* of training images */
+    struct sgrad_answers *answers;              /* of the test set, which an evaluation is to leave; NULL: its metrics alone */
     const struct sgrad_model *model;
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
     struct sgrad_schedule damping;              /* of second-order training */
     double share, room;                         /* ranks that precondition a layer; bytes that a rank may keep for it */
+    const struct sgrad_draw_token *draw;        /* tokens are drawn, and no loss is taken; NULL: they are not */
     struct sgrad_graph *graph;
     const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
     struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
     struct sgrad__epoch epoch;                  /* the last that is over */
+    double best, best_epoch;                    /* metric, so far; NAN: none yet. After which epoch of this process; 0: none */
+    int worse;                                  /* evaluations since */
+    bool enough;                                /* so many that the run ends */
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples; of a task, at most */
     int64_t unit;                               /* samples of which no task reaches beyond the end */
@@ -37,8 +44,10 @@ struct sgrad__run {
     struct sgrad__workers *workers;             /* watched; NULL: nobody asks how busy they are */
     struct sgrad__metrics *metrics;
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
+    char *model_text;                           /* its name, and all of its options */
     char *folder, *identity, *augment;
     bool uncropped;                             /* --augment asks to crop by a part of the images that is less than a pixel */
+    bool unkept;                                /* it has no folder, and leaves nothing */
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
@@ -63,7 +72,18 @@ struct sgrad__run {
 
 int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
 int sgrad__run_open_evaluation(struct sgrad__run *run);
+/* The context and the data of several runs side by side, which are no run's own. */
+int sgrad__run_open_ground(struct sgrad__run *run);
+/* A run on GROUND's context and data, of this rank alone: all but its program. Calls nothing that other ranks would have to. */
+int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__run *ground);
+int sgrad__run_open_sampling(struct sgrad__run *run);       /* after the text, its test set */
 void sgrad__run_close(struct sgrad__run *run);
+
+/* ---- tune.c: parameters that do not begin, or do not change, as the others do ---- */
+
+int sgrad__run_fine_tune(struct sgrad__run *run);       /* checks what is asked, and freezes; the graph is whole */
+double sgrad__rate_of(const char *list, const char *parameter);     /* times the learning rate */
+void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to);
 
 /* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
@@ -73,6 +93,7 @@ int sgrad__run_open_test_set(struct sgrad__run *run);
  * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_test_set. */
 int sgrad__run_measure_data(struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
+void sgrad__run_set_input(struct sgrad__run *run);          /* the graph learns of mean and deviation */
 void sgrad__run_open_placement(struct sgrad__run *run);
 int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training images; after open_data */
 
@@ -89,6 +110,9 @@ void sgrad__run_measure_room(struct sgrad__run *run);               /* every ran
 int sgrad__run_claim_folder(struct sgrad__run *run);
 /* All ranks have the same options and data, but for what is a node's own: before anything that they do together depends on it. */
 int sgrad__run_compare_options(struct sgrad__run *run);
+/* What its config.json tells. */
+void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *config, char *devices, size_t size);
+int sgrad__folder_make(const char *path);                           /* mkdir -p */
 /* Gives up the lock; a folder that was made in vain goes. */
 void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
@@ -125,10 +149,13 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
 
 /* ---- step.c ---- */
 
+struct sgrad__order sgrad__run_order(const struct sgrad__run *run);     /* of the training set's samples; to be closed */
 /* Everything is there for the step after DONE others. */
 int sgrad__run_open_runner(struct sgrad__run *run, long done);
 /* Submits the step that follows STEP others; the caller waits for it (runner.h). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
+/* The same, of these samples of the training set. */
+int sgrad__run_submit_samples(struct sgrad__run *run, long step, const int64_t *sample);
 
 /* ---- evaluation.c ---- */
 
@@ -140,6 +167,13 @@ int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; 
  * so: it is not evaluated. */
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 void sgrad__evaluation_close(struct sgrad__run *run);
+struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run);    /* those of the last one, by parameter */
+
+/* ---- best.c: the weights of the best evaluation, and patience ---- */
+
+int sgrad__best_open(struct sgrad__run *run);       /* what was the best before the run goes on; every rank calls it */
+int sgrad__best_tell(struct sgrad__run *run);       /* run->epoch is evaluated */
+void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
 
 /* ---- signals.c ---- */
 

@@ -96,13 +96,16 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
         .priority = i->priority, .workers = i->workers, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
 }
 
+static struct sgrad_tensor *tensor_of(const struct sgrad__buffer *buffer, int copy) {
+    return buffer->tensor[buffer->copies > 1 ? copy : 0];
+}
+
 int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,
                               void (*done)(void *arg), void *arg) {
     const struct sgrad__instruction *i = &p->instruction[index];
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
-        const struct sgrad__buffer *b = i->operand[j] < 0 ? NULL : &p->buffer[i->operand[j]];
-        operand[j] = b ? b->tensor[b->copies > 1 ? copy : 0] : NULL;
+        operand[j] = i->operand[j] < 0 ? NULL : tensor_of(&p->buffer[i->operand[j]], copy);
     }
     SGRAD_TRY(submit_call(p, i, operand, step, done, arg));
     const uint32_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
@@ -145,7 +148,7 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     if (p->training) sgrad_trace_step(-1);
     for (int i = 0; i < p->outputs && !error; i++)
         if (takes_part(p, p->instruction_count + i, step->number))
-            error = sgrad_tensor_fetch(p->buffer[p->output[i].buffer].tensor[0], slot->output[i], one_done,
+            error = sgrad_tensor_fetch(tensor_of(&p->buffer[p->output[i].buffer], copy), slot->output[i], one_done,
                                        &slot->mark[p->instruction_count + i]);
     return error;
 }

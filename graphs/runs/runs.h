@@ -47,10 +47,12 @@ enum sgrad_precision { SGRAD_PRECISION_F32, SGRAD_PRECISION_TF32, SGRAD_PRECISIO
 const char *sgrad_precision_name(enum sgrad_precision precision);      /* "f32", … */
 
 struct sgrad_reader;
+struct sgrad_dataset;
 struct sgrad_train_options {
     const char *model, *data;                   /* "resnet20", "cifar10:DIR" */
     const struct sgrad_model *custom_model;     /* instead of a name */
     const struct sgrad_reader *custom_reader;   /* a kind of data besides those of datasets.h; data NULL: all it is told */
+    struct sgrad_dataset *custom_dataset[2];    /* by split, sets that are open, instead of data; who opened them closes them */
     double epochs;
     long steps;                                 /* 0: as epochs say */
     long batch, micro_batch;                    /* micro_batch 0: chosen */
@@ -70,6 +72,10 @@ struct sgrad_train_options {
     bool nesterov, no_decay_1d;
     const char *schedule;
     double warmup, label_smoothing, clip_norm;
+    double ema;                                 /* decay of a moving average of the weights, which is evaluated and what a run
+                                                   leaves; 0: there is none */
+    const char *class_weights;                  /* "1,0.5": by class, of labels of voxels (voxel_loss.c); NULL: 1 */
+    double dice;                                /* how much of the Dice loss is added; 0: none */
     const char *exclude;                        /* a file that lists training samples to leave out (datasets.h); NULL: none */
     bool no_shuffle, no_fuse;
     bool recompute;                             /* blocks compute what they made again in backward (sgrad_graph_block) */
@@ -79,12 +85,21 @@ struct sgrad_train_options {
     bool deterministic;
     enum sgrad_precision precision;
     const char *init;                           /* a safetensors file, or NULL */
+    /* Patterns of parameters, with commas between ("fc,layer1.*"): which begin anew, and are not taken from init; which stay as
+     * they are; how many times the learning rate others have ("fc=10,conv1=.1"). NULL: none. */
+    const char *init_skip, *freeze, *lr_of;
+    const char *mean, *deviation;               /* of each channel, with commas between; NULL: the training set's */
     const char *out;                            /* the run's folder; NULL: runs/NAME-TIME */
     bool resume;
+    long evaluate_every;                        /* steps; at the end of an epoch anyway; 0: there alone */
     long checkpoint_every;                      /* epochs, or steps when checkpoint_in_steps; 0: never */
     bool checkpoint_in_steps;
     int keep;
+    bool best;                                  /* the weights of the best evaluation become best.safetensors */
+    int patience;                               /* evaluations without a better one, after which the run ends; 0: it does not */
     bool print, nan_ok, json;
+    const char *show_batch;                     /* a PNG file: a picture of the first batch as it goes into training, and nothing
+                                                   else; NULL: none */
     bool tensorboard;                           /* event files for TensorBoard in the run's folder, too */
     long histograms; /* steps from one histogram of all weights and gradients, for TensorBoard, to the next; 0: none */
     int prometheus;                             /* port of 127.0.0.1 where current values can be asked for; 0: none */
@@ -121,9 +136,78 @@ struct sgrad_bench_result {
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
     double step_ms;                 /* the median of the steps that were taken */
     double memory_gbyte, memory_ms; /* what a step's tasks read and write of main memory, and how long all workers take for it */
+    double gflops, gbytes;          /* a second, that all workers of this rank make at most: of arithmetic, of traffic */
+    double latency, bandwidth;      /* of the network, in seconds and bytes a second, as ranks measured it; 0: one rank */
+    double host_latency, host_bandwidth;        /* the same between ranks of one host */
 };
 /* Measures these for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
+
+/* What a learning-rate range test has seen, step by step. */
+struct sgrad_rate_test {
+    int rank;                           /* of this process. Rank 0 alone prints */
+    int count;                          /* steps whose loss is a number */
+    double *rate, *loss, *smoothed;     /* of each */
+    bool diverged;                      /* it ended there, before all steps */
+    int steepest, least;                /* points: where the smoothed loss falls fastest, and where it is least */
+    double suggested;                   /* the rate to begin with: a tenth of that with the least loss; NAN: it never fell */
+};
+/* Trains OPTIONS.steps steps (0: 100), or until the loss diverges, of a rate that grows from FROM to TO by the same factor each
+ * step; leaves no folder. Options that are a schedule's, or a kept run's, are passed over. Every rank calls it; *TEST is to be
+ * freed. */
+int sgrad_find_lr(const struct sgrad_train_options *options, double from, double to, struct sgrad_rate_test *test);
+void sgrad_rate_test_free(struct sgrad_rate_test *test);
+
+/* What a training step is made of, for whoever asks what it would cost elsewhere (planner/planner.h): the tasks of one rank,
+ * which has all samples in one micro-batch, each operation by itself, in their order. It all grows with the samples in a straight
+ * line. */
+struct sgrad_growth {
+    double fixed, each;             /* whatever the samples; and for each sample */
+};
+struct sgrad_work_task {
+    const char *kernel;             /* "conv2d forward": the operation first */
+    struct sgrad_growth flops, bytes;   /* bytes: of all its operands */
+    double often;                   /* the share of the steps that it is part of */
+};
+struct sgrad_work_gradient {
+    double bytes;                   /* of the parameter's gradient */
+    int made, needed;               /* tasks: it is whole after the one, and what becomes of it is needed by the other */
+};
+struct sgrad_work {
+    char *model;
+    int64_t samples;                /* of an epoch */
+    double epochs;                  /* of the run */
+    int64_t batch;                  /* asked for */
+    int tasks, gradients;
+    struct sgrad_work_task *task;
+    struct sgrad_work_gradient *gradient;   /* the first made first */
+    double parameters;              /* trained numbers */
+    double kept_bytes;              /* parameters, their states, statistics: from step to step */
+    struct sgrad_growth peak_bytes; /* of everything else that is there at once, at most */
+    struct sgrad_growth input_bytes;        /* of what a step reads */
+};
+/* Of OPTIONS, whose batch, strategy and ranks do not matter. Reads no data, trains nothing. */
+int sgrad_work_find(const struct sgrad_train_options *options, struct sgrad_work *work);
+void sgrad_work_free(struct sgrad_work *work);
+
+/* The ways of computing each layer on one core of this machine (codelets.h), in a step of SAMPLES: measured, which takes
+ * seconds. */
+struct sgrad_layer_ways {
+    char *name;                     /* "conv1 backward-weight" */
+    struct sgrad_way way[SGRAD_MAX_WAYS];
+};
+struct sgrad_ways {
+    int layers, ways;
+    struct sgrad_layer_ways *layer;
+};
+int sgrad_ways_measure(const struct sgrad_train_options *options, int64_t samples, struct sgrad_ways *ways);
+void sgrad_ways_free(struct sgrad_ways *ways);
+
+/* Bytes of gradients that are best summed at once over the ranks of NETWORK, as training has it: all BYTES, or less. METHOD NULL:
+ * the cheapest. */
+struct sgrad_network;
+struct sgrad_collective;
+double sgrad_work_bucket(double bytes, const struct sgrad_network *network, const struct sgrad_collective *method);
 
 /* All but the rank is the same on every rank. */
 struct sgrad_train_result {
@@ -147,10 +231,158 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
 /* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
 bool sgrad_run_exists(const char *folder);
 
+/* ---- searching: many candidates over data that stays where it is ----------------------------------------------------- */
+
+/* When candidates are given up. By "halving" (successive halving: Jamieson and Talwalkar 2016) after FIRST epochs, FIRST·FACTOR,
+ * FIRST·FACTOR², …: all but the best of each FACTOR. By "median" (Golovin et al. 2017, section 3.2) after FIRST epochs, and each
+ * that follows: who was never as good as the median of what the others were in the mean. "none": nobody is. */
+struct sgrad_stop {
+    const char *rule;                           /* NULL: none */
+    int first, factor;                          /* 0: 1 epoch; 3 */
+};
+
+struct sgrad_candidate {
+    const char *name;                           /* of its folder; NULL: its number */
+    const char *given;                          /* a JSON object: what it was asked for, which files and tables tell; NULL: {} */
+    struct sgrad_train_options options;         /* of data, out, epochs, resume, json and the devices those of the search hold */
+};
+
+struct sgrad_search_options {
+    struct sgrad_train_options common;          /* data, out, epochs (whole ones), seed, resume, json, cpus, gpus, … */
+    const char *given;                          /* a JSON object: what all were asked for, for files; NULL: {} */
+    const struct sgrad_candidate *candidate;
+    int candidates;
+    int partitions;                             /* of the training set; 0: as many as ranks */
+    const char *schedule;                       /* "ring", "staggered", "open-shop"; NULL: of these the shortest */
+    struct sgrad_stop stop;
+    const char *replay; /* DIR/NAME, DIR being common.out: the only candidate is trained alone as that one was, in
+                           DIR/NAME/replay; NULL: a search */
+};
+
+struct sgrad_search_result {
+    int rank;                                   /* of this process. Rank 0 alone prints */
+    char *folder, *best;                        /* the search's, and its best candidate's; free them. best NULL: all failed */
+    long hops;                                  /* of candidates from rank to rank, in this process's time */
+    double bytes;                               /* that these moved */
+    bool same;                                  /* of a replay: losses and weights are those of the search, to the bit */
+};
+
+/* Trains candidates, each by itself as on one rank alone. The training set is cut into partitions that stay each with a rank, and
+ * a candidate goes from one to the next: its weights, its optimizer's states and what it has come to are sent while others train.
+ * Leaves in OUT a folder for each (as train's), leaderboard.json and schedule.jsonl. Always deterministic; goes on, with resume,
+ * on any number of ranks, wherever it was ended. Every rank calls it, with the same options. */
+int sgrad_search(const struct sgrad_search_options *options, struct sgrad_search_result *result);
+
+/* Does FOLDER hold what a search has begun? */
+bool sgrad_search_exists(const char *folder);
+
 /* The metrics of saved weights on the test part of DATA; every rank calls it. Uses of OPTIONS: model, data, init (the
  * weights), micro_batch, precision, cpus, gpus, scheduler, image_size. The input is normalised as the run's config.json beside
  * the weights says, if it is there, else by the training part's statistics. */
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+/* What a network says of samples, in their order, and what it is to say. */
+struct sgrad_answers {
+    int64_t samples, numbers;       /* of a sample: logits, one for each class (and row, where it has several), or numbers */
+    float *said;                    /* (samples,numbers) */
+    int64_t labels;                 /* of a sample: its rows; 0: there are none */
+    int32_t *label;                 /* (samples,labels) */
+};
+/* As sgrad_evaluate, and *ANSWERS too, the same on every rank; to be freed. */
+int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result, struct sgrad_answers *answers);
+void sgrad_answers_free(struct sgrad_answers *answers);
+
+/* Writes saved weights and their network to the ONNX file PATH, as docs/onnx.md says. Uses of OPTIONS what sgrad_evaluate does.
+ * SGRAD_EINVAL: a layer has no form in ONNX. */
+int sgrad_export(const struct sgrad_train_options *options, const char *path);
+
+/* Of answers of one label a sample. */
+enum { SGRAD_CONFIDENCES = 15 };
+struct sgrad_classification {
+    int classes;
+    int64_t *confusion;             /* (classes,classes): how many of class i are said to be of class j; free it */
+    double top1, top5;              /* shares; of several equal logits the first counts as the largest */
+    /* Samples whose largest probability is of the i-th of so many equal parts of 0 to 1: how many, the mean of that probability,
+     * the share that is right; and by how much these two differ over all samples, in the mean (Guo et al., On calibration of
+     * modern neural networks, 2017). */
+    struct sgrad_confidence {
+        int64_t count;
+        double said, right;
+    } confidence[SGRAD_CONFIDENCES];
+    double calibration_error;
+};
+struct sgrad_classification sgrad_classify(const struct sgrad_answers *answers);
+/* The softmax of COUNT logits. */
+void sgrad_probabilities(const float *logit, int64_t count, double *probability);
+
+/* ---- runs that are there ------------------------------------------------------------------------------------------ */
+
+/* The options of the run in FOLDER as its config.json has them, with what continuations changed, but for out, resume and trace.
+ * Plug-ins that it had are not opened, but told of. Texts live as long as the program. SGRAD_EIO, SGRAD_EFORMAT; *OPTIONS then
+ * stays as it is. */
+int sgrad_run_options(const char *folder, struct sgrad_train_options *options);
+
+/* What it was trained on: images, and the names of their classes. */
+struct sgrad_run_input {
+    struct sgrad_shape image;       /* (H,W,C); rank 0: they are none */
+    float full_scale;
+    int classes;                    /* 0: it has none */
+    char **class_name;              /* of each class; free them */
+};
+int sgrad_run_input(const char *folder, struct sgrad_run_input *input);
+
+/* ---- operations of one's own ------------------------------------------------------------------------------------- */
+
+/* Is OP right, on each of its test shapes? Its derivatives against finite differences of forward, gradients that are added to,
+ * bf16 against f32; in the open context (runtime.h), on CPUs. SGRAD_EINVAL: one line tells what is wrong, and by how much. */
+int sgrad_op_check(const struct sgrad_op *op);
+
+/* ---- language models ------------------------------------------------------------------------------------------- */
+
+struct sgrad_sample_options {
+    const int32_t *prompt;              /* one token at least */
+    int prompt_tokens;
+    long tokens;                        /* that are added */
+    double temperature;                 /* 0: always the likeliest */
+    int top_k;                          /* of so many of the likeliest; 0: of all */
+    void (*take)(void *arg, int token); /* is called with each of them */
+    void *arg;
+};
+/* What the weights OPTIONS.init of a language model add to a text. Uses of OPTIONS: model, init, seed, precision, cpus,
+ * scheduler. SGRAD_EINVAL: the prompt has a token that the network has not; SGRAD_ENAN: what it computes is no number. */
+int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how);
+
+/* ---- segmenting volumes ----------------------------------------------------------------------------------------- */
+
+struct sgrad_segment_result {
+    int64_t chunk[3], all_chunks;       /* voxels of a chunk; chunks of the volume */
+    int64_t chunks, skipped;            /* that were begun here; that were there already */
+    int64_t patches, voxels;            /* of those that were begun */
+    double shown;                       /* times that a voxel is shown to the network, on average */
+    double seconds, load, blend, save;  /* in all; and of workers, who are so many, in reading, blending and writing */
+    int workers;
+};
+struct sgrad_segment_options {
+    const char *model, *weights;        /* NULL: as the model begins */
+    const char *in, *out;               /* volumes (volumes.h): bytes of one channel; (classes,Z,Y,X) */
+    const struct sgrad_model *custom_model;     /* instead of a name */
+    int classes;                        /* without weights, which tell */
+    int64_t patch[3], overlap[3];       /* Z, Y, X */
+    bool logits;                        /* what the network says, from -1024 to 1024; else probabilities */
+    bool bytes;                         /* 0 to 255 for 0 to 1; else f32 */
+    double memory;                      /* GB that chunks and patches may take */
+    long batch;                         /* patches of a task; 0: 1 */
+    enum sgrad_precision precision;
+    int cpus, gpus;                     /* as of a training */
+    const char *scheduler;
+    const char *queue;                  /* folder that hands out chunks to all who share it (queue.h); NULL: none */
+    double lease;                       /* seconds; 0: 30 */
+    bool redo;                          /* also chunks that are there */
+    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);   /* NULL: nobody */
+};
+/* Runs a network over a volume, in overlapping patches that are blended (volumes/patches.h). What is written depends on volume,
+ * weights, patch and overlap alone, however many workers and processes there are. */
+int sgrad_segment(const struct sgrad_segment_options *options, struct sgrad_segment_result *result);
 
 #ifdef __cplusplus
 }

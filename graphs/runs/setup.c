@@ -1,6 +1,8 @@
 /* setup.c: opening a run, from its options to its program; and closing it. */
 #include "codelets/ops/convert.h"
 #include "codelets/ops/image.h"
+#include "codelets/ops/softmax_cross_entropy.h"
+#include "codelets/ops/voxel_loss.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
@@ -25,15 +27,23 @@ static int open_context(struct sgrad__run *r) {
 /* A layer that an image is too small for would say so as well, but neither of which network nor how small. */
 static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *d) {
     const struct sgrad_field *image = sgrad_dataset_image(d);
-    const int least = r->model->least_side;
-    if (!least || (image && image->shape.dim[0] >= least && image->shape.dim[1] >= least)) return 0;
+    const int least = r->model->least_side, multiple = r->model->side_multiple;
+    if (r->model->volumes && !(image && image->shape.rank == 4))
+        return sgrad_fail(SGRAD_ESHAPE, "model %s: takes volumes (--data volume:DIR), and %s has none", r->model->name,
+                          r->options.data);
+    if (image && multiple && (sgrad_field_plane(image)[0] % multiple || sgrad_field_plane(image)[1] % multiple))
+        return sgrad_fail(SGRAD_ESHAPE, "model %s: takes images whose sides are multiples of %d, those of %s have %dx%d",
+                          r->model->name, multiple, r->options.data, (int)sgrad_field_plane(image)[0],
+                          (int)sgrad_field_plane(image)[1]);
+    if (!least || (image && sgrad_field_plane(image)[0] >= least && sgrad_field_plane(image)[1] >= least)) return 0;
     if (!image)
         return sgrad_fail(SGRAD_ESHAPE, "model %s: takes images, and %s has none, but %s", r->model->name, r->options.data,
                           d->field[0].name);
     return sgrad_fail(SGRAD_ESHAPE,
                       "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
                       "takes them, or --image-size %d scales those of a folder",
-                      r->model->name, least, least, r->options.data, (int)image->shape.dim[0], (int)image->shape.dim[1], least);
+                      r->model->name, least, least, r->options.data, (int)sgrad_field_plane(image)[0],
+                      (int)sgrad_field_plane(image)[1], least);
 }
 
 /* Of labels there are so many classes; which numbers it cannot compare a loss says by itself. */
@@ -47,32 +57,73 @@ static int check_logits(const struct sgrad__run *r, const struct sgrad_dataset *
                       sgrad_dataset_target(d)->shape.rank ? "…," : "", d->classes);
 }
 
+/* Of labels of every pixel, or voxel. Weights are "1,0.5": by class. */
+static int add_voxel_loss(struct sgrad__run *r, int y, int target) {
+    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_voxel_loss loss = { .dice = (float)o->dice };
+    const char *text = o->class_weights;
+    int count = 0;
+    for (char *end; text && *text; text = *end ? end + 1 : end) {
+        const double weight = strtod(text, &end);
+        if (end == text || (*end && *end != ',') || !(weight > 0) || count == SGRAD_MAX_WEIGHTED) break;
+        loss.weight[count++] = (float)weight;
+    }
+    const int classes = (r->train ? r->train : r->test)->classes;
+    if (text && (*text || count != classes))
+        return sgrad_fail(SGRAD_EINVAL,
+                          "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s",
+                          o->class_weights, classes, o->data);
+    sgrad_graph_apply(r->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
+    return sgrad_graph_end(r->graph);
+}
+
+/* Of samples of two classes: FIELD is label, other label, share. */
+static int add_mixed_loss(struct sgrad__run *r, int y, const int *field) {
+    const struct sgrad_softmax_cross_entropy loss = { .label_smoothing = (float)r->options.label_smoothing };
+    const int input[] = { y, field[0], field[1], field[2] };
+    sgrad_graph_apply(r->graph, &sgrad_softmax_cross_entropy_op, "loss", input, 4, &loss);
+    return sgrad_graph_end(r->graph);
+}
+
+/* Of Y against FIELD, the data set's from its target on. */
+static int add_loss(struct sgrad__run *r, const struct sgrad_dataset *d, int y, const int *field) {
+    if (r->model->loss) {
+        r->model->loss(r->graph, y, *field);
+        return sgrad_graph_end(r->graph);
+    }
+    SGRAD_TRY(check_logits(r, d, y));
+    if (sgrad_dataset_target(d)->shape.rank >= 2 && d->classes) return add_voxel_loss(r, y, *field);
+    if (d->mixed) return add_mixed_loss(r, y, field);
+    return sgrad_graph_loss(r->graph, y, *field, (float)r->options.label_smoothing);
+}
+
 static int open_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_dataset *d = r->train ? r->train : r->test;
     SGRAD_TRY(check_images(r, d));
     const enum sgrad_dtype type = o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
     struct sgrad_graph *g = r->graph = sgrad_graph_create(type);
+    SGRAD_TRY(sgrad__graph_set_model(g, r->model, o->model));
+    r->model_text = sgrad__graph_model_text(g);
     sgrad__graph_set_mesh(g, &r->mesh);
+    g->cached = r->draw;
     int field[SGRAD_MAX_FIELDS], x;
     for (int f = 0; d->field[f].name; f++)
         field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
     x = field[0];
     if (sgrad_dataset_image(d))
-        x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale, .pad = r->augmentation.pad,
-                        .flip = r->augmentation.flip);
+        x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale);
     else if (d->field[0].dtype == SGRAD_F32 && type != SGRAD_F32)
         x = sgrad_layer(g, convert, "convert", (x), 0);
-    const int target = field[sgrad_dataset_fields(d) - 1];
     const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
     const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
-    if (r->model->loss) {
-        r->model->loss(g, y, target);
+    if (r->draw) {
+        sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, r->draw);
         SGRAD_TRY(sgrad_graph_end(g));
     } else {
-        SGRAD_TRY(check_logits(r, d, y));
-        SGRAD_TRY(sgrad_graph_loss(g, y, target, (float)o->label_smoothing));
+        SGRAD_TRY(add_loss(r, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
     }
+    if (r->train) SGRAD_TRY(sgrad__run_fine_tune(r));
     if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
     return 0;
@@ -95,6 +146,7 @@ static void set_hyper(struct sgrad__run *r) {
             .momentum = (float)o->momentum, .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1 ? 0 : (float)o->weight_decay,
             .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
             .trust = (float)o->trust, .kl_clip = (float)o->kfac_clip, .nesterov = o->nesterov,
+            .rate = (float)sgrad__rate_of(o->lr_of, p->name),
         };
     }
 }
@@ -104,10 +156,12 @@ static int open_parameters(struct sgrad__run *r) {
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
+    if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
     set_hyper(r);
-    if (!r->options.init) return 0;
+    const struct sgrad__brought *brought = r->graph->brought;
+    if (!r->options.init) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, r->options.init_skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
-    int error = sgrad__weights_load(r->graph, &file, false);
+    int error = sgrad__weights_load(r->graph, &file, false, r->options.init_skip);
     if (!error && r->context->rank == 0) check_weights(&file);
     sgrad_safetensors_close(&file);
     return error;
@@ -129,7 +183,7 @@ static int parse_trace(struct sgrad__run *r) {
 
 static int find_records(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
-    r->model = o->custom_model ? o->custom_model : sgrad_record_find("model", o->model, sgrad_models);
+    r->model = o->custom_model ? o->custom_model : sgrad_model_find(o->model);
     r->optimizer =
         o->custom_optimizer ? o->custom_optimizer : sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
     if (r->optimizer) o->optimizer = r->optimizer->name;
@@ -154,10 +208,13 @@ static int set_rate(struct sgrad__run *r) {
 static int complete_options(struct sgrad_train_options *o) {
     const struct sgrad_train_options defaults = sgrad_train_defaults();
     if (!o->data && o->custom_reader) o->data = o->custom_reader->name;
+    if (!o->data && o->custom_dataset[SGRAD_TEST]) o->data = o->custom_dataset[SGRAD_TEST]->reader->name;
     if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
     if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");
     if (o->batch < 1) return sgrad_fail(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
+    if (o->window < 0 || o->window > SGRAD__MAX_WINDOW)
+        return sgrad_fail(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", o->window, SGRAD__MAX_WINDOW);
     if (!o->optimizer) o->optimizer = defaults.optimizer;
     if (!o->schedule) o->schedule = defaults.schedule;
     if (!o->strategy) o->strategy = defaults.strategy;
@@ -172,6 +229,7 @@ static int complete_options(struct sgrad_train_options *o) {
 
 int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(complete_options(&r->options));
+    if (r->options.show_batch) r->options.print = true;     /* nothing is run */
     SGRAD_TRY(parse_trace(r));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(set_rate(r));
@@ -181,7 +239,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(open_graph(r));
-    if (!r->options.print && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
+    if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(sgrad__run_compare_options(r));
     int error = sgrad__run_place_on_mesh(r);
@@ -198,11 +256,43 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     return sgrad__program_build(r->graph, &p, &r->program);
 }
 
+int sgrad__run_open_ground(struct sgrad__run *r) {
+    SGRAD_TRY(sgrad__run_open_data(r));
+    SGRAD_TRY(open_context(r));
+    r->fingerprint = sgrad_dataset_fingerprint(r->train);
+    return sgrad__run_measure_data(r);
+}
+
+int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__run *ground) {
+    r->beside = ground;
+    r->alone = *ground->context;
+    r->alone.rank = 0, r->alone.ranks = 1, r->alone.all = NULL, r->alone.network = NULL;
+    r->context = &r->alone;
+    r->train = ground->train;
+    r->test = ground->test;
+    r->fingerprint = ground->fingerprint;
+    memcpy(r->mean, ground->mean, sizeof r->mean);
+    memcpy(r->deviation, ground->deviation, sizeof r->deviation);
+    SGRAD_TRY(complete_options(&r->options));
+    SGRAD_TRY(find_records(r));
+    SGRAD_TRY(set_rate(r));
+    SGRAD_TRY(sgrad__run_check_strategy(r));
+    SGRAD_TRY(sgrad__run_add_augmentation(r));
+    SGRAD_TRY(sgrad__run_check_sizes(r, 1));
+    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(sgrad__run_place_on_mesh(r));
+    SGRAD_TRY(sgrad__run_choose_strategy(r));
+    SGRAD_TRY(sgrad__run_choose_micro_batch(r));
+    sgrad__run_set_input(r);
+    return open_parameters(r);
+}
+
 int sgrad__run_open_evaluation(struct sgrad__run *r) {
     if (!r->options.batch) r->options.batch = sgrad_train_defaults().batch;
     SGRAD_TRY(complete_options(&r->options));
-    if (!r->options.init) return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(find_records(r));
+    if (!r->options.init && !r->model->of_file)
+        return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(sgrad__run_open_test_set(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(open_graph(r));
@@ -214,8 +304,18 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
     return 0;
 }
 
+int sgrad__run_open_sampling(struct sgrad__run *r) {
+    r->options.data = r->test->reader->name;
+    SGRAD_TRY(complete_options(&r->options));
+    SGRAD_TRY(find_records(r));
+    SGRAD_TRY(sgrad__run_open_mesh(r));
+    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(open_context(r));
+    return open_parameters(r);
+}
+
 void sgrad__run_close(struct sgrad__run *r) {
-    sgrad_wait_all();
+    if (!r->beside) sgrad_wait_all();   /* else some may be others', which wait for messages */
     sgrad__checkpoint_end(r->checkpoint);
     sgrad__metrics_close(r->metrics);
     sgrad__server_close(r);
@@ -225,11 +325,14 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__placement_destroy(r->placement);
     sgrad__workers_free(r->workers);
     sgrad_graph_destroy(r->graph);
-    sgrad_context_close(r->context);
-    sgrad_dataset_close(r->train);
-    sgrad_dataset_close(r->test);
+    if (!r->beside) {
+        sgrad_context_close(r->context);
+        if (!r->options.custom_dataset[SGRAD_TRAIN]) sgrad_dataset_close(r->train);
+        if (!r->options.custom_dataset[SGRAD_TEST]) sgrad_dataset_close(r->test);
+    }
     sgrad__order_close(&r->order);
     sgrad__run_leave_folder(r);
+    free(r->model_text);
     free(r->identity);
     free(r->history);
     free(r->augment);

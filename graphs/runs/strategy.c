@@ -50,6 +50,8 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
     if (o->histograms && sharded)
         return sgrad_fail(SGRAD_EINVAL, "--histograms goes with --strategy sync, not with %s: gradients are each at its server",
                           name);
+    if (o->ema > 0 && r->strategy->served)
+        return sgrad_fail(SGRAD_EINVAL, "--ema goes with --strategy sync and ps, not with %s", name);
     if (o->backup >= 0 && !r->strategy->fresh)
         return sgrad_fail(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
     if (o->deterministic && r->strategy->served)

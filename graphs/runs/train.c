@@ -5,6 +5,7 @@
  *     at the end: the final weights
  *
  * A checkpoint of a later step is not begun before the evaluation is over, and told: what is continued from it owes nothing. */
+#include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -62,7 +63,8 @@ static int begin_evaluation(struct sgrad__run *r, long done) {
 static void tell_epoch(struct sgrad__run *r) {
     const struct sgrad__epoch *e = &r->epoch;
     if (!e->evaluated) return;
-    const int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, e);
+    int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, e);
+    if (!error && !r->unwritten) error = sgrad__best_tell(r);
     if (error) r->unwritten = error;
     r->result.train_loss = e->train_loss;
     r->result.seconds += e->seconds;
@@ -114,6 +116,11 @@ static int stop_early(struct sgrad__run *r, long done) {
     return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
 }
 
+static bool evaluation_is_due(const struct sgrad__run *r, long done) {
+    const long every = r->options.evaluate_every;
+    return done % r->steps_per_epoch == 0 || done >= r->steps || (every && done % every == 0);
+}
+
 static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
     long every = r->options.checkpoint_every * (r->options.checkpoint_in_steps ? 1 : r->steps_per_epoch);
     return every > 0 && (done % every == 0 || done == r->steps);
@@ -122,26 +129,34 @@ static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
 /* Up to where steps may be in flight together: evaluations and checkpoints look at whole steps, and StarPU's traces may not
  * begin while tasks run. */
 static long next_stop(const struct sgrad__run *r, long done) {
-    long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0;
+    const long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0, evaluate = r->options.evaluate_every;
     long stops[] = { (done / r->steps_per_epoch + 1) * r->steps_per_epoch, every ? (done / every + 1) * every : 0,
-                     r->trace_first - 1, r->trace_last };
+                     evaluate ? (done / evaluate + 1) * evaluate : 0, r->trace_first - 1, r->trace_last };
     long next = r->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
     return next;
 }
 
+/* Of each metric over the step's samples. */
+static const double *slot_means(const struct sgrad__run *r, const struct sgrad__slot *slot, double mean[SGRAD_MAX_METRICS]) {
+    const double *sum = sgrad__slot_doubles(slot, r->program->statistics);
+    for (int i = 0; i < r->result.metrics; i++) mean[i] = sum[i] / sum[r->result.metrics];
+    return mean;
+}
+
 /* Writes down a step that is done. Where that cannot be, the run ends as if it were asked to, with a checkpoint. */
 static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long done, double loss) {
     const struct sgrad__program *p = r->program;
     const double *votes = sgrad__slot_doubles(slot, p->votes);
+    double mean[SGRAD_MAX_METRICS];
     for (int i = 0; i < p->histograms; i++) {
         const struct sgrad__output *output = &p->output[p->histogram[i]];
         if (sgrad__takes_part(output->when, done))
             sgrad__metrics_histogram(r->metrics, p->buffer[output->buffer].name, done, slot->output[p->histogram[i]]);
     }
     const struct sgrad__step_event event = { done, (int)slot->step.epoch, loss, sgrad__run_rate(r, done - 1), slot->time,
-                                             votes ? votes + 1 : NULL };
+                                             slot_means(r, slot, mean), votes ? votes + 1 : NULL };
     const int error = r->unwritten ? 0 : sgrad__metrics_step(r->metrics, &event);
     if (error) r->unwritten = error;
 }
@@ -213,18 +228,27 @@ static int stretch(struct sgrad__run *r, long *done) {
     SGRAD_TRY(end_evaluation(r, *done));
     if (error) return error;
     if (checkpoint_is_due(r, *done)) SGRAD_TRY(begin_checkpoint(r, *done));
-    if (*done == before || (*done % r->steps_per_epoch && *done < r->steps)) return 0;
+    if (*done == before || !evaluation_is_due(r, *done)) return 0;
     return begin_evaluation(r, *done);
 }
 
+/* One rank may know it before the others, which turn no step any more. */
+static bool has_enough(struct sgrad__run *r) {
+    double enough = r->enough;
+    if (r->options.patience) sgrad_ranks_sum(&enough, 1);
+    return enough > 0;
+}
+
 static int train(struct sgrad__run *r, long done) {
+    SGRAD_TRY(sgrad__best_open(r));
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
     if (owed) SGRAD_TRY(begin_evaluation(r, done));     /* the run was ended between an epoch and its evaluation */
     else if (done >= r->steps) SGRAD_TRY(evaluate_again(r));
     while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
     if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
-    if (r->stopping) return stop_early(r, done);
+    if (r->stopping && !has_enough(r)) return stop_early(r, done);
+    SGRAD_TRY(end_evaluation(r, done));     /* of ranks that have not told it yet */
     SGRAD_TRY(end_checkpoint(r));
     r->result.steps = done;
     r->result.epochs = (double)done / (double)r->steps_per_epoch;
@@ -243,6 +267,7 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                                                  .samples = sgrad__run_samples(r),
                                                                  .batch = r->options.batch,
                                                                  .steps = r->steps,
+                                                                 .evaluate_every = r->options.evaluate_every,
                                                                  .epochs = (double)r->steps / (double)r->steps_per_epoch,
                                                                  .resumed = r->options.resume ? &position : NULL },
                                &r->metrics);
@@ -273,6 +298,20 @@ static int save_weights(struct sgrad__run *r) {
     return error;
 }
 
+/* The first batch of all ranks, or the beginning of a large one. */
+static int show_batch(struct sgrad__run *r, FILE *terminal) {
+    enum { MOST = 256 };
+    const int count = r->options.batch < MOST ? (int)r->options.batch : MOST;
+    const struct sgrad_drawing how = { .seed = r->options.seed, .augmentations = r->train->drawn };
+    int64_t sample[MOST];
+    struct sgrad__order order = sgrad__run_order(r);
+    for (int i = 0; i < count; i++) sample[i] = sgrad__order_sample(&order, 0, i);
+    sgrad__order_close(&order);
+    SGRAD_TRY(sgrad_dataset_show(r->train, sample, count, &how, r->options.show_batch, terminal));
+    fprintf(terminal, "the first %d of a batch as they go into training: %s\n", count, r->options.show_batch);
+    return 0;
+}
+
 static int train_run(struct sgrad__run *r) {
     FILE *terminal = r->options.json ? stderr : stdout;
     long done = 0;
@@ -280,6 +319,7 @@ static int train_run(struct sgrad__run *r) {
     if (!r->options.print) SGRAD_TRY(sgrad__run_open_folder(r, &done));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0) sgrad__run_print(r, terminal);
+    if (r->options.show_batch) return sgrad__run_agree(r, r->context->rank ? 0 : show_batch(r, terminal));
     if (r->options.print && r->context->rank == 0) {
         sgrad__graph_print(r->graph, stdout);
         sgrad__program_print(r->program, stdout);
@@ -292,6 +332,7 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
+    if (r->context->rank == 0) sgrad__best_print(r, r->result.steps, terminal);
     warn_of_loss(r);
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));

@@ -15,10 +15,11 @@
 #include <stdlib.h>
 
 int sgrad__hosts(const struct sgrad_network *net, int *first, int *order) {
-    int hosts = 0;
+    int hosts = 0, largest = -1;        /* number of a host so far: a larger one is new */
     for (int r = 0; r < net->ranks; r++) {
-        int q = net->host ? 0 : r;
+        int q = net->host && net->host[r] <= largest ? 0 : r;
         if (r && net->host && net->host[r - 1] == net->host[r]) q = first[r - 1];
+        if (net->host && net->host[r] > largest) largest = net->host[r];
         while (q < r && net->host[q] != net->host[r]) q++;
         first[r] = q;
         hosts += q == r;

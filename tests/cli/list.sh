@@ -12,6 +12,8 @@ while read -r list name; do
 done <<'END'
 models convnet
 models resnet20
+models gpt
+models gpt2
 layers conv_bn_relu
 ops conv2d
 optimizers sgd
@@ -20,6 +22,8 @@ optimizers lars
 optimizers lamb
 optimizers muon
 datasets digits
+datasets text
+datasets tokens
 allreduce ring
 allreduce doubling
 allreduce halving
@@ -40,6 +44,8 @@ END
 passes list models
 says '^convnet .*(images of 2x2 or more)$'
 says '^lenet .*(images of 16x16 or more)$'
+passes list augmentations
+says '^rotate .*(rotate\[:DEGREES\])$'
 passes list datasets
 says '(digits, --augment none)$'
 says '(cifar10:DIR, --augment crop:4,flip)$'
@@ -68,7 +74,7 @@ offers_list() {
 	offers "$(sed -n "s/^\($beginning[^ ]*\) .*/\1/p" out | sort | xargs)" "$@" "$beginning"
 }
 offers 'train' trai
-offers 'allreduce collectives datasets hashes layers models ops optimizers strategies' list ''
+offers 'allreduce augmentations collectives datasets hashes layers models ops optimizers strategies' list ''
 offers_list models resnet train --model
 offers_list models con train --model =
 offers_list datasets c train --data

@@ -8,7 +8,7 @@ sed 's/\\-/-/g; s/\\f.//g' "$srcdir/docs/stargrad.1" >manual
 version=$("$STARGRAD" --version)
 grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
 
-for command in train launch eval bench dedup report list doctor; do
+for command in train launch eval predict export sample find-lr bench plan search dedup segment queue report check list doctor; do
 	grep -q "^\.B $command$" manual || wrong "the manual page does not know the command $command"
 	passes "$command" --help
 	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort >known

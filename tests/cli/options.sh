@@ -6,7 +6,7 @@
 passes --version
 says '^stargrad [0-9]*\.[0-9]*\.[0-9]*$'
 passes --help
-for command in train launch eval bench dedup report list doctor; do
+for command in train launch eval find-lr bench search dedup report list doctor; do
 	says "^  $command "
 	passes $command --help
 	says "^Usage: stargrad $command"
@@ -18,6 +18,7 @@ refuses 2 "no command 'trian'; did you mean train?" trian
 refuses 2 "no command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
 refuses 2 "no option '--versoin'; did you mean --version?" --versoin
 refuses 2 'train: --model NAME is missing' train
+echo '{"model":"lenet"}' >model.json
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
 refuses 2 'report: RUN-DIR is missing' report
@@ -60,9 +61,30 @@ refuses 2 "train: --precision: 'f16' is not f32, tf32 or bf16" "${train[@]}" --p
 refuses 2 "train: --data-placement: 'spread' is not replicate or partition" "${train[@]}" --data-placement spread
 refuses 2 "train: --data-placement: 'replicat' is not" "${train[@]}" --data-placement replicat
 for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
-	refuses 2 "augmentation '$list': is neither none nor" "${train[@]}" --augment "$list"
+	refuses 2 "augmentation '$list': " "${train[@]}" --augment "$list"
 done
-refuses 2 'augmentation .crop:8.: images of 8x8 are padded by 7 pixels at most' "${train[@]}" --augment crop:8
+refuses 2 'augmentation .crop:8.: crop takes 7 pixels at most of images of 8x8' "${train[@]}" --augment crop:8
+refuses 2 '--augment elastic: elastic is of volumes, not of digits' "${train[@]}" --augment elastic
+refuses 2 '--data-placement partition: mixup mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
+echo '{ "model": "convnet", "data": "digits", "batch": 48, "no-augment": true, "lr": 0.25, "resume": false, "seed": null }' >options.json
+passes train --config options.json --lr 0.5 --print
+says '^batch      48 = '
+says '^optimizer  sgd, learning rate 0.5,'
+echo '{"model":"lenet"}' >model.json
+refuses 2 'train: --data KIND\[:PATH\] is missing' train --config model.json
+for wrong in '{"bath":3}' '{"config":"options.json"}' '{"lr":true}' '{"nesterov":"yes"}' '{"batch":[1]}'; do
+	echo "$wrong" >wrong.json
+	refuses 2 'train: wrong.json: \(train has no\|option\)' train --config wrong.json
+done
+echo '{"batch":"many"}' >wrong.json
+refuses 2 "train: --batch: 'many' is not a whole number" train --config wrong.json
+echo '{"batch":3' >wrong.json
+refuses 1 'wrong.json: line 2: ' train --config wrong.json
+echo '[1]' >wrong.json
+refuses 1 'wrong.json: is no JSON object of options' train --config wrong.json
+passes "${train[@]}" --augment rotate:10,cutmix --batch 20 --show-batch batch.png
+says '^row 4: .*[0-9]\.[0-9]* [0-9] + 0\.[0-9]* [0-9]'
+[ "$(head -c 4 batch.png | tail -c 3)" = PNG ] || wrong 'batch.png is no picture'
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
 refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
 refuses 2 "train: --model: '' is not a value" train --model '' --data digits

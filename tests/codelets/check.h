@@ -3,7 +3,7 @@
 #ifndef SGRAD_TESTS_CHECK_H
 #define SGRAD_TESTS_CHECK_H
 
-#include "tests/codelets/instance.h"
+#include "graphs/runs/instance.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
-/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, augmentation, the
+/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, the
  * chances of dropout. */
 #include "codelets/ops/dropout.h"
-#include "codelets/ops/image.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
@@ -143,107 +142,6 @@ static void clipping(void **state) {
         }
 }
 
-/* ---- augmentation ---- */
-
-enum { IMAGES = 720, HEIGHT = 4, WIDTH = 5, CHANNELS = 2, PIXELS = HEIGHT * WIDTH * CHANNELS, PAD = 1, PLACES = 2 * PAD + 1 };
-static const struct sgrad_image augment = {
-    .full_scale = 200, .mean = { 0.5f, 0.25f }, .deviation = { 0.3f, 2 }, .pad = PAD, .flip = true
-};
-
-static double pixel_of(int64_t image, int i) { return sgrad_philox(5, 0, 0, (uint64_t)image, (uint32_t)i).word[0] >> 24; }
-
-static double normalised(double pixel, int c) {
-    return (pixel / (double)augment.full_scale - (double)augment.mean[c]) / (double)augment.deviation[c];
-}
-
-/* COUNT images, the samples SAMPLE of the data set, the first of them the FIRST of the batch, as the network sees them; free
- * them */
-static double *seen(const struct sgrad_step *step, int64_t first, int64_t count, enum sgrad_dtype type) {
-    const struct sgrad_shape shape = { 4, { count, HEIGHT, WIDTH, CHANNELS } };
-    double *x = sgrad_alloc((size_t)count * PIXELS, sizeof *x), *y = sgrad_alloc((size_t)count * PIXELS, sizeof *y);
-    for (int64_t i = 0; i < count * PIXELS; i++)
-        x[i] = pixel_of(step->sample[first - step->first + i / PIXELS], (int)(i % PIXELS));
-    run_kernel(&sgrad_image_op.forward[0].kernel, &augment, step, first,
-               (struct operand[]){ { { SGRAD_U8, shape }, SGRAD_R, x }, { { type, shape }, SGRAD_W, y } }, 2);
-    free(x);
-    return y;
-}
-
-/* Is Y what comes of IMAGE, padded, cropped at (TOP, LEFT) of the padded image, and then flipped? */
-static bool shows(const double *y, int64_t image, int top, int left, bool flip) {
-    for (int i = 0; i < PIXELS; i++) {
-        const int c = i % CHANNELS, column = i / CHANNELS % WIDTH;
-        const int h = i / (WIDTH * CHANNELS) + top - PAD, w = (flip ? WIDTH - 1 - column : column) + left - PAD;
-        const bool inside = h >= 0 && h < HEIGHT && w >= 0 && w < WIDTH;
-        if (fabs(y[i] - normalised(inside ? pixel_of(image, (h * WIDTH + w) * CHANNELS + c) : 0, c)) > 1e-5) return false;
-    }
-    return true;
-}
-
-static const struct sgrad_step *training_step(int64_t *sample, uint32_t epoch) {
-    static struct sgrad_step step;
-    for (int i = 0; i < IMAGES; i++) sample[i] = (7 * i + 3) % IMAGES;
-    step = (struct sgrad_step){ .seed = 3, .number = 1, .epoch = epoch, .training = true, .sample = sample, .first = 1000 };
-    return &step;
-}
-
-/* Every image is one of the 18 views of itself, and each view is as frequent as the others. */
-static void views_of_images(void **state) {
-    (void)state;
-    int64_t sample[IMAGES];
-    int times[2 * PLACES * PLACES] = { 0 };
-    const struct sgrad_step *step = training_step(sample, 0);
-    double *y = seen(step, step->first, IMAGES, SGRAD_F32);
-    for (int k = 0; k < IMAGES; k++) {
-        int views = 0;
-        for (int v = 0; v < 2 * PLACES * PLACES; v++)
-            if (shows(y + k * PIXELS, sample[k], v / (2 * PLACES), v / 2 % PLACES, v % 2)) views++, times[v]++;
-        assert_int_equal(views, 1);
-    }
-    for (int v = 0; v < 2 * PLACES * PLACES; v++) assert_in_range(times[v], 15, 70);      /* 40 on average */
-    free(y);
-}
-
-/* The view of an image follows from seed, epoch and sample: not from its micro-batch, nor from its place in the batch. */
-static void views_follow_samples(void **state) {
-    (void)state;
-    int64_t sample[IMAGES], others[IMAGES];
-    const struct sgrad_step *step = training_step(sample, 0);
-    double *whole = seen(step, step->first, IMAGES, SGRAD_F32), *part = seen(step, step->first + 100, 20, SGRAD_F32);
-    double *half = seen(step, step->first, IMAGES, SGRAD_BF16);
-    assert_memory_equal(part, whole + 100 * PIXELS, 20 * PIXELS * sizeof *part);
-    for (int i = 0; i < IMAGES * PIXELS; i++)
-        assert_true(half[i] == (double)sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)whole[i])));
-
-    struct sgrad_step moved = *step;
-    for (int i = 0; i < IMAGES; i++) others[i] = sample[IMAGES - 1 - i];
-    moved.sample = others;
-    double *backwards = seen(&moved, step->first, IMAGES, SGRAD_F32);
-    for (int i = 0; i < IMAGES; i++)
-        assert_memory_equal(backwards + i * PIXELS, whole + (IMAGES - 1 - i) * PIXELS, PIXELS * sizeof *whole);
-
-    double *later = seen(training_step(sample, 1), step->first, IMAGES, SGRAD_F32);
-    int same = 0;
-    for (int i = 0; i < IMAGES; i++) same += !memcmp(later + i * PIXELS, whole + i * PIXELS, PIXELS * sizeof *whole);
-    assert_in_range(same, 15, 70);
-    free(whole);
-    free(part);
-    free(half);
-    free(backwards);
-    free(later);
-}
-
-/* Outside training an image is only normalised. */
-static void evaluation_sees_images(void **state) {
-    (void)state;
-    int64_t sample[IMAGES];
-    struct sgrad_step step = *training_step(sample, 0);
-    step.training = false;
-    double *y = seen(&step, step.first, IMAGES, SGRAD_F32);
-    for (int k = 0; k < IMAGES; k++) assert_true(shows(y + k * PIXELS, sample[k], PAD, PAD, false));
-    free(y);
-}
-
 /* ---- dropout ---- */
 
 enum { SAMPLES = 60, FEATURES = 1111, ELEMENTS = SAMPLES * FEATURES };
@@ -298,9 +196,6 @@ int main(void) {
         cmocka_unit_test(sums_are_trees),
         cmocka_unit_test(squared_norm),
         cmocka_unit_test(clipping),
-        cmocka_unit_test(views_of_images),
-        cmocka_unit_test(views_follow_samples),
-        cmocka_unit_test(evaluation_sees_images),
         cmocka_unit_test(dropout),
         cmocka_unit_test(histogram),
     };

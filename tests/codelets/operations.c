@@ -1,9 +1,6 @@
 /* operations.c: every operation on every one of its test shapes:
  *
- *     gradients    backward against finite differences of forward, for inputs and parameters
- *     accumulate   a gradient that is added to is the old one plus the new
- *     adds         and so is what is no sample's, of kernels that say that they add
- *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers
+ *     gradients, accumulate, adds, bf16     as graphs/runs/check.c has them
  *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU
  *
  * A convolution and an inner product have several ways to go (codelets/ways.h): they come again for each, the others do not.
@@ -12,7 +9,7 @@
 #include "codelets/ops/conv2d.h"
 #include "codelets/passes.h"
 #include "codelets/ways.h"
-#include "tests/codelets/instance.h"
+#include "graphs/runs/instance.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,11 +49,6 @@ static const char *case_text(void) {
              : now.way < SGRAD__WAYS           ? sgrad__way_name[now.way]
                                                : "the fastest");
     return text;
-}
-
-static bool say(const char *what, double got, double wanted) {
-    print_error("%s: %s is %.9g, not %.9g\n", case_text(), what, got, wanted);
-    return false;
 }
 
 /* What has to work for there to be anything to compare. */
@@ -115,153 +107,39 @@ static bool for_each(const char *name, const char *types,
     return good;
 }
 
-/* What backward differentiates: Σ dy·y, or the loss itself. */
-static double objective(struct instance *t) {
-    double sum = 0;
-    must(instance_run(t, t->op->forward, 0));
-    if (!t->tensor[SGRAD_Y][0]) {
-        double *stat = instance_read(t->tensor[SGRAD_STAT][0]);
-        sum = stat[0] / (double)sgrad_shape_count(&t->is.x[1].shape);
-        free(stat);
-        return sum;
-    }
-    double *y = instance_read(t->tensor[SGRAD_Y][0]), *dy = instance_read(t->tensor[SGRAD_DY][0]);
-    for (int64_t i = 0; i < instance_count(t->tensor[SGRAD_Y][0]); i++) sum += y[i] * dy[i];
-    free(y);
-    free(dy);
-    return sum;
+/* One that is in the library, which says what is wrong; here is said of which case. */
+static bool passes(int error) {
+    if (error) print_error("%s: %s\n", case_text(), sgrad_strerror(error));
+    return !error;
 }
-
-/* (objective(x_i + h) - objective(x_i - h)) / 2h */
-static double difference(struct instance *t, struct sgrad_tensor *variable, double *x, int64_t i, double h) {
-    double at = x[i];
-    x[i] = at + h;
-    instance_write(variable, x);
-    double up = objective(t);
-    x[i] = at - h;
-    instance_write(variable, x);
-    double down = objective(t);
-    x[i] = at;
-    instance_write(variable, x);
-    return (up - down) / (2 * h);
-}
-
-/* A dozen elements of GRADIENT against differences of the objective along them in VARIABLE. A step may lead across the kink of a
- * ReLU, so a shorter one may decide; too short a one drowns in rounding. */
-static bool check_differences(struct instance *t, const char *what, struct sgrad_tensor *variable,
-                              struct sgrad_tensor *gradient) {
-    static const double steps[] = { 1.0 / 128, 1.0 / 1024, 1.0 / 8192 };
-    double *x = instance_read(variable), *g = instance_read(gradient), scale = 1e-3, d = 0;
-    int64_t count = instance_count(variable), stride = count / 12 + 1;
-    bool good = true;
-    for (int64_t i = 0; i < count; i++) scale = fmax(scale, fabs(g[i]));
-    for (int64_t i = count > 12 ? 3 % stride : 0; i < count && good; i += stride) {
-        good = false;
-        for (size_t s = 0; s < sizeof steps / sizeof *steps && !good; s++) {
-            d = difference(t, variable, x, i, steps[s]);
-            good = fabs(d - g[i]) <= 2e-3 * scale + 1e-3 * fabs(g[i]);
-        }
-        if (!good) say(what, g[i], d);
-    }
-    free(x);
-    free(g);
-    return good;
-}
-
 static bool check_gradients(const struct sgrad_op *op, const struct sgrad_test *test) {
-    struct instance t;
-    bool good = true;
-    char what[64];
-    if (op->not_differentiable) return true;
-    must(instance_open(&t, op, test, SGRAD_F32));
-    if (t.is.view_of_input) {
-        instance_close(&t);
-        return true;
-    }
-    instance_fill(&t);
-    objective(&t);
-    must(instance_run(&t, op->backward, 0));
-    for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++) {
-        snprintf(what, sizeof what, "a derivative by input %d", i);
-        if (instance_has_gradient(&t, i)) good = check_differences(&t, what, t.tensor[SGRAD_X][i], t.tensor[SGRAD_DX][i]);
-    }
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS && good; i++) {
-        snprintf(what, sizeof what, "a derivative by %s", t.is.p[i].name);
-        if (t.tensor[SGRAD_P][i]) good = check_differences(&t, what, t.tensor[SGRAD_P][i], t.tensor[SGRAD_DP][i]);
-    }
-    instance_close(&t);
-    return good;
+    return passes(sgrad__check_gradients(op, test));
+}
+static bool on_cuda(const struct sgrad_task tasks[SGRAD_MAX_TASKS]) {
+    for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++)
+        if (!tasks[k].kernel.cuda) return false;
+    return true;
+}
+
+/* What has no kernels for GPUs, CPUs compute. */
+static bool runs_here(const struct sgrad_op *op) {
+    return !context->cudas || (on_cuda(op->forward) && on_cuda(op->backward) && on_cuda(op->inference) && on_cuda(op->finish));
+}
+
+static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test) {
+    return !runs_here(op) || passes(sgrad__check_accumulate(op, test));
+}
+static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test) { return passes(sgrad__check_adds(op, test)); }
+
+/* A convolution's gradients in bf16, where it may go Winograd's way, have noise. */
+static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
+    const bool winograd = op == &sgrad_conv2d_op && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS);
+    return passes(sgrad__check_bf16(op, test, winograd ? SGRAD__WINOGRAD_TOLERANCE : SGRAD__BF16_TOLERANCE));
 }
 
 static void gradients(void **state) {
     (void)state;
     assert_true(for_each("gradients", "f32", check_gradients));
-}
-
-/* TENSOR holds twice what it held ONCE. */
-static bool check_doubled(const char *what, const double *once, struct sgrad_tensor *tensor) {
-    double *twice = instance_read(tensor);
-    bool good = true;
-    for (int64_t k = 0; k < instance_count(tensor) && good; k++)
-        if (fabs(twice[k] - 2 * once[k]) > 1e-5 + 1e-5 * fabs(once[k])) good = say(what, twice[k], 2 * once[k]);
-    free(twice);
-    return good;
-}
-
-static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test) {
-    struct instance t;
-    bool good = true;
-    must(instance_open(&t, op, test, SGRAD_F32));
-    if (!t.is.view_of_input && op->backward[0].kernel.name) {
-        instance_fill(&t);
-        objective(&t);
-        must(instance_run(&t, op->backward, 0));
-        double *once[SGRAD_MAX_INPUTS] = { 0 };
-        for (int i = 0; i < t.is.inputs; i++)
-            if (instance_has_gradient(&t, i)) once[i] = instance_read(t.tensor[SGRAD_DX][i]);
-        must(instance_run(&t, op->backward, 1u << SGRAD_DX));
-        for (int i = 0; i < t.is.inputs; i++) {
-            if (!once[i]) continue;
-            if (good) good = check_doubled("a gradient added to itself", once[i], t.tensor[SGRAD_DX][i]);
-            free(once[i]);
-        }
-    }
-    instance_close(&t);
-    return good;
-}
-
-/* Where a kernel says that it adds, doing it twice leaves twice as much of what is no samples'. On CPUs: a GPU need not. */
-static bool check_adding(struct instance *t, const struct sgrad_task *task) {
-    const struct sgrad_task alone[2] = { *task };
-    bool good = true;
-    must(instance_run(t, alone, 0));
-    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role && good; j++) {
-        struct sgrad_use use = task->use[j];
-        struct sgrad_tensor *tensor = t->tensor[use.role][use.index];
-        if (!tensor || use.access == SGRAD_R || (use.role != SGRAD_PART && use.role != SGRAD_DP)) continue;
-        double *once = instance_read(tensor);
-        must(instance_run(t, alone, 1u << use.role));
-        good = check_doubled("a sum added to itself", once, tensor);
-        must(instance_run(t, alone, 0));
-        free(once);
-    }
-    return good;
-}
-
-static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test) {
-    struct instance t;
-    bool good = true;
-    if (context->cudas) return true;
-    must(instance_open(&t, op, test, SGRAD_F32));
-    instance_fill(&t);
-    if (!t.is.view_of_input) objective(&t);
-    if (!t.is.view_of_input && op->backward[0].kernel.name) must(instance_run(&t, op->backward, 0));
-    for (int k = 0; k < SGRAD_MAX_TASKS && good && !t.is.view_of_input; k++) {
-        if (op->backward[k].kernel.adds) good = check_adding(&t, &op->backward[k]);
-        if (op->forward[k].kernel.adds && good) good = check_adding(&t, &op->forward[k]);
-    }
-    instance_close(&t);
-    return good;
 }
 
 static void adds(void **state) {
@@ -272,71 +150,6 @@ static void adds(void **state) {
 static void accumulate(void **state) {
     (void)state;
     assert_true(for_each("accumulate", "f32", check_accumulate));
-}
-
-/* ---- one instance against another ---- */
-
-/* Elements may differ by TOLERANCE of the tensor's root mean square, and by as much of themselves. */
-static bool compare(enum sgrad_role role, int i, struct sgrad_tensor *got, struct sgrad_tensor *wanted,
-                    double tolerance) {
-    static const char *const names[ROLES] = { [SGRAD_Y] = "output",
-                                              [SGRAD_DX] = "input gradient",
-                                              [SGRAD_DP] = "parameter gradient",
-                                              [SGRAD_STAT] = "statistic",
-                                              [SGRAD_S] = "state" };
-    char what[64];
-    double *a = instance_read(got), *b = instance_read(wanted), square = 0;
-    int64_t count = instance_count(got);
-    bool good = true;
-    for (int64_t k = 0; k < count; k++) square += b[k] * b[k];
-    double scale = sqrt(square / (double)count);
-    for (int64_t k = 0; k < count && good; k++) {
-        if (fabs(a[k] - b[k]) <= tolerance * (scale + fabs(b[k]))) continue;
-        snprintf(what, sizeof what, "%s %d, element %lld,", names[role], i, (long long)k);
-        good = say(what, a[k], b[k]);
-    }
-    free(a);
-    free(b);
-    return good;
-}
-
-/* A convolution's gradients in bf16, where it may go Winograd's way, have noise of 1.2 % of the root mean square. */
-static double tolerance_of_bf16(const struct sgrad_op *op, enum sgrad_role role) {
-    const bool gradient = role == SGRAD_DX || role == SGRAD_DP,
-               winograd = now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS;
-    return op == &sgrad_conv2d_op && gradient && winograd ? 0.08 : 0.03;
-}
-
-static bool compare_all(struct instance *got, struct instance *wanted) {
-    static const enum sgrad_role roles[] = { SGRAD_Y, SGRAD_STAT, SGRAD_DX, SGRAD_DP, SGRAD_S };
-    for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
-        for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
-            if (wanted->tensor[roles[r]][i] && !compare(roles[r], i, got->tensor[roles[r]][i], wanted->tensor[roles[r]][i],
-                                                        tolerance_of_bf16(got->op, roles[r])))
-                return false;
-    return true;
-}
-
-static void run_whole(struct instance *t) {
-    instance_fill(t);
-    if (t->is.view_of_input) return;
-    must(instance_run(t, t->op->forward, 0));
-    must(instance_run(t, t->op->backward, 0));
-    must(instance_run(t, t->op->finish, 0));
-}
-
-/* bf16 has 8 bits: a product chain is right to a few of 2^-8 of its size. Where ReLU or a maximum decides, both decide alike,
- * because both see the same numbers; sums of many rounded terms stay near the root mean square. */
-static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
-    struct instance half, whole;
-    must(instance_open(&half, op, test, SGRAD_BF16));
-    must(instance_open(&whole, op, test, SGRAD_F32));
-    run_whole(&half);
-    run_whole(&whole);
-    bool good = compare_all(&half, &whole);
-    instance_close(&half);
-    instance_close(&whole);
-    return good;
 }
 
 static void bf16(void **state) {
@@ -360,11 +173,11 @@ static bool keep_results(const struct sgrad_op *op, const struct sgrad_test *tes
     struct result *r = &results[result_dtype][result_count++];
     assert_in_range(result_count, 1, MOST);
     must(instance_open(&t, op, test, result_dtype));
-    run_whole(&t);
+    must(sgrad__instance_run_whole(&t));
     for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
             if (t.tensor[roles[k]][i]) r->value[roles[k]][i] = instance_read(t.tensor[roles[k]][i]);
-    if (op->inference[0].kernel.name) {
+    if (op->inference[0].kernel.name && t.tensor[SGRAD_Y][0]) {  /* not of a loss */
         must(instance_run(&t, op->inference, 0));
         r->inference = instance_read(t.tensor[SGRAD_Y][0]);
     }
@@ -372,29 +185,21 @@ static bool keep_results(const struct sgrad_op *op, const struct sgrad_test *tes
     return true;
 }
 
-static bool check_result(struct sgrad_tensor *tensor, const double *wanted, enum sgrad_role role, int i,
-                         double tolerance) {
-    struct sgrad_tensor *copy;
-    assert_int_equal(sgrad_tensor_create("wanted", SGRAD_F64, tensor->view.shape, SGRAD_PERSISTENT, &copy), 0);
-    instance_write(copy, wanted);
-    bool good = compare(role, i, tensor, copy, tolerance);
-    sgrad_tensor_destroy(copy);
-    return good;
-}
-
 static bool check_cuda(const struct sgrad_op *op, const struct sgrad_test *test) {
     struct instance t;
     struct result *r = &results[result_dtype][result_count++];
+    if (!runs_here(op)) return true;
     double tolerance = result_dtype == SGRAD_F32 ? 1e-4 : 0.02;
     bool good = true;
     must(instance_open(&t, op, test, result_dtype));
-    run_whole(&t);
+    must(sgrad__instance_run_whole(&t));
     for (int role = 0; role < ROLES; role++)
         for (int i = 0; i < SGRAD_MAX_INPUTS && good; i++)
-            if (r->value[role][i]) good = check_result(t.tensor[role][i], r->value[role][i], role, i, tolerance);
+            if (r->value[role][i])
+                good = passes(sgrad__instance_compare(&t, role, i, t.tensor[role][i], r->value[role][i], tolerance));
     if (r->inference && good) {
         must(instance_run(&t, op->inference, 0));
-        good = check_result(t.tensor[SGRAD_Y][0], r->inference, SGRAD_Y, 0, tolerance);
+        good = passes(sgrad__instance_compare(&t, SGRAD_Y, 0, t.tensor[SGRAD_Y][0], r->inference, tolerance));
     }
     instance_close(&t);
     return good;

@@ -18,11 +18,14 @@ typedef void plain(const struct instance *t, const struct values *in, struct val
 
 /* ---- the loops ---- */
 
+/* (N,H,W,C) of images; of the slices of volumes (N,D,H,W,C), each an image, with D for N. */
+static const int64_t *image(const struct sgrad_shape *s) { return s->dim + s->rank - 4; }
+
 /* x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K) */
 static void conv2d(const struct instance *t, const struct values *in, struct values *out) {
     const struct sgrad_conv2d *a = t->attrs;
-    const int64_t *x = t->is.x[0].shape.dim, *y = t->is.y.shape.dim, K = a->channels, R = a->kernel, C = x[3] / a->groups;
-    for (int64_t i = 0; i < y[0] * y[1] * y[2] * K; i++) {
+    const int64_t *x = image(&t->is.x[0].shape), *y = image(&t->is.y.shape), K = a->channels, R = a->kernel, C = x[3] / a->groups;
+    for (int64_t i = 0; i < sgrad_shape_count(&t->is.y.shape); i++) {
         const int64_t n = i / (y[1] * y[2] * K), p = i / (y[2] * K) % y[1], q = i / K % y[2], k = i % K,
                       group = k / (K / a->groups);
         const double dy = in->of[SGRAD_DY][0][i];
@@ -112,7 +115,7 @@ static void batchnorm_inference(const struct instance *t, const struct values *i
 
 /* Where, in x (N,H,W,C), tap (R,S) of output I of y (N,P,Q,C) lies; -1: in the padding. */
 static int64_t tap(const struct instance *t, int stride, int padding, int64_t i, int64_t r, int64_t s) {
-    const int64_t *x = t->is.x[0].shape.dim, *y = t->is.y.shape.dim, C = y[3];
+    const int64_t *x = image(&t->is.x[0].shape), *y = image(&t->is.y.shape), C = y[3];
     const int64_t n = i / (y[1] * y[2] * C), h = i / (y[2] * C) % y[1] * stride - padding + r,
                   v = i / C % y[2] * stride - padding + s;
     return h < 0 || h >= x[1] || v < 0 || v >= x[2] ? -1 : ((n * x[1] + h) * x[2] + v) * C + i % C;
@@ -154,15 +157,17 @@ static void softmax_cross_entropy(const struct instance *t, const struct values 
     double *statistic = out->of[SGRAD_STAT][0], smoothing = (double)a->label_smoothing;
     for (int64_t n = 0; n < N; n++) {
         const double *x = in->of[SGRAD_X][0] + n * C;
-        const int64_t label = (int64_t)in->of[SGRAD_X][1][n];
+        const int64_t label = (int64_t)in->of[SGRAD_X][1][n], other = in->of[SGRAD_X][2] ? (int64_t)in->of[SGRAD_X][2][n] : label;
+        const double share = in->of[SGRAD_X][3] ? in->of[SGRAD_X][3][n] : 1;
         double sum = 0;
         int larger = 0;
         for (int64_t c = 0; c < C; c++) sum += exp(x[c]);
         for (int64_t c = 0; c < C; c++) {
-            const double p = exp(x[c]) / sum, q = smoothing / (double)C + (c == label ? 1 - smoothing : 0);
+            const double p = exp(x[c]) / sum;
+            const double q = smoothing / (double)C + (share * (c == label) + (1 - share) * (c == other)) * (1 - smoothing);
             statistic[0] -= q * log(p);
             out->of[SGRAD_DX][0][n * C + c] = (p - q) / (double)N;
-            larger += x[c] > x[label];
+            larger += x[c] > x[share >= 0.5 ? label : other];
         }
         statistic[1] += larger == 0;
         if (C >= 20) statistic[2] += larger < 5;

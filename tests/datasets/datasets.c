@@ -272,36 +272,6 @@ static void fields(void **state) {
     sgrad_dataset_close(b);
 }
 
-static void augmentations(void **state) {
-    (void)state;
-    static const struct {
-        const char *text, *becomes;
-        int height, width;
-    } good[] = {
-        { "none", "none", 32, 32 },       { "crop:4,flip", "crop:4,flip", 32, 32 },     { "flip,crop:4", "crop:4,flip", 32, 32 },
-        { "crop:31", "crop:31", 32, 40 }, { "crop:1/8,flip", "crop:28,flip", 224, 300 }, { "crop:1/8,flip", "flip", 7, 224 },
-        { "flip", "flip", 1, 1 },         { "crop:1/1", "none", 0, 0 },                 { "crop:99", "crop:99", 0, 0 },
-    };
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        struct sgrad_augmentation a;
-        assert_int_equal(sgrad_augmentation_parse(good[i].text, good[i].height, good[i].width, &a), 0);
-        char *text = sgrad_augmentation_text(&a);
-        assert_string_equal(text, good[i].becomes);
-        free(text);
-    }
-    static const char *const wrong[] = {
-        "",      "None",  "flip,", ",flip",   "flip,flip",   "none,flip", "crop",    "crop:",  "crop:0",      "crop:-1",
-        "crop:1/", "crop:1/0", "crop:2/8", "crop: 4", "crop:4 ", "crop:4,crop:4", "pad:4", "crop:4x", "crop:99999",
-        "crop:99999999999999999999",
-    };
-    struct sgrad_augmentation none;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(sgrad_augmentation_parse(wrong[i], 32, 32, &none), SGRAD_EINVAL, "is neither none nor, with commas between");
-    assert_fails(sgrad_augmentation_parse("crop:32", 40, 32, &none), SGRAD_EINVAL, "images of 40x32 are padded by 31 pixels");
-    for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++)
-        if ((*r)->augment) assert_int_equal(sgrad_augmentation_parse((*r)->augment, 32, 32, &none), 0);
-}
-
 /* Something else than the folder that a reader wants. */
 static void no_folders(void **state) {
     (void)state;
@@ -357,6 +327,33 @@ static void fashion_mnist(void **state) {
     check_published("idx", "fashion-mnist", 60000, 1, (double[]){ .2860 }, (double[]){ .3530 });
 }
 
+/* "0123…" in windows of 4; the last tenth is the test set. */
+static void text_windows(void **state) {
+    (void)state;
+    char bytes[100];
+    for (int i = 0; i < 100; i++) bytes[i] = (char)i;
+    char *data = sgrad_format("text:%s,4", scratch_write("text", bytes, 100));
+    struct sgrad_dataset *train = open_good(data, SGRAD_TRAIN), *test = open_good(data, SGRAD_TEST);
+    assert_int_equal(train->count, 22);     /* of 90 bytes; the last window's last target is byte 88 */
+    assert_int_equal(test->count, 2);
+    assert_int_equal(train->classes, 256);
+    assert_int_equal(train->shifts, 4);
+    int32_t tokens[2][4], next[2][4];
+    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 3, 21 + 3 * SGRAD_SHIFT }, 2, (void *[]){ tokens, next }), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(tokens[0][i], 12 + i);
+        assert_int_equal(next[0][i], 13 + i);
+        assert_int_equal(tokens[1][i], 85 + i);     /* not 87, from where its target would lie beyond the end */
+        assert_int_equal(next[1][i], 86 + i);
+    }
+    assert_int_equal(sgrad_dataset_read(test, (int64_t[]){ 0 }, 1, (void *[]){ tokens, next }), 0);
+    assert_int_equal(tokens[0][0], 90);
+    assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
+    sgrad_dataset_close(train);
+    sgrad_dataset_close(test);
+    free(data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
@@ -368,10 +365,10 @@ int main(void) {
         cmocka_unit_test(synthetic_seed_and_size),
         cmocka_unit_test(synthetic_arguments),
         cmocka_unit_test(fields),
-        cmocka_unit_test(augmentations),
         cmocka_unit_test(no_folders),
+        cmocka_unit_test(text_windows),
         cmocka_unit_test(cifar10),
         cmocka_unit_test(fashion_mnist),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

@@ -12,7 +12,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *run = folder_with("config.json", data, size);
     double mean[CHANNELS], deviation[CHANNELS];
     bool found;
+    struct sgrad_train_options again;
+    struct sgrad_run_input input;
     sgrad__config_check(run, &config);
+    sgrad_run_options(run, &again);
+    if (!sgrad_run_input(run, &input)) {
+        for (int i = 0; i < input.classes; i++) free(input.class_name[i]);
+        free(input.class_name);
+    }
     if (!sgrad__config_input(run, CHANNELS, mean, deviation, &found)) /* as floats they scale pixels */
         for (int i = 0; i < CHANNELS; i++)
             if (!isfinite((float)mean[i]) || !isfinite(1 / (float)deviation[i])) __builtin_trap();

@@ -152,6 +152,41 @@ def softmax_cross_entropy():
                {"loss": loss.reshape(1), "dx": x.grad}, label_smoothing=smoothing)
 
 
+def volumes():
+    def conv3d(name, x, outputs, kernel, depth, bias=True, stride=1, padding=0, dilation=1, groups=1):
+        given = {"x": randn(*x), "weight": randn(outputs, x[1] // groups, depth, kernel, kernel) / kernel}
+        if bias:
+            given["bias"] = randn(outputs)
+        how = dict(stride=(1, stride, stride), padding=(depth // 2, padding, padding), dilation=(1, dilation, dilation))
+        layer(f"conv3d-{name}", "conv3d", lambda x, weight, bias=None: F.conv3d(x, weight, bias, groups=groups, **how), given,
+              kernel=kernel, depth=depth, bias=int(bias), stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+    conv3d("3x3x3", (2, 5, 4, 6, 7), 6, 3, 3, padding=1)
+    conv3d("3x3x3-16", (1, 16, 5, 4, 6), 32, 3, 3, padding=1, bias=False)
+    conv3d("1x3x3", (2, 16, 3, 5, 6), 16, 3, 1, padding=1)
+    conv3d("3x5x5-stride2", (1, 3, 5, 9, 8), 4, 5, 3, stride=2, padding=2)
+    conv3d("groups2", (1, 6, 4, 5, 6), 4, 3, 3, padding=1, groups=2)
+    for name, x, outputs, kernel, stride, padding in (("2x2", (2, 16, 3, 4), 32, 2, 2, 0), ("3x3", (2, 5, 4, 3), 3, 3, 2, 1)):
+        layer(f"conv_transpose-{name}", "conv_transpose",
+              lambda x, weight: F.conv_transpose2d(x, weight, stride=stride, padding=padding),
+              {"x": randn(*x), "weight": randn(x[1], outputs, kernel, kernel)}, kernel=kernel, stride=stride, padding=padding)
+    layer("conv_transpose-volume", "conv_transpose",
+          lambda x, weight: F.conv_transpose3d(x, weight, stride=(1, 2, 2)),
+          {"x": randn(1, 6, 3, 4, 5), "weight": randn(6, 4, 1, 2, 2)}, kernel=2, stride=2, padding=0, volume=1)
+    layer("maxpool-volume", "maxpool", lambda x: F.max_pool3d(x, (1, 2, 2)), {"x": randn(2, 5, 3, 6, 4)}, kernel=2, stride=2,
+          padding=0)
+    for dice, weight in ((0.0, [1.0, 1.0, 1.0]), (0.0, [0.5, 2.0, 3.0]), (0.7, [1.0, 0.25, 1.0])):
+        x = (2 * randn(2, 3, 5, 6)).float().double().requires_grad_()
+        target = torch.randint(3, (2, 5, 6))
+        p, q = x.softmax(1), F.one_hot(target, 3).permute(0, 3, 1, 2).double()
+        both, either = (p * q).sum((2, 3)), (p + q).sum((2, 3))
+        loss = F.cross_entropy(x, target, torch.tensor(weight).double(), reduction="sum") / target.numel()
+        loss = loss + dice * (1 - ((2 * both + 1) / (either + 1)).mean(1)).mean()
+        loss.backward()
+        record(f"voxel_loss-{dice:g}-{weight[0]:g}", "voxel_loss", {"x": x, "target": target},
+               {"loss": loss.reshape(1), "dx": x.grad}, dice=dice, **{f"weight{c}": w for c, w in enumerate(weight)})
+
+
 def optimizers():
     def case(name, kind, optimizer, **how):
         weight = nn.Parameter(randn(7, 5))
@@ -252,6 +287,8 @@ class Rows(nn.Module):
 
 
 torch_models.MODELS["rows"] = Rows
+SMALL_VIT = "vit_tiny:layers=2,heads=2,width=48"
+torch_models.MODELS[SMALL_VIT] = lambda *a: torch_models.Vit(*a, layers=2, heads=2, width=48)
 
 
 def dataset(folder, write, shape, tests):
@@ -267,7 +304,7 @@ def dataset(folder, write, shape, tests):
 def start_of(name, shape):
     """Initial weights, and the shapes to make them of where they are too large to keep."""
     start = torch_models.build(name, shape).state_dict()
-    if sum(tensor.numel() for tensor in start.values()) < 1e6:
+    if name != SMALL_VIT and sum(tensor.numel() for tensor in start.values()) < 1e6:
         save_file(start, HERE / f"{name}.safetensors")
         return start, {}
     shapes = {key: list(tensor.shape) for key, tensor in start.items() if tensor.is_floating_point()}
@@ -303,6 +340,9 @@ torch.use_deterministic_algorithms(True)
 torch.set_num_threads(1)
 for make in (conv2d, batchnorm, small, pool, softmax_cross_entropy, optimizers):
     make()
+with torch.random.fork_rng():
+    torch.manual_seed(1)
+    volumes()
 save_file(tensors, HERE / "layers.safetensors", metadata=attributes)
 
 idx = dataset("idx", write_idx, (1, 28, 28), 40)
@@ -315,5 +355,6 @@ large = ["conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.running_v
 losses = {"lenet": run("lenet", idx, 0.05, lenet), "resnet20": run("resnet20", cifar10, 0.1, resnet),
           "resnet20-gentle": run("resnet20", cifar10, 0.002, resnet),
           "rows": run("rows", cifar10, 0.05, ["mix.weight", "twice.weight", "twice.bias", "fc.weight"]),
-          "resnet18": run("resnet18", cifar10, 0.0005, large), "resnet50": run("resnet50", cifar10, 0.0005, large)}
+          "resnet18": run("resnet18", cifar10, 0.0005, large), "resnet50": run("resnet50", cifar10, 0.0005, large),
+          "vit_tiny": run(SMALL_VIT, cifar10, 0.01, ["pos_embed.weight", "blocks.1.attn.qkv.weight", "head.weight"])}
 (HERE / "losses.json").write_text(json.dumps(losses, indent=1) + "\n")

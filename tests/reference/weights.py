@@ -17,7 +17,7 @@ def values(name, shape):
     elif len(shape) == 2:
         middle, deviation = 0, math.sqrt(1 / (3 * shape[1]))
     else:
-        scale = 0.2 if ".bn" in name else 1
+        scale = 0.2 if ".bn" in name else 0 if kind == "bias" and name.startswith("transformer.") else 1
         middle, deviation = {"weight": scale, "bias": 2 * scale, "running_mean": 0, "running_var": 1}[kind], 0.05
     drawn = random.Random(name)
     some = array.array("f", (middle + deviation * math.sqrt(3) * (2 * drawn.random() - 1) for _ in range(min(count, PERIOD))))

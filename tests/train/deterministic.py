@@ -119,6 +119,7 @@ def test_augmentation():
     assert len({loss for how in ("none", "flip", "crop:4", "crop:4,flip") for loss in run(cifar10, "--augment", how)[1][:1]}) == 4
     assert run("digits") == run("digits", "--augment", "none") != run("digits", "--augment", "crop:1")
     assert run("synthetic:8x8x3,2,64")[0] == "none"
+    assert run(cifar10, "--augment", "cutmix,rrc,mixup:1,jitter")[0] == "rrc,jitter,mixup:1,cutmix"
 
 
 def test_slices():

@@ -36,7 +36,8 @@ static void tell(struct sgrad__metrics *m, long step) {
 }
 
 static struct sgrad__metrics_options options(void) {
-    static const struct sgrad_metric metric[] = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true } };
+    static const struct sgrad_metric metric[] = { { "loss", "loss", "loss", .share = false },
+                                                  { "top1", "top-1", "accuracy", .share = true } };
     return (struct sgrad__metrics_options){ .folder = scratch_root, .batch = 32, .steps = STEPS, .epochs = 1,
                                             .workers = &workers, .metric = metric, .metrics = 2, .samples = "images" };
 }

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     if (argc == 1 && scratch_open(NULL)) return 1;
     options.custom_model = &model;
     options.data = "synthetic:16x16x3,10,256";
-    options.augment = "crop:4,flip";
+    options.augment = "crop:4,flip,rotate:10,mixup,cutmix";
     options.batch = 64;
     options.steps = 6;
     options.bn_group = SGRAD_GROUP_GLOBAL;

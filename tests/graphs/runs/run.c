@@ -59,6 +59,22 @@ static void order_is_fair(void **state) {
     sgrad__order_close(&one);
 }
 
+/* Of a shuffled epoch's windows: all places that there are, another one in each epoch. */
+static void shifts(void **state) {
+    (void)state;
+    const struct sgrad__order o = { .seed = 3, .count = 4, .shuffle = true }, files = { .count = 4 };
+    int times[8] = { 0 };
+    for (uint32_t epoch = 0; epoch < 800; epoch++) {
+        const int64_t shift = sgrad__order_shift(&o, epoch, 8);
+        assert_in_range(shift, 0, 7);
+        assert_int_equal(shift, sgrad__order_shift(&o, epoch, 8));
+        assert_int_equal(sgrad__order_shift(&files, epoch, 8), 0);
+        times[shift]++;
+    }
+    for (int i = 0; i < 8; i++) assert_in_range(times[i], 60, 140);
+    assert_int_equal(sgrad__order_shift(&o, 1, 0), 0);
+}
+
 /* ---- config ---- */
 
 static struct sgrad_train_options options(void) {
@@ -72,15 +88,35 @@ static struct sgrad_train_options options(void) {
 }
 
 static struct sgrad__config config(const struct sgrad_train_options *o) {
+    static const char *const names[] = { "cat", "dog" };
+    static const struct sgrad_dataset set = { .field = { { "pixels", SGRAD_U8, { 3, { 8, 6, 3 } }, NULL } }, .classes = 2,
+                                              .class_name = names, .full_scale = 255 };
     return (struct sgrad__config){ .options = o,
+                                   .dataset = &set,
                                    .model = o->model,
                                    .parameters = 65834,
                                    .fingerprint = 0xfeedface12345678,
                                    .channels = 3,
                                    .mean = { .4914f, .4822f, .4465f },
                                    .deviation = { .2470f, .2435f, .2616f },
-                                                              .micro_batch = 16,
+                                   .micro_batch = 16,
                                    .devices = "2 CPU cores" };
+}
+
+/* What was written comes back: options, the input's shape, names of classes. */
+static void check_past(const struct sgrad_train_options *o) {
+    struct sgrad_train_options again;
+    struct sgrad_run_input input;
+    assert_int_equal(sgrad_run_options(scratch_root, &again), 0);
+    assert_int_equal(again.batch, o->batch);
+    assert_true(again.seed == o->seed && again.lr == o->lr && again.precision == o->precision);
+    assert_string_equal(again.optimizer, o->optimizer);
+    assert_int_equal(sgrad_run_input(scratch_root, &input), 0);
+    assert_true(sgrad_shape_equal(&input.image, &(struct sgrad_shape){ 3, { 8, 6, 3 } }) && input.full_scale == 255);
+    assert_int_equal(input.classes, 2);
+    assert_string_equal(input.class_name[1], "dog");
+    for (int i = 0; i < 2; i++) free(input.class_name[i]);
+    free(input.class_name);
 }
 
 static void config_file(void **state) {
@@ -101,6 +137,7 @@ static void config_file(void **state) {
         assert_true((float)deviation[i] == (float)c.deviation[i]);
     }
     assert_fails(sgrad__config_input(scratch_root, 1, mean, deviation, &found), SGRAD_EFORMAT, "not 1 numbers");
+    check_past(&o);
 
     assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
     c.options = &other;
@@ -315,7 +352,8 @@ static int count_lines(const char *text) {
 static void metrics(void **state) {
     (void)state;
     struct sgrad__metrics *m;
-    static const struct sgrad_metric metric[] = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true } };
+    static const struct sgrad_metric metric[] = { { "loss", "loss", "loss", .share = false },
+                                                  { "top1", "top-1", "accuracy", .share = true } };
     struct sgrad__metrics_options o = { .folder = scratch_root, .batch = 32, .steps = 8, .epochs = 2,
                                         .metric = metric, .metrics = 2, .samples = "images",
                                         .terminal = fopen(scratch_path("said"), "w") };
@@ -404,6 +442,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order),
         cmocka_unit_test(order_is_fair),
+        cmocka_unit_test(shifts),
         in_folder(config_file),
         in_folder(bad_config_file),
         in_folder(checkpoint),

@@ -1,7 +1,8 @@
 /* instance.h: an operation on one of its test shapes, with memory, that can be run and looked at. One micro-batch, so a part is
- * its sum and a leaf its total. What a task's operands are follows from the record: this file knows no operation by name. */
-#ifndef SGRAD_TESTS_INSTANCE_H
-#define SGRAD_TESTS_INSTANCE_H
+ * its sum and a leaf its total. What a task's operands are follows from the record: this file knows no operation by name. It is
+ * for the checks of operations (check.c), and for tests. */
+#ifndef SGRAD_GRAPHS_INSTANCE_H
+#define SGRAD_GRAPHS_INSTANCE_H
 
 #include "codelets/codelets.h"
 
@@ -192,5 +193,20 @@ static inline void instance_fill(struct instance *t) {
         }
     }
 }
+
+/* ---- check.c: 0, or SGRAD_EINVAL, and one line that tells what is wrong ---- */
+
+int sgrad__check_gradients(const struct sgrad_op *op, const struct sgrad_test *test);
+int sgrad__check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test);
+int sgrad__check_adds(const struct sgrad_op *op, const struct sgrad_test *test);
+/* Elements may differ by so much of the root mean square; of gradients by GRADIENTS. */
+#define SGRAD__BF16_TOLERANCE     0.03
+#define SGRAD__WINOGRAD_TOLERANCE 0.08
+int sgrad__check_bf16(const struct sgrad_op *op, const struct sgrad_test *test, double gradients);
+/* All of an operation's phases on the usual numbers. */
+int sgrad__instance_run_whole(struct instance *t);
+/* Are GOT's elements WANTED's, but for TOLERANCE of its root mean square, and of themselves? They are those of ROLE I of T. */
+int sgrad__instance_compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got,
+                            const double *wanted, double tolerance);
 
 #endif

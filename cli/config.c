@@ -1,0 +1,61 @@
+/* config.c: a file of options: a JSON object, by their long names.
+ *
+ *     { "model": "resnet20", "batch": 64, "no-shuffle": true }      as if these words came first:
+ *     --model=resnet20 --batch=64 --no-shuffle                      so what is given besides holds instead */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct sgrad__option *sgrad__option_find(const struct sgrad__command *command, const char *name) {
+    for (const struct sgrad__option *o = command->options; o->help; o++)
+        if (o->name && strcmp(o->name, name) == 0) return o;
+    return NULL;
+}
+
+#define FILE_LIMIT ((size_t)1 << 20)
+
+/* The word of option O with VALUE; "" where it says nothing; NULL: it is of no use. */
+static char *word_of(const struct sgrad__option *o, const json_t *value) {
+    const bool leaves = !o->value || *o->value == '[';
+    if (json_is_null(value) || json_is_false(value)) return sgrad_format("%s", "");
+    if (json_is_true(value)) return leaves ? sgrad_format("--%s", o->name) : NULL;
+    if (!o->value) return NULL;
+    if (json_is_string(value)) return sgrad_format("--%s=%s", o->name, json_string_value(value));
+    if (json_is_integer(value)) return sgrad_format("--%s=%lld", o->name, (long long)json_integer_value(value));
+    return json_is_real(value) ? sgrad_format("--%s=%.17g", o->name, json_real_value(value)) : NULL;
+}
+
+static int take(const struct sgrad__command *command, const char *path, const json_t *object, char **word, int *words) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        const struct sgrad__option *o = strcmp(name, "config") ? sgrad__option_find(command, name) : NULL;
+        if (!o) return sgrad__wrong("%s: %s: %s has no option '%s'", command->name, path, command->name, name);
+        char *is = word_of(o, value);
+        if (!is)
+            return sgrad__wrong("%s: %s: option '%s' takes %s", command->name, path, name, o->value ? o->value : "true or false");
+        if (*is) word[(*words)++] = is;
+        else free(is);
+    }
+    return SGRAD__DONE;
+}
+
+int sgrad__config_words(const struct sgrad__command *command, const char *path, int argc, char **argv, char ***all, int *count) {
+    json_t *object;
+    if (sgrad_json_read(path, FILE_LIMIT, &object)) return SGRAD__FAILED;
+    if (!json_is_object(object)) {
+        sgrad_fail(SGRAD_EFORMAT, "%s: is no JSON object of options", path);
+        json_decref(object);
+        return SGRAD__FAILED;
+    }
+    char **word = sgrad_alloc((size_t)argc + json_object_size(object) + 1, sizeof *word);
+    int words = 1;
+    word[0] = argv[0];
+    const int status = take(command, path, object, word, &words);
+    json_decref(object);
+    memcpy(word + words, argv + 1, (size_t)(argc - 1) * sizeof *word);
+    *all = word;
+    *count = words + argc - 1;
+    return status;
+}

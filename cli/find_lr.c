@@ -1,0 +1,139 @@
+/* find_lr.c: stargrad find-lr: which learning rate to begin with, from a short training whose rate grows. */
+#include "cli/cli.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct sgrad__option options[] = {
+    { .help = "Which rates" },
+    { "from", "X", "learning rate of the first step", &sgrad__real, SGRAD__PLACE(find_lr.from), 1e-30, 1e6 },
+    { "to", "X", "learning rate that the last step comes near", &sgrad__real, SGRAD__PLACE(find_lr.to), 1e-30, 1e6 },
+    { 0 },
+};
+
+static void defaults(struct sgrad__request *request) {
+    request->find_lr.from = 1e-6;
+    request->find_lr.to = 10;
+}
+
+/* Of train's options those that a training of a schedule, or one that is kept, has a use for. */
+static const char *const idle[] = { "epochs", "lr", "lr-scale-base", "schedule", "warmup", "ema", "resume", "evaluate-every",
+                                    "checkpoint-every", "keep", "best", "patience", "trace", "tensorboard", "histograms",
+                                    "prometheus", "print", "show-batch", "nan-ok", NULL };
+
+static bool is_idle(const char *option) {
+    const char *const *name = idle;
+    while (*name && strcmp(*name, option)) name++;
+    return *name;
+}
+
+/* Tells of those that were asked for; ASKED, of the training, becomes the others. */
+static void tell_idle(const struct sgrad__request *request, const char **asked) {
+    int count = 0;
+    for (const char *const *option = request->asked; *option; option++)
+        if (!is_idle(*option)) asked[count++] = *option;
+        else if (sgrad_launched_rank() == 0) sgrad_warn("find-lr: --%s has no effect on a range test", *option);
+    asked[count] = NULL;
+}
+
+/* ---- what it leaves ---- */
+
+static int write_points(const char *folder, const struct sgrad_rate_test *t) {
+    char *path = sgrad_format("%s/find-lr.csv", folder);
+    struct sgrad_file file;
+    int error = sgrad_file_begin(path, &file);
+    if (!error) {
+        fputs("step,lr,loss,smoothed\n", file.stream);
+        for (int i = 0; i < t->count; i++)
+            fprintf(file.stream, "%d,%.9g,%.9g,%.9g\n", i + 1, t->rate[i], t->loss[i], t->smoothed[i]);
+        error = sgrad_file_commit(&file);
+    }
+    free(path);
+    return error;
+}
+
+/* *DRAWN: there is a picture. */
+static int write_files(const struct sgrad_train_options *o, const struct sgrad_rate_test *t, bool *drawn) {
+    if (mkdir(o->out, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", o->out, strerror(errno));
+    SGRAD_TRY(write_points(o->out, t));
+    char *title = sgrad_format("%s on %s", o->model, o->data);
+    *drawn = t->count > 1 && sgrad_report_rates(o->out, "find-lr", &(struct sgrad_rates){ title, t->count, t->rate, t->loss,
+                                                                                           t->smoothed, t->suggested });
+    free(title);
+    return 0;
+}
+
+/* ---- what is told ---- */
+
+static json_t *as_json(const struct sgrad_rate_test *t) {
+    json_t *points = json_array();
+    for (int i = 0; i < t->count; i++)
+        json_array_append_new(points, json_pack("{s:i, s:f, s:f, s:f}", "step", i + 1, "lr", t->rate[i], "loss", t->loss[i],
+                                                "smoothed", t->smoothed[i]));
+    return json_pack("{s:o, s:f, s:f, s:b, s:o}", "suggested", sgrad__json_real(t->suggested), "steepest", t->rate[t->steepest],
+                     "least", t->rate[t->least], "diverged", t->diverged, "points", points);
+}
+
+static void print_point(const struct sgrad_rate_test *t, int point, const char *what) {
+    char text[SGRAD_NUMBER_TEXT];
+    printf("%-10s rate %.2g, step %d: smoothed loss %s\n", what, t->rate[point], point + 1,
+           sgrad_number_text(t->smoothed[point], text));
+}
+
+static void print(const struct sgrad_rate_test *t, const struct sgrad_train_options *o, bool drawn) {
+    if (isnan(t->suggested)) {
+        printf("no rate made the loss fall; it began at %.4g\n", t->count ? t->loss[0] : NAN);
+    } else {
+        print_point(t, t->steepest, "steepest");
+        print_point(t, t->least, "least");
+        if (t->diverged) print_point(t, t->count - 1, "diverged");
+        printf("suggested  --lr %.2g: a tenth of the rate at which the loss is least\n", t->suggested);
+    }
+    if (o->out) printf("%s: find-lr.csv%s\n", o->out, drawn ? ", find-lr.svg, find-lr.png" : "");
+}
+
+static int tell(const struct sgrad__request *request, const struct sgrad_rate_test *t) {
+    const struct sgrad_train_options *o = &request->train;
+    bool drawn = false;
+    if (!t->count) return sgrad__status(sgrad_fail(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
+    if (o->out) SGRAD_TRY(write_files(o, t, &drawn));
+    if (o->json) sgrad__print_json(as_json(t));
+    else print(t, o, drawn);
+    if (isnan(t->suggested)) sgrad_warn("find-lr: no rate is to be suggested: a lower --from, or more --steps, may tell more");
+    else if (!t->diverged && t->least > t->count * 9 / 10)
+        sgrad_warn("find-lr: the loss still falls at the end: a higher --to tells more");
+    return SGRAD__DONE;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_train_options o = request->train;
+    struct sgrad_rate_test test;
+    if (request->find_lr.from >= request->find_lr.to)
+        return sgrad__wrong("find-lr: --from %g is not below --to %g", request->find_lr.from, request->find_lr.to);
+    const char *asked[sizeof request->asked / sizeof *request->asked];
+    tell_idle(request, asked);
+    o.asked = asked;
+    if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* not those of --like */
+    int error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
+    if (error) return sgrad__status(error);
+    const int status = test.rank > 0 ? SGRAD__DONE : tell(request, &test);
+    sgrad_rate_test_free(&test);
+    return status < 0 ? sgrad__status(status) : status;
+}
+
+const struct sgrad__command sgrad__find_lr_command = {
+    .name = "find-lr",
+    .summary = "which learning rate to begin with",
+    .options = options,
+    .also = &sgrad__train_command,
+    .defaults = defaults,
+    .run = run,
+    .notes = "The range test: a short training, of --steps steps (100 if not given), whose learning rate grows by the same\n"
+             "factor each step, until the loss diverges. Nothing is kept of it but, with --out DIR, a picture and the figures:\n"
+             "DIR/find-lr.png, .svg and .csv. For example:\n\n"
+             "  stargrad find-lr --model resnet20 --data cifar10:DIR --batch 1024 --out rates",
+};

@@ -1,0 +1,76 @@
+/* machine.c: this machine as a file for stargrad plan: what its kernels reach, its memory, what one network makes of it, and,
+ * where several ranks look, its network. Each figure says that it was measured, and by what; what could not be is told as
+ * assumed. Limits: CPUs alone. */
+#include "cli/machine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *figure(double value, const char *source) { return json_pack("{s:f, s:s}", "value", value, "source", source); }
+
+/* What the kernels of operation NAME reach of all that the workers can; above 0 where a step has any that compute. */
+static double share_of(const struct sgrad_bench_result *r, const char *name) {
+    double gflop = 0, ms = 0;
+    for (int i = 0; i < r->kernels; i++)
+        if (strncmp(r->kernel[i].name, name, strlen(name)) == 0) gflop += r->kernel[i].gflop, ms += r->kernel[i].ms;
+    return ms > 0 ? fmin(1, 1e3 * gflop / ms * r->workers / r->gflops) : 0;
+}
+
+static json_t *device(const struct sgrad_bench_result *r, const char *how) {
+    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    json_t *shares = json_object();
+    static const char *const operations[] = { "conv2d", "linear" };
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (share_of(r, operations[i]) > 0) json_object_set_new(shares, operations[i], figure(share_of(r, operations[i]), how));
+    char *name = sgrad_format("%d %s", r->workers, sgrad_plural(r->workers, "CPU worker", "CPU workers"));
+    json_t *json = json_pack("{s:s, s:s, s:{s:i, s:s}}", "kind", "cpu", "name", name, "count", "value", 1, "source",
+                             "all cores of a node together");
+    json_object_set_new(json, "memory", figure(memory, "the system"));
+    json_object_set_new(json, "bandwidth", figure(1e9 * r->gbytes, "measured: sums of arrays that fit no cache, on all cores"));
+    json_object_set_new(json, "launch", figure(8e-6 / r->workers, "assumed: what a task costs StarPU"));
+    json_t *gflops = figure(1e9 * r->gflops, "measured: matrix products, on all cores");
+    json_object_set_new(json, "flops", json_pack("{s:o}", "f32", gflops));
+    json_object_set_new(json, "share", shares);
+    free(name);
+    return json;
+}
+
+static json_t *network(double latency, double bandwidth, const char *source) {
+    return json_pack("{s:o, s:o}", "latency", figure(latency, source), "bandwidth", figure(bandwidth, source));
+}
+
+static json_t *machine(const struct sgrad__request *request, const struct sgrad_bench_result *r) {
+    const struct sgrad_train_options *o = &request->train;
+    static const char alone[] = "assumed: gigabit Ethernet; mpirun on two nodes measures it";
+    const bool joined = r->bandwidth > 0;
+    char host[256] = "this machine";
+    gethostname(host, sizeof host - 1);
+    char *how = sgrad_format("measured: %s on %s, batch %ld", o->model, o->data, o->batch);
+    json_t *json = json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:[{s:s, s:f, s:s, s:o}]}", "name", host, "summary", "measured by stargrad doctor --machine",
+        "device", device(r, how), "bus",
+        joined ? network(r->host_latency, r->host_bandwidth, "measured: messages between ranks, of one host where there are such")
+               : network(0, 1e9 * r->gbytes, "main memory, as measured"),
+        "network", joined ? network(r->latency, r->bandwidth, "measured: messages between ranks") : network(5e-5, 1.18e8, alone),
+        "measured", "model", o->model, "batch", (double)o->batch, "precision", sgrad_precision_name(o->precision),
+        "samples_per_second", figure(1e3 * (double)r->batch / r->step_ms, how));
+    free(how);
+    return json;
+}
+
+int sgrad__machine_measure(const struct sgrad__request *request) {
+    struct sgrad_train_options options = request->train;
+    struct sgrad_bench_result result;
+    options.json = true;        /* nothing of the run is printed */
+    options.gpus = -1;
+    int error = sgrad_bench(&options, &result);
+    if (error) return sgrad__status(error);
+    if (sgrad_launched_rank() == 0) {
+        error = sgrad_json_write(request->plan.machine, machine(request, &result), 4);
+        if (!error && !request->train.json) printf("%s: this machine, as stargrad plan takes it\n", request->plan.machine);
+    }
+    free(result.kernel);
+    return sgrad__status(error);
+}

@@ -1,0 +1,41 @@
+/* past.c: what commands ask of a run that is there: its weights, the names of its classes. */
+#include "cli/cli.h"
+#include "datasets/datasets.h"
+
+#include <stdlib.h>
+
+void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
+    if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
+    options->init = sgrad_format("%s/model.safetensors", request->argument);
+}
+
+/* Those of the data set, or their numbers. */
+static int find_in_data(const struct sgrad_train_options *o, struct sgrad__classes *classes) {
+    struct sgrad_dataset *dataset;
+    const struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &dataset));
+    for (int c = 0; c < classes->count; c++)
+        classes->name[c] = dataset->class_name && c < dataset->classes ? sgrad_format("%s", dataset->class_name[c])
+                                                                       : sgrad_format("%d", c);
+    sgrad_dataset_close(dataset);
+    return 0;
+}
+
+int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad_train_options *o, int count,
+                        struct sgrad__classes *classes) {
+    struct sgrad_run_input input;
+    classes->count = count;
+    classes->name = sgrad_alloc((size_t)count + 1, sizeof *classes->name);
+    if (!request->argument) return find_in_data(o, classes);
+    SGRAD_TRY(sgrad_run_input(request->argument, &input));
+    for (int c = 0; c < count; c++)
+        classes->name[c] = c < input.classes ? sgrad_format("%s", input.class_name[c]) : sgrad_format("%d", c);
+    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
+    free(input.class_name);
+    return 0;
+}
+
+void sgrad__classes_free(struct sgrad__classes *classes) {
+    for (int c = 0; classes->name && c < classes->count; c++) free(classes->name[c]);
+    free(classes->name);
+}

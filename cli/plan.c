@@ -1,0 +1,260 @@
+/* plan.c: stargrad plan: what machines that one does not have would make of a training. */
+#include "cli/cli.h"
+#include "planner/planner.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_NODES = 8192 };
+
+/* "8", or "1-64". */
+static bool parse_range(const char *text, long most, int *from, int *to) {
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    const long first = strtol(text, &end, 10);
+    const long last = *end == '-' && end[1] >= '0' && end[1] <= '9' ? strtol(end + 1, &end, 10) : first;
+    if (*end || first < 1 || last < first || last > most) return false;
+    *from = (int)first;
+    *to = (int)last;
+    return true;
+}
+
+/* ---- a forecast, told ---- */
+
+/* "2:13" hours, or "4.2 days"; TEXT has room for 32. */
+static const char *time_text(double hours, char *text) {
+    if (hours >= 48) snprintf(text, 32, "%.1f days", hours / 24);
+    else if (hours >= 1) snprintf(text, 32, "%.1f h", hours);
+    else snprintf(text, 32, "%.1f min", 60 * hours);
+    return text;
+}
+
+static void print_points(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+    const struct sgrad_machine *m = q->machine;
+    const bool priced = m->price > 0;
+    printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
+           "step ms", "samples/s", "speed-up", "eff.", "exposed ms", "idle", "GB each", "fits", "training");
+    if (priced) printf(" %11s", "cost");
+    printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
+    for (const struct sgrad_point *p = f->point; p < f->point + f->points; p++) {
+        char hours[32];
+        printf("%6d %6d %8.0f %10.2f %12.1f %9.2f %5.1f%% %10.2f %5.1f%% %8.2f %-4s %10s", p->nodes, p->devices, p->batch,
+               1e3 * p->step, p->samples_per_second, p->speedup, 100 * p->efficiency, 1e3 * p->exposed,
+               100 * p->exposed / p->step, 1e-9 * p->memory, p->memory <= p->room ? "yes" : "no", time_text(p->hours, hours));
+        if (priced) printf(" %9.2f %s", p->cost, m->currency);
+        printf(" %-13s %9.2f %7d  %s\n", *p->collective ? p->collective : "-", p->devices > 1 ? 1e-6 * p->bucket : 0,
+               p->servers, sgrad_limit_name[p->limit]);
+    }
+}
+
+/* What would make it fit, where it does not. */
+static void print_advice(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+    const struct sgrad_point *p = &f->point[f->points - 1];
+    if (p->memory <= p->room) return;
+    if (p->most >= 1)
+        printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->room, p->most);
+    else
+        printf("\n%.2f GB are wanted of %.2f: not one sample a device fits", 1e-9 * p->memory, 1e-9 * p->room);
+    printf("%s\n", q->train->recompute ? "" : "; --recompute makes more fit");
+}
+
+static void print(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+    const struct sgrad_machine *m = q->machine;
+    char text[SGRAD_AMOUNT_TEXT];
+    printf("%s: %s\n", m->name, m->summary);
+    printf("%s: %s, %.2f million parameters, batch %ld %s, %s, %s\n", q->work->model, q->train->data, 1e-6 * q->work->parameters,
+           q->strong || !q->train->micro_batch ? q->train->batch : q->train->micro_batch, q->strong ? "in all" : "a device",
+           sgrad_precision_name(q->train->precision),
+           q->no_overlap ? "messages after computing" : "messages beside computing");
+    if (f->scale > 0)
+        printf("calibrated: tasks take %.2f of what rates alone say, by the rate measured on one device\n\n", f->scale);
+    else
+        printf("not calibrated: no rate of %s was measured on this device; its tasks take what the device's rates say\n\n",
+               q->work->model);
+    print_points(q, f);
+    print_advice(q, f);
+    if (q->efficiency <= 0) return;
+    printf("\nefficiency %g: ", q->efficiency);
+    if (isfinite(f->lemma_devices)) printf("%.0f devices by the lemma (overhead %.4f)", floor(f->lemma_devices), f->overhead);
+    else printf("any number by the lemma (no overhead)");
+    printf(", %s by the table's formulas\n", isfinite(f->devices) ? sgrad_amount_text(f->devices, text) : "more than 4096 nodes");
+}
+
+static json_t *point_json(const struct sgrad_question *q, const struct sgrad_point *p) {
+    json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "nodes", p->nodes, "gpus",
+                             p->devices, "batch", p->batch, "step_seconds", p->step, "samples_per_second", p->samples_per_second,
+                             "speedup", p->speedup, "efficiency", p->efficiency, "exposed_seconds", p->exposed,
+                             "idle", p->exposed / p->step, "communication_seconds", p->communication, "memory_bytes", p->memory,
+                             "fits", p->memory <= p->room, "method", "formula");
+    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:s, s:f, s:i, s:s}", "compute_seconds", p->compute,
+                                           "batch_that_fits", fmax(0, p->most), "training_hours", p->hours, "collective",
+                                           p->collective, "bucket_bytes", p->bucket, "servers", p->servers, "limit",
+                                           sgrad_limit_name[p->limit]));
+    if (q->machine->price > 0) json_object_set_new(json, "cost", json_real(p->cost));
+    return json;
+}
+
+static void print_json(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+    json_t *points = json_array();
+    for (int i = 0; i < f->points; i++) json_array_append_new(points, point_json(q, &f->point[i]));
+    json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", q->machine->name, "model", q->work->model,
+                             "overlap", q->no_overlap ? "none" : "full", "parameters", q->work->parameters, "scale",
+                             f->scale > 0 ? json_real(f->scale) : json_null(), "overhead", sgrad__json_real(f->overhead),
+                             "points", points);
+    if (q->efficiency > 0) {
+        json_object_set_new(json, "lemma_gpus", sgrad__json_real(f->lemma_devices));
+        json_object_set_new(json, "gpus", sgrad__json_real(f->devices));
+    }
+    sgrad__print_json(json);
+}
+
+/* The picture of the points, as they are and as they would be with and without overlap. */
+static int draw(const struct sgrad_question *question, const char *folder) {
+    struct sgrad_forecast f[2];
+    struct sgrad_scaling_series series[2] = { { .title = "messages beside computing" }, { .title = "messages after computing" } };
+    double *devices[2], *speedup[2];
+    struct sgrad_question q = *question;
+    if (mkdir(folder, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
+    for (int i = 0; i < 2; i++) {
+        q.no_overlap = i, q.efficiency = 0;
+        SGRAD_TRY(sgrad_forecast_make(&q, &f[i]));
+        series[i].count = f[i].points;
+        series[i].devices = devices[i] = sgrad_alloc((size_t)f[i].points, sizeof **devices);
+        series[i].speedup = speedup[i] = sgrad_alloc((size_t)f[i].points, sizeof **speedup);
+        for (int j = 0; j < f[i].points; j++) {
+            devices[i][j] = f[i].point[j].devices;
+            speedup[i][j] = f[i].point[j].speedup;
+        }
+        sgrad_forecast_free(&f[i]);
+    }
+    char *title = sgrad_format("%s on %s", q.work->model, q.machine->name);
+    sgrad_report_scaling(folder, "plan", &(struct sgrad_scaling){ title, 2, series });
+    free(title);
+    for (int i = 0; i < 2; i++) free(devices[i]), free(speedup[i]);
+    return 0;
+}
+
+/* ---- ways of computing layers, by mini-batch ---- */
+
+/* Of the layers measured in a step of SAMPLES; JSON NULL: prints a line. */
+static int choose_ways(const struct sgrad__request *r, const struct sgrad_question *q, int samples, json_t *json) {
+    const struct sgrad_work *w = q->work;
+    const bool own = r->plan.own_workspaces;
+    struct sgrad_ways ways;
+    struct sgrad_choice choice;
+    int used[SGRAD_MAX_WAYS] = { 0 };
+    const double else_there = w->kept_bytes + w->peak_bytes.fixed + w->peak_bytes.each * samples;
+    const double room = r->plan.room > 0 ? 1e6 * r->plan.room : q->machine->device.memory - else_there;
+    if (room <= 0) return sgrad_fail(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
+    SGRAD_TRY(sgrad_ways_measure(&r->train, samples, &ways));
+    struct sgrad_way *all = sgrad_alloc((size_t)(ways.layers * ways.ways), sizeof *all);
+    for (int k = 0; k < ways.layers; k++) memcpy(all + k * ways.ways, ways.layer[k].way, (size_t)ways.ways * sizeof *all);
+    const int error = sgrad_choice_make(all, ways.layers, ways.ways, room, !own, &choice);
+    if (!error) {
+        const double epoch = choice.seconds * (double)w->samples / samples;
+        json_t *layers = json_array();
+        for (int k = 0; k < ways.layers; k++) {
+            used[choice.way[k]]++;
+            json_array_append_new(layers, json_pack("{s:s, s:s}", "layer", ways.layer[k].name, "way",
+                                                    all[k * ways.ways + choice.way[k]].name));
+        }
+        if (json)
+            json_array_append_new(json, json_pack("{s:i, s:f, s:f, s:f, s:f, s:O}", "mini_batch", samples, "seconds",
+                                                  choice.seconds, "epoch_seconds", epoch, "workspace_bytes", choice.bytes,
+                                                  "bound_bytes", room, "layers", layers));
+        else {
+            printf("%10d %12.2f %14.1f %12.2f %12.2f ", samples, 1e3 * choice.seconds, epoch, 1e-6 * choice.bytes, 1e-6 * room);
+            for (int l = 0; l < ways.ways; l++)
+                if (used[l]) printf(" %d %s", used[l], all[l].name);
+            putchar('\n');
+        }
+        json_decref(layers);
+        free(choice.way);
+    }
+    free(all);
+    sgrad_ways_free(&ways);
+    return error;
+}
+
+static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_question *q) {
+    int from = 1, to = 1;
+    if (!parse_range(r->plan.mini_batch, 1 << 20, &from, &to))
+        return sgrad__wrong("plan: --mini-batch %s: takes N, or A-B", r->plan.mini_batch), SGRAD_EINVAL;
+    json_t *json = r->train.json ? json_array() : NULL;
+    int error = 0;
+    if (!json)
+        printf("%10s %12s %14s %12s %12s  %s\n", "mini-batch", "layers ms", "s an epoch", "workspace MB", "bound MB",
+               "ways, measured on one core of this machine");
+    for (int samples = from; samples <= to && !error; samples = samples * 2 > to && samples < to ? to : samples * 2)
+        error = choose_ways(r, q, samples, json);
+    if (json && !error) sgrad__print_json(json_pack("{s:s, s:O}", "model", q->work->model, "mini_batches", json));
+    json_decref(json);
+    return error;
+}
+
+/* ---- the command ---- */
+
+static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
+    struct sgrad_forecast f;
+    if (r->plan.mini_batch) return choose_mini_batch(r, q);
+    SGRAD_TRY(sgrad_forecast_make(q, &f));
+    if (r->train.json) print_json(q, &f);
+    else print(q, &f);
+    sgrad_forecast_free(&f);
+    return r->train.out ? draw(q, r->train.out) : 0;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_machine *machine;
+    struct sgrad_work work;
+    struct sgrad_question q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
+                                .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
+    if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
+        return sgrad__wrong("plan: --nodes %s: takes N, or A-B up to %d", request->plan.nodes, MOST_NODES);
+    int error = sgrad_machine_read(request->plan.machine, &machine);
+    if (error) return sgrad__status(error);
+    q.machine = machine;
+    error = sgrad_work_find(&request->train, &work);
+    if (!error) {
+        error = plan(request, &q);
+        sgrad_work_free(&work);
+    }
+    sgrad_machine_free(machine);
+    return sgrad__status(error);
+}
+
+static void defaults(struct sgrad__request *request) { request->plan.nodes = "1-64"; }
+
+static const struct sgrad__option options[] = {
+    { .help = "On which machines" },
+    { "machine", "FILE", "JSON that describes a node and the network; machines/ has some", &sgrad__text,
+      SGRAD__PLACE(plan.machine), .required = true },
+    { "nodes", "A-B", "powers of two times A, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
+    { "overlap", "full|none", "messages go beside computing, or after it, as programs do that wait for them", &sgrad__choice,
+      SGRAD__PLACE(plan.no_overlap) },
+    { "efficiency", "X", "tell how many devices reach it", &sgrad__real, SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
+    { "mini-batch", "A-B", "tell instead, for powers of two times A, and B, the fastest way of each layer in the memory that is "
+                           "left", &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
+    { "workspace", "MB", "that is left for --mini-batch; what the device has left if not given", &sgrad__real,
+      SGRAD__PLACE(plan.room), 1e-3, 1e9 },
+    { "own-workspaces", NULL, "for --mini-batch each layer has a workspace of its own; else all share one, as in training",
+      &sgrad__flag, SGRAD__PLACE(plan.own_workspaces) },
+    { 0 },
+};
+
+const struct sgrad__command sgrad__plan_command = {
+    .name = "plan",
+    .summary = "what machines that you do not have would make of a training",
+    .options = options,
+    .also = &sgrad__train_command,
+    .defaults = defaults,
+    .run = run,
+    .notes = "--batch is that of all devices together (strong scaling); without it each device has --micro-batch, or the usual "
+             "batch\n(weak scaling). Speed-up is throughput over one device's. --out DIR gets a picture, plan.svg. Nothing is "
+             "trained. For\nexample:\n\n"
+             "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 --machine machines/iris-v100.json",
+};

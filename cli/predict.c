@@ -1,0 +1,197 @@
+/* predict.c: stargrad predict: what a trained network says of images, or of a data set's test part. */
+#include "cli/cli.h"
+#include "datasets/datasets.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct sgrad__option options[] = {
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
+    { "model", "NAME", "another network, of those weights; onnx:FILE has its own", &sgrad__text, SGRAD__FIELD(model) },
+    { "data", "KIND[:PATH]", "where no file is named: whose test part; the run's data set if not given", &sgrad__text,
+      SGRAD__FIELD(data) },
+    { "top", "K", "so many classes of each sample, the likeliest first", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
+    SGRAD__PLUGIN_OPTION,
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
+    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
+      SGRAD__FIELD(precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+    { "json", NULL, "a JSON object a line, instead of CSV", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+/* ---- the files ---- */
+
+struct files {
+    char **name;
+    int count;
+};
+
+static void add(struct files *files, char *name) {
+    files->name = sgrad_grow(files->name, files->count, sizeof *files->name);
+    files->name[files->count++] = name;
+}
+
+static int is_image(const struct dirent *entry) {
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
+    const char *dot = strrchr(entry->d_name, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        if (!strcasecmp(dot, endings[i])) return 1;
+    return 0;
+}
+
+/* A folder stands for the images in it, in the order of their names. */
+static int add_path(struct files *files, const char *path) {
+    struct stat status;
+    struct dirent **entry = NULL;
+    if (stat(path, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(status.st_mode)) return add(files, sgrad_format("%s", path)), 0;
+    const int count = scandir(path, &entry, is_image, alphasort);
+    for (int i = 0; i < count; i++) {
+        add(files, sgrad_format("%s/%s", path, entry[i]->d_name));
+        free(entry[i]);
+    }
+    free(entry);
+    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg or .png", path);
+}
+
+/* ---- what is said ---- */
+
+/* RFC 4180: a text with commas, quotes or lines in it stands in quotes. */
+static void print_csv(const char *text) {
+    if (!text[strcspn(text, ",\"\r\n")]) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+struct ranked {
+    double probability;
+    int class;
+};
+static int by_probability(const void *a, const void *b) {
+    const struct ranked *one = a, *other = b;
+    if (one->probability != other->probability) return one->probability < other->probability ? 1 : -1;
+    return (one->class > other->class) - (one->class < other->class);
+}
+
+/* Of one sample, the likeliest classes first. LABEL: the right one; NULL: nobody knows. */
+static void tell_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
+                         const struct sgrad__classes *names, bool json) {
+    json_t *list = json ? json_array() : NULL;
+    for (int k = 0; k < top; k++) {
+        const char *name = names->name[ranked[k].class];
+        if (json) {
+            json_array_append_new(list, json_pack("{s:s, s:f}", "class", name, "probability", ranked[k].probability));
+            continue;
+        }
+        print_csv(sample);
+        putchar(',');
+        print_csv(name);
+        printf(",%.6g\n", ranked[k].probability);
+    }
+    if (json) sgrad__print_json(json_pack("{s:s, s:s*, s:o}", "sample", sample, "label", label, "classes", list));
+}
+
+static void tell_numbers(const char *sample, const float *number, int64_t count, bool json) {
+    json_t *list = json ? json_array() : NULL;
+    if (!json) print_csv(sample);
+    for (int64_t k = 0; k < count; k++)
+        if (json) json_array_append_new(list, sgrad__json_real(number[k]));
+        else printf(",%.9g", number[k]);
+    if (json) sgrad__print_json(json_pack("{s:s, s:o}", "sample", sample, "numbers", list));
+    else putchar('\n');
+}
+
+static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_answers *a,
+                     const struct sgrad__classes *names) {
+    const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
+    struct ranked *ranked = sgrad_alloc((size_t)a->numbers + 1, sizeof *ranked);
+    double *probability = sgrad_alloc((size_t)a->numbers + 1, sizeof *probability);
+    if (!request->train.json && classes) puts("sample,class,probability");
+    for (int64_t i = 0; i < a->samples; i++) {
+        const float *said = a->said + i * a->numbers;
+        char *sample = sgrad_dataset_sample_name(dataset, i);
+        if (classes) sgrad_probabilities(said, classes, probability);
+        for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
+        if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
+        const char *label = classes && !request->words[1] ? names->name[a->label[i]] : NULL;
+        if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
+        else tell_numbers(sample, said, a->numbers, request->train.json);
+        free(sample);
+    }
+    free(ranked);
+    free(probability);
+}
+
+/* ---- the command ---- */
+
+static int predict(const struct sgrad__request *request, struct sgrad_train_options *o, struct sgrad_dataset *dataset) {
+    struct sgrad_train_result result = { 0 };
+    struct sgrad_answers answers;
+    struct sgrad__classes names = { 0 };
+    o->custom_dataset[SGRAD_TEST] = dataset;
+    SGRAD_TRY(sgrad_predict(o, &result, &answers));
+    int error = 0;
+    if (result.rank == 0 && answers.labels == 1) error = sgrad__classes_find(request, o, (int)answers.numbers, &names);
+    if (result.rank == 0 && !error) tell_all(request, dataset, &answers, &names);
+    sgrad__classes_free(&names);
+    sgrad_answers_free(&answers);
+    return error;
+}
+
+static int open_test_set(const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
+    const struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
+    return sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+}
+
+static int open_files(const struct sgrad__request *request, struct files *files, struct sgrad_dataset **dataset) {
+    struct sgrad_run_input input;
+    for (char **word = request->words + 1; *word; word++) SGRAD_TRY(add_path(files, *word));
+    SGRAD_TRY(sgrad_run_input(request->argument, &input));
+    int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
+                                       input.classes, dataset);
+    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
+    free(input.class_name);
+    return error;
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_train_options o = request->train;
+    struct sgrad_dataset *dataset = NULL;
+    struct files files = { 0 };
+    sgrad__weights_of_run(request, &o);
+    int error = request->words[1] ? open_files(request, &files, &dataset) : open_test_set(&o, &dataset);
+    if (!error) error = predict(request, &o, dataset);
+    sgrad_dataset_close(dataset);
+    for (int i = 0; i < files.count; i++) free(files.name[i]);
+    free(files.name);
+    return sgrad__status(error);
+}
+
+static void defaults(struct sgrad__request *request) { request->predict.top = 1; }
+
+const struct sgrad__command sgrad__predict_command = {
+    .name = "predict",
+    .summary = "what a trained network says of images",
+    .argument = "RUN-DIR [FILE...]",
+    .repeats = true,
+    .of_run = true,
+    .options = options,
+    .defaults = defaults,
+    .run = run,
+    .notes = "Files are JPEGs and PNGs, or folders with such, scaled and cut to what the run was trained on. Without any it is\n"
+             "the test part of the run's data set. One line for each sample and class: sample,class,probability.",
+};

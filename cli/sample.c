@@ -1,0 +1,114 @@
+/* sample.c: stargrad sample: what a language model says next. */
+#include "cli/cli.h"
+#include "cli/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad__option options[] = {
+    { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
+    { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text, SGRAD__FIELD(model),
+      .required = true },
+    { "prompt", "TEXT", "what it begins with; numbers of tokens, where nothing says how text becomes tokens", &sgrad__text,
+      SGRAD__PLACE(sample.prompt) },
+    { "tokens", "N", "how many it adds", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
+    { "temperature", "T", "below 1 likelier tokens are likelier still; 0: always the likeliest", &sgrad__real,
+      SGRAD__PLACE(sample.temperature), 0, 1000 },
+    { "top-k", "K", "only the K likeliest tokens; 0: all", &sgrad__whole, SGRAD__PLACE(sample.top_k), 0, 65536 },
+    { "tokenizer", "FILE", "how text becomes tokens: GPT-2's tokenizer.json, or vocab.json with merges.txt beside it",
+      &sgrad__text, SGRAD__PLACE(sample.tokenizer) },
+    { "seed", "N", "other numbers, other texts", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
+    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
+      SGRAD__FIELD(precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+    { 0 },
+};
+
+static void defaults(struct sgrad__request *request) {
+    request->sample.prompt = "\n";
+    request->sample.tokens = 256;
+    request->sample.temperature = 1;
+}
+
+/* What is said, as it comes: the prompt first. */
+struct speech {
+    const char *prompt;                     /* NULL: it has been said */
+    const struct sgrad__tokenizer *tokenizer;
+    bool bytes;                             /* tokens are bytes; else, without a tokenizer, their numbers are told */
+};
+
+static void take(void *arg, int token) {
+    struct speech *s = arg;
+    size_t size;
+    if (s->prompt) fputs(s->prompt, stdout);
+    s->prompt = NULL;
+    if (s->tokenizer) {
+        const char *word = sgrad__tokenizer_word(s->tokenizer, token, &size);
+        fwrite(word, 1, size, stdout);
+    } else if (s->bytes) putchar(token);
+    else printf(" %d", token);
+    fflush(stdout);
+}
+
+/* Does the network take bytes? Its options say so. */
+static bool takes_bytes(const char *model) {
+    const char *vocabulary = strstr(model, "vocabulary=");
+    return vocabulary ? atoi(vocabulary + strlen("vocabulary=")) == 256 : strncmp(model, "gpt2", strlen("gpt2")) != 0;
+}
+
+/* "464 2068": numbers of tokens, with blanks or commas between. */
+static int read_numbers(const char *text, int32_t **tokens, int *count) {
+    int32_t *number = sgrad_alloc(strlen(text) + 1, sizeof *number);
+    char *end;
+    *count = 0;
+    for (text += strspn(text, " ,\n"); *text; text = end + strspn(end, " ,\n")) {
+        const long n = strtol(text, &end, 10);
+        if (end == text || n < 0 || n > 65535) {
+            free(number);
+            return sgrad__wrong("sample: --prompt: '%s' is no number of a token: --tokenizer FILE takes text", text);
+        }
+        number[(*count)++] = (int32_t)n;
+    }
+    *tokens = number;
+    return SGRAD__DONE;
+}
+
+static int run(const struct sgrad__request *request) {
+    const char *prompt = request->sample.prompt;
+    const bool bytes = takes_bytes(request->train.model);
+    struct sgrad__tokenizer *tokenizer = NULL;
+    int32_t *token = NULL;
+    int count = (int)strlen(prompt), status = SGRAD__DONE;
+    if (request->sample.tokenizer) {
+        int error = sgrad__tokenizer_open(request->sample.tokenizer, &tokenizer);
+        if (error) return sgrad__status(error);
+        token = sgrad__tokenizer_encode(tokenizer, prompt, &count);
+    } else if (bytes) {
+        token = sgrad_alloc((size_t)count + 1, sizeof *token);
+        for (int i = 0; i < count; i++) token[i] = (unsigned char)prompt[i];
+    } else status = read_numbers(prompt, &token, &count);
+    if (!status && !count) status = sgrad__wrong("sample: --prompt: is empty: the network goes on from one token at least");
+    if (!status) {
+        struct speech speech = { tokenizer || bytes ? prompt : "", tokenizer, bytes };
+        const struct sgrad_sample_options how = {
+            .prompt = token, .prompt_tokens = count, .tokens = request->sample.tokens,
+            .temperature = request->sample.temperature, .top_k = request->sample.top_k, .take = take, .arg = &speech,
+        };
+        status = sgrad__status(sgrad_sample(&request->train, &how));
+        if (!status) putchar('\n');
+    }
+    free(token);
+    sgrad__tokenizer_close(tokenizer);
+    return status;
+}
+
+const struct sgrad__command sgrad__sample_command = {
+    .name = "sample",
+    .summary = "what a language model says next",
+    .options = options,
+    .defaults = defaults,
+    .run = run,
+    .notes = "For example:\n\n"
+             "  stargrad sample --weights runs/gpt/model.safetensors --model gpt:context=64 --prompt 'To be, ' --top-k 40",
+};

@@ -1,0 +1,102 @@
+/* search.c: stargrad search: many candidates over data that stays where it is. */
+#include "cli/candidates.h"
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad__option options[] = {
+    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data) },
+    { "out", "DIR", "the search's folder", &sgrad__text, SGRAD__FIELD(out) },
+    { "resume", NULL, "continue the search in --out from its candidates' newest checkpoints", &sgrad__flag,
+      SGRAD__FIELD(resume) },
+    { "replay", "DIR/NAME", "train a search's candidate again, alone, in DIR/NAME/replay: are its losses and weights the same?",
+      &sgrad__text, SGRAD__PLACE(search.replay) },
+    { "stall-timeout", "SECONDS", "give up when a rank has done nothing for so long; 0: never", &sgrad__real,
+      SGRAD__FIELD(stall_timeout), 0, 1e9 },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+static int read_candidates(const struct sgrad__request *request, struct sgrad__candidates *all) {
+    const struct sgrad_train_options *o = &request->train;
+    const char *replay = request->search.replay, *slash = replay ? strrchr(replay, '/') : NULL;
+    *all = (struct sgrad__candidates){ 0 };
+    if (!replay) {
+        if (!request->argument) return sgrad__wrong("search: FILE.json is missing; see stargrad search --help");
+        if (!o->data) return sgrad__wrong("search: --data KIND[:PATH] is missing; see stargrad search --help");
+        if (!o->out) return sgrad__wrong("search: --out DIR is missing; see stargrad search --help");
+        return sgrad__candidates_read(request->argument, o, all);
+    }
+    if (request->argument || o->out || o->resume)
+        return sgrad__wrong("search: --replay takes all from DIR/NAME: no FILE.json, --out or --resume");
+    if (!slash || !slash[1] || slash == replay) return sgrad__wrong("search: --replay: '%s' is not DIR/NAME", replay);
+    char *folder = sgrad_format("%.*s", (int)(slash - replay), replay);
+    int status = sgrad__candidates_find(folder, slash + 1, o, all);
+    all->options.common.out = folder;
+    all->options.replay = replay;
+    return status;
+}
+
+static void tell_replay(const struct sgrad__request *request, const struct sgrad_search_result *result) {
+    if (request->train.json)
+        sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
+                                    result->same));
+    else if (result->same)
+        printf("%s: trained alone, the same losses and weights, to the bit: %s\n", request->search.replay, result->folder);
+    else
+        sgrad_fail(SGRAD_EINVAL, "%s: trained alone in %s, it comes to something else", request->search.replay, result->folder);
+}
+
+static void tell(const struct sgrad__request *request, const struct sgrad_search_result *result) {
+    const bool drawn = sgrad_report_search(result->folder, NULL);
+    if (request->train.json) {
+        char *path = sgrad_format("%s/leaderboard.json", result->folder);
+        sgrad__print_json(json_pack("{s:s, s:s?, s:I, s:f, s:o?}", "folder", result->folder, "best", result->best, "hops",
+                                    (json_int_t)result->hops, "bytes", result->bytes, "leaderboard",
+                                    json_load_file(path, 0, NULL)));
+        free(path);
+        return;
+    }
+    printf("%ld %s moved, %.3g MB\n", result->hops, sgrad_plural(result->hops, "hop", "hops"), result->bytes / 1e6);
+    if (result->best) printf("best: %s/%s/model.safetensors\n", result->folder, result->best);
+    printf("%s: leaderboard.json, schedule.jsonl%s\n", result->folder, drawn ? ", report.html" : "");
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad__candidates all;
+    struct sgrad_search_result result = { 0 };
+    int status = read_candidates(request, &all);
+    if (!status) status = sgrad__status(sgrad_search(&all.options, &result));
+    if (!status && result.rank == 0 && all.options.replay) {
+        tell_replay(request, &result);
+        status = result.same ? SGRAD__DONE : SGRAD__FAILED;
+    } else if (!status && result.rank == 0) {
+        tell(request, &result);
+        if (!result.best) {
+            sgrad_fail(SGRAD_ENAN, "%s: every candidate has failed", result.folder);
+            status = SGRAD__FAILED;
+        }
+    }
+    if (all.options.replay) free((char *)all.options.common.out);
+    sgrad__candidates_free(&all);
+    free(result.folder);
+    free(result.best);
+    return status;
+}
+
+const struct sgrad__command sgrad__search_command = {
+    .name = "search",
+    .summary = "train many candidates, give up the worse ones",
+    .argument = "[FILE.json]",
+    .options = options,
+    .run = run,
+    .notes = "FILE.json has options of train by their long names that hold for all, and \"candidates\": a list of objects of\n"
+             "such options; or \"grid\": {\"lr\": [0.01, 0.1], …}; or \"random\": {\"count\": 20, \"lr\": {\"log\": [1e-3, 1]},\n"
+             "…}. And perhaps \"stop\": {\"rule\": \"halving|median|none\", \"first\": 1, \"factor\": 3}, \"partitions\": N,\n"
+             "\"order\": \"staggered|ring|open-shop\". docs/search.md has more.\n\n"
+             "  stargrad search lenet.json --data idx:DIR --out search",
+};

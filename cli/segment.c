@@ -1,0 +1,116 @@
+/* segment.c: stargrad segment: a network run over a volume of any size. */
+#include "cli/cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* "ZxYxX": three whole numbers. */
+static bool read_sizes(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    int64_t *size = (int64_t *)((char *)r + o->field);
+    long long z, y, x;
+    int used = 0;
+    if (sscanf(text, "%lldx%lldx%lld%n", &z, &y, &x, &used) != 3 || text[used]) return false;
+    size[0] = z, size[1] = y, size[2] = x;
+    return z >= o->low && y >= o->low && x >= o->low && z <= o->high && y <= o->high && x <= o->high;
+}
+static char *takes_sizes(const struct sgrad__option *o) {
+    return sgrad_format("three whole numbers from %.0f to %.0f, as 20x256x256", o->low, o->high);
+}
+static char *show_sizes(const struct sgrad__option *o, const struct sgrad__request *r) {
+    const int64_t *size = (const int64_t *)((const char *)r + o->field);
+    return sgrad_format("%lldx%lldx%lld", (long long)size[0], (long long)size[1], (long long)size[2]);
+}
+static const struct sgrad__type sizes = { read_sizes, takes_sizes, show_sizes };
+
+static const struct sgrad__option options[] = {
+    { "weights", "FILE", "the weights (safetensors), beside the config.json of their training", &sgrad__text,
+      SGRAD__PLACE(segment.weights), .required = true },
+    { "model", "NAME", "their network: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
+    { "in", "VOLUME", "bytes (Z,Y,X): NAME.tif, NAME.h5[:DATASET] or a folder of Zarr", &sgrad__text, SGRAD__PLACE(segment.in),
+      .required = true },
+    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr or NAME.h5[:DATASET]", &sgrad__text, SGRAD__PLACE(segment.out),
+      .required = true },
+    { "patch", "ZxYxX", "what the network is shown at once", &sizes, SGRAD__PLACE(segment.patch), 1, 4096 },
+    { "overlap", "ZxYxX", "of neighbouring patches, which are blended there", &sizes, SGRAD__PLACE(segment.overlap), 0, 4095 },
+    { "dtype", "f32|u8", "u8: 0 to 255 for 0 to 1", &sgrad__choice, SGRAD__PLACE(segment.bytes) },
+    { "memory", "GB", "memory for chunks and patches", &sgrad__real, SGRAD__PLACE(segment.memory), 0.05, 1e6 },
+    { "batch", "N", "patches per task", &sgrad__whole, SGRAD__PLACE(segment.batch), 1, 4096 },
+    { "queue", "DIR", "share the work with all processes that name this folder, wherever they run", &sgrad__text,
+      SGRAD__PLACE(segment.queue) },
+    { "lease", "S", "seconds without a sign of life after which another process takes over", &sgrad__real,
+      SGRAD__PLACE(segment.lease), 0.1, 1e6 },
+    { "redo", NULL, "chunks that are there already, too", &sgrad__flag, SGRAD__PLACE(segment.redo) },
+    { "precision", "f32|tf32|bf16", "as of stargrad train", &sgrad__choice, SGRAD__PLACE(segment.precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__PLACE(segment.cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__PLACE(segment.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__PLACE(segment.scheduler) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { 0 },
+};
+
+static void set_defaults(struct sgrad__request *r) {
+    r->segment = (struct sgrad_segment_options){
+        .patch = { 16, 128, 128 }, .overlap = { 4, 32, 32 }, .memory = 1, .batch = 1, .lease = 30
+    };
+}
+
+static void tell(const struct sgrad_segment_options *o, const struct sgrad_segment_result *r) {
+    (void)o;
+    if (!isatty(STDERR_FILENO)) return;
+    char *text = sgrad_format("chunk %lld of %lld, %lld there already", (long long)(r->chunks + r->skipped),
+                              (long long)r->all_chunks, (long long)r->skipped);
+    sgrad_status(text);
+    free(text);
+}
+
+/* Million voxels of the output in a second of all workers, if they did nothing else. */
+static double speed(const struct sgrad_segment_result *r, double seconds) {
+    return seconds > 0 ? (double)r->voxels / 1e6 / seconds * r->workers : 0;
+}
+
+static void print(const struct sgrad__request *request, const struct sgrad_segment_result *r) {
+    const double all = r->seconds * r->workers, compute = all - r->load - r->blend - r->save;
+    const struct {
+        const char *name;
+        double seconds;
+    } stage[] = { { "load", r->load }, { "compute", compute > 0 ? compute : 0 }, { "blend", r->blend }, { "save", r->save } };
+    printf("%lld chunks of %lldx%lldx%lld (%lld were there already), %lld patches; each voxel is shown %.2f times\n",
+           (long long)r->chunks, (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->skipped,
+           (long long)r->patches, r->shown);
+    if (!r->chunks) return;
+    printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
+    for (int i = 0; i < 4; i++)
+        printf("%-8s  %10.2f  %5.1f%%  %.3g\n", stage[i].name, stage[i].seconds, all > 0 ? 100 * stage[i].seconds / all : 0,
+               speed(r, stage[i].seconds));
+    printf("\n%s: %.2f Mvoxel in %.1f s on %d workers: %.3g Mvoxel/s\n", request->segment.out, (double)r->voxels / 1e6,
+           r->seconds, r->workers, r->seconds > 0 ? (double)r->voxels / 1e6 / r->seconds : 0);
+}
+
+static json_t *as_json(const struct sgrad_segment_result *r) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i}", "chunks", (json_int_t)r->chunks, "skipped",
+                     (json_int_t)r->skipped, "patches", (json_int_t)r->patches, "voxels", (json_int_t)r->voxels, "shown",
+                     r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds", r->blend, "save_seconds", r->save,
+                     "workers", r->workers);
+}
+
+static int run(const struct sgrad__request *request) {
+    struct sgrad_segment_options o = request->segment;
+    struct sgrad_segment_result result;
+    o.tell = tell;
+    int error = sgrad_segment(&o, &result);
+    sgrad_status(NULL);
+    if (error) return sgrad__status(error);
+    if (request->train.json) sgrad__print_json(as_json(&result));
+    else print(request, &result);
+    return SGRAD__DONE;
+}
+
+const struct sgrad__command sgrad__segment_command = {
+    .name = "segment",
+    .summary = "run a network over a volume of any size",
+    .options = options,
+    .defaults = set_defaults,
+    .run = run,
+    .notes =
+        "What is written depends on the volume, the weights, --patch and --overlap alone, however many processes share a queue.",
+};

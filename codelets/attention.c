@@ -1,0 +1,369 @@
+/* attention.c: what each row of a sample takes from the others, head by head:
+ *
+ *     y_i = Σ_j p_ij v_j,    p_i = softmax over j of q_i·k_j / √D         CAUSAL: over j ≤ i
+ *
+ * with x (N,T,3C): q, k and v of a row one after the other, each C = heads·D numbers, head by head; y (N,T,C).
+ *
+ * Softmax is never written whole. Blocks of scores pass, of which maximum and sum run along; what was summed with a smaller
+ * maximum is scaled down. Of each row log Σ exp is kept, by which backward computes the blocks again:
+ *
+ *              keys →                    forward, row of blocks by row: s = q kᵀ, p = exp(s - max), y = y·shrink + p v
+ *     queries  ■                         backward, column by column: p again, dv += pᵀ dy, dp = dy vᵀ,
+ *        ↓     ■ ■                                  ds = p (dp - y·dy), dq += ds k, dk += dsᵀ q
+ *              ■ ■ ■     causal: blocks above the diagonal are left out
+ *
+ * A network that keeps what came before (.cache places) is asked for a row a step: its k and v go to the place that is the step's
+ * number, counted from 0, and its query sees all places up to there.
+ *
+ * Source: T. Dao et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you
+ * need, 2017. All in F32, whatever the activations; a head's rows are copied together first. */
+#include "config.h"
+#include "codelets/level.h"
+#include "codelets/wide.h"
+#include "codelets/ops/attention.h"
+
+#include <math.h>
+
+void sgrad__attention_forward_cuda(const struct sgrad_args *args);
+void sgrad__attention_backward_cuda(const struct sgrad_args *args);
+void sgrad__attention_inference_cuda(const struct sgrad_args *args);
+
+enum { BLOCK = 64 };    /* rows and columns of scores at a time */
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    const struct sgrad_attention *attrs = attributes;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank != 3 || x->dim[2] % 3)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: attention takes queries, keys and values (N,T,3C), not %s", s->layer,
+                          sgrad_shape_text(x, text));
+    const int64_t width = x->dim[2] / 3;
+    if (attrs->heads < 1 || width % attrs->heads || width / attrs->heads > SGRAD_ROW)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: attention: a width of %lld is not %d heads of %d at most", s->layer,
+                          (long long)width, attrs->heads, SGRAD_ROW);
+    if (attrs->cache && x->dim[1] != 1)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: attention with a cache takes a row a step, not %lld", s->layer,
+                          (long long)x->dim[1]);
+    s->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
+    s->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
+    if (attrs->cache)
+        s->s[0] = (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, width } } };
+    return 0;
+}
+
+/* ---- a head's matrices ------------------------------------------------------------------------------------------- */
+
+/* Sizes of one head, and where its matrices begin in the workspace, in floats. Rows end with zeros, as long as whole vectors. */
+struct head {
+    int64_t count, width, heads, size;          /* T, C, heads, D */
+    int64_t row, rows;                          /* D and T, filled up */
+    int64_t q, k, v, kt, vt, dy, dq, dk, dv, scores, slopes, sum, own, all;
+};
+
+static struct head head_of(const struct sgrad_view *x, int heads, bool backward) {
+    struct head h = { .count = x->shape.dim[1], .width = x->shape.dim[2] / 3, .heads = heads };
+    h.size = h.width / heads;
+    h.row = (h.size + WIDE - 1) / WIDE * WIDE;
+    h.rows = (h.count + BLOCK - 1) / BLOCK * BLOCK;
+    int64_t *const matrix[] = { &h.q, &h.v, &h.kt, &h.k, &h.vt, &h.dy, &h.dq, &h.dk, &h.dv };
+    for (int i = 0; i < (backward ? 9 : 3); i++) *matrix[i] = h.all, h.all += h.rows * h.row;
+    h.scores = h.all, h.all += BLOCK * BLOCK;
+    h.slopes = h.all, h.all += BLOCK * BLOCK;
+    h.sum = h.all, h.all += BLOCK * h.row;
+    h.own = h.all, h.all += h.rows;
+    return h;
+}
+
+static size_t workspace(const struct sgrad_args *a, bool backward) {
+    const struct sgrad_attention *attrs = a->attrs;
+    return SGRAD_LINE + (size_t)head_of(&a->view[0], attrs->heads, backward).all * sizeof(float);
+}
+static size_t forward_workspace(const struct sgrad_args *a) { return workspace(a, false); }
+static size_t backward_workspace(const struct sgrad_args *a) { return workspace(a, true); }
+
+/* COUNT rows of SIZE numbers, STRIDE apart from FROM on, times SCALE: to rows TO_ROW apart. */
+SGRAD_ALWAYS_INLINE void gather(enum sgrad_dtype type, const void *data, int64_t from, int64_t stride, int64_t count,
+                                int64_t size, float scale, float *to, int64_t to_row) {
+    float room[SGRAD_ROW];
+    for (int64_t t = 0; t < count; t++, to += to_row) {
+        const float *x = sgrad_row(type, data, from + t * stride, size, room);
+        for (int64_t i = 0; i < size; i++) to[i] = x[i] * scale;
+        for (int64_t i = size; i < to_row; i++) to[i] = 0;
+    }
+}
+
+/* The transpose of X (COUNT,SIZE), whose rows are X_ROW apart: rows of COLUMNS numbers, the last of them zeros. */
+SGRAD_ALWAYS_INLINE void turn(const float *x, int64_t x_row, int64_t count, int64_t size, float *to, int64_t columns) {
+    for (int64_t i = 0; i < size; i++) {
+        for (int64_t t = 0; t < count; t++) to[i * columns + t] = x[t * x_row + i];
+        for (int64_t t = count; t < columns; t++) to[i * columns + t] = 0;
+    }
+}
+
+/* COUNT rows of SIZE numbers, X_ROW apart, to where gather takes them, or added to what is there. */
+SGRAD_ALWAYS_INLINE void scatter(const float *x, int64_t x_row, int64_t count, int64_t size, float scale, enum sgrad_dtype type,
+                                 void *data, int64_t to, int64_t stride, bool add) {
+    float room[SGRAD_ROW];
+    for (int64_t t = 0; t < count; t++, x += x_row) {
+        float *y = sgrad_row_sum(type, data, to + t * stride, size, add, room);
+        for (int64_t i = 0; i < size; i++) y[i] += x[i] * scale;
+        sgrad_row_done(type, data, to + t * stride, size, y);
+    }
+}
+
+/* ---- products: Z (M,N) = E (M,T) V (T,N), or added to it; N is whole vectors ------------------------------------- */
+
+static void plain(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step, const float *v,
+                  int64_t v_row, float *z, int64_t z_row, bool add) {
+    for (int64_t i = 0; i < m; i++, z += z_row) {
+        if (!add) memset(z, 0, (size_t)n * sizeof *z);
+        for (int64_t t = 0; t < terms; t++)
+            for (int64_t j = 0; j < n; j++) z[j] += e[i * e_row + t * e_step] * v[t * v_row + j];
+    }
+}
+
+static void multiply(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v, int64_t v_row, float *z,
+                     int64_t z_row, bool add) {
+    const struct sgrad__level *level = sgrad__level();
+    if (level) level->multiply_rows(m, n, terms, e, e_row, v, v_row, z, z_row, add);
+    else plain(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
+}
+
+/* The same of E's transpose, E (T,M), whose rows are BLOCK long. */
+static void multiply_turned(int64_t m, int64_t n, int64_t terms, const float *e, const float *v, int64_t v_row, float *z,
+                            int64_t z_row) {
+    const struct sgrad__level *level = sgrad__level();
+    if (level) level->multiply_columns(m, n, terms, e, BLOCK, v, v_row, z, z_row, true);
+    else plain(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
+}
+
+/* ---- training and evaluation ------------------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* How many of the COUNT keys from FIRST on the query in row I sees. */
+SGRAD_ALWAYS_INLINE int64_t seen(bool causal, int64_t i, int64_t first, int64_t count) {
+    if (!causal || i >= first + count - 1) return count;
+    return i < first ? 0 : i - first + 1;
+}
+
+SGRAD_ALWAYS_INLINE float greatest(const float *x, int64_t count) {
+    wide most = wide_of(-INFINITY);
+    for (int64_t j = 0; j < count; j += WIDE) {
+        const wide at = wide_load(x + j, count - j, -INFINITY);
+        most = wide_choose(at, most, most, at);
+    }
+    return wide_max(most);
+}
+
+/* s becomes exp(s - MAX) of the first COUNT, and 0 of what is left of a block; the sum is returned. */
+SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float max) {
+    wide sum = wide_of(0);
+    for (int64_t j = 0; j < BLOCK; j += WIDE) {
+        const wide p = wide_exp(wide_load(s + j, count - j > 0 ? count - j : 0, -INFINITY) - max);
+        wide_store(s + j, WIDE, p);
+        sum += p;
+    }
+    return wide_sum(sum);
+}
+
+/* Queries FIRST to FIRST + ROWS - 1 of a head: their sums to room + h.sum, their log Σ exp to KEEP. */
+SGRAD_ALWAYS_INLINE void attend(const struct head *h, bool causal, int64_t first, int64_t rows, float *room, float *keep) {
+    float max[BLOCK], total[BLOCK], *sum = room + h->sum, *scores = room + h->scores;
+    const int64_t keys = causal ? first + rows : h->count;
+    for (int64_t i = 0; i < rows; i++) max[i] = -INFINITY, total[i] = 0;
+    memset(sum, 0, (size_t)(rows * h->row) * sizeof *sum);
+    for (int64_t from = 0; from < keys; from += BLOCK) {
+        const int64_t count = least(BLOCK, keys - from);
+        multiply(rows, BLOCK, h->size, room + h->q + first * h->row, h->row, room + h->kt + from, h->rows, scores, BLOCK, false);
+        for (int64_t i = 0; i < rows; i++) {
+            float *s = scores + i * BLOCK;
+            const int64_t some = seen(causal, first + i, from, count);
+            const float before = max[i], here = some ? greatest(s, some) : -INFINITY;
+            max[i] = here > before || here != here ? here : before;
+            const float shrink = before == max[i] ? 1 : expf(before - max[i]);
+            total[i] = total[i] * shrink + exponentials(s, some, max[i]);
+            for (int64_t c = 0; shrink != 1 && c < h->row; c++) sum[i * h->row + c] *= shrink;
+        }
+        multiply(rows, h->row, count, scores, BLOCK, room + h->v + from * h->row, h->row, sum, h->row, true);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t c = 0; c < h->row; c++) sum[i * h->row + c] /= total[i];
+        keep[first + i] = max[i] + logf(total[i]);
+    }
+}
+
+SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *a) {
+    const struct sgrad_attention *attrs = a->attrs;
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const struct head h = head_of(&a->view[0], attrs->heads, false);
+    float *room = (float *)sgrad_aligned((size_t)a->workspace), *keep = a->data[2];
+    for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
+        const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size, from = row * 3 * h.width + column;
+        gather(type, a->data[0], from + h.width, 3 * h.width, h.count, h.size, 1, room + h.q, h.row);
+        turn(room + h.q, h.row, h.count, h.size, room + h.kt, h.rows);
+        gather(type, a->data[0], from, 3 * h.width, h.count, h.size, 1 / sqrtf((float)h.size), room + h.q, h.row);
+        gather(type, a->data[0], from + 2 * h.width, 3 * h.width, h.count, h.size, 1, room + h.v, h.row);
+        for (int64_t first = 0; first < h.count; first += BLOCK) {
+            const int64_t rows = least(BLOCK, h.count - first);
+            attend(&h, attrs->causal, first, rows, room, keep);
+            scatter(room + h.sum, h.row, rows, h.size, 1, type, a->data[1], (row + first) * h.width + column, h.width, false);
+        }
+    }
+}
+
+/* x (N,T,3C), y (N,T,C), keep (N,heads,T): log Σ exp of each row of scores */
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) { attend_to_all(a); }
+
+/* A block of scores, ROWS queries from FIRST on and COUNT keys from FROM on: what it adds to dq, dk and dv. */
+SGRAD_ALWAYS_INLINE void slope(const struct head *h, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
+                               float *room, const float *keep) {
+    float *p = room + h->scores, *ds = room + h->slopes;
+    const float *q = room + h->q + first * h->row, *dy = room + h->dy + first * h->row, *own = room + h->own + first;
+    multiply(rows, BLOCK, h->size, q, h->row, room + h->kt + from, h->rows, p, BLOCK, false);
+    multiply(rows, BLOCK, h->size, dy, h->row, room + h->vt + from, h->rows, ds, BLOCK, false);
+    for (int64_t i = 0; i < rows; i++) {
+        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), keep[first + i]);
+        for (int64_t j = 0; j < BLOCK; j++) ds[i * BLOCK + j] = p[i * BLOCK + j] * (ds[i * BLOCK + j] - own[i]);
+    }
+    multiply_turned(count, h->row, rows, p, dy, h->row, room + h->dv + from * h->row, h->row);
+    multiply_turned(count, h->row, rows, ds, q, h->row, room + h->dk + from * h->row, h->row);
+    multiply(rows, h->row, count, ds, BLOCK, room + h->k + from * h->row, h->row, room + h->dq + first * h->row, h->row, true);
+}
+
+/* x (N,T,3C), y, dy (N,T,C), keep (N,heads,T), dx (N,T,3C) */
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
+    const struct sgrad_attention *attrs = a->attrs;
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const struct head h = head_of(&a->view[0], attrs->heads, true);
+    const float *keep = a->data[3], scale = 1 / sqrtf((float)h.size);
+    float *room = (float *)sgrad_aligned((size_t)a->workspace);
+    for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
+        const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size;
+        const int64_t stride = 3 * h.width, from = row * stride + column;
+        gather(type, a->data[0], from, stride, h.count, h.size, scale, room + h.q, h.row);
+        gather(type, a->data[0], from + h.width, stride, h.count, h.size, 1, room + h.k, h.row);
+        gather(type, a->data[0], from + 2 * h.width, stride, h.count, h.size, 1, room + h.v, h.row);
+        turn(room + h.k, h.row, h.count, h.size, room + h.kt, h.rows);
+        turn(room + h.v, h.row, h.count, h.size, room + h.vt, h.rows);
+        gather(type, a->data[1], row * h.width + column, h.width, h.count, h.size, 1, room + h.v, h.row);
+        gather(type, a->data[2], row * h.width + column, h.width, h.count, h.size, 1, room + h.dy, h.row);
+        for (int64_t t = 0; t < h.count; t++) {     /* y·dy; y lies where v was */
+            wide sum = wide_of(0);
+            for (int64_t c = 0; c < h.row; c += WIDE)
+                sum += wide_load(room + h.v + t * h.row + c, WIDE, 0) * wide_load(room + h.dy + t * h.row + c, WIDE, 0);
+            room[h.own + t] = wide_sum(sum);
+        }
+        memset(room + h.dq, 0, (size_t)(3 * h.rows * h.row) * sizeof *room);
+        for (int64_t key = 0; key < h.count; key += BLOCK)
+            for (int64_t first = attrs->causal ? key : 0; first < h.count; first += BLOCK)
+                slope(&h, attrs->causal, first, least(BLOCK, h.count - first), key, least(BLOCK, h.count - key), room, keep);
+        const bool add = sgrad_adds(a, 4);
+        scatter(room + h.dq, h.row, h.count, h.size, scale, type, a->data[4], from, stride, add);
+        scatter(room + h.dk, h.row, h.count, h.size, 1, type, a->data[4], from + h.width, stride, add);
+        scatter(room + h.dv, h.row, h.count, h.size, 1, type, a->data[4], from + 2 * h.width, stride, add);
+    }
+}
+
+/* ---- a row a step ------------------------------------------------------------------------------------------------ */
+
+/* x (1,1,3C), y (1,1,C), cache (2,places,C): keys and values */
+SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *a) {
+    const struct sgrad_attention *attrs = a->attrs;
+    const struct head h = head_of(&a->view[0], attrs->heads, false);
+    const int64_t place = (int64_t)a->step->number - 1, places = attrs->cache;
+    float *keys = a->data[3], *values = keys + places * h.width, *q = (float *)sgrad_aligned((size_t)a->workspace);
+    gather(a->view[0].dtype, a->data[0], h.width, h.size, h.heads, h.size, 1, keys + place * h.width, h.size);
+    gather(a->view[0].dtype, a->data[0], 2 * h.width, h.size, h.heads, h.size, 1, values + place * h.width, h.size);
+    for (int64_t k = 0; k < h.heads; k++) {
+        float room[SGRAD_ROW] = { 0 }, max = -INFINITY, total = 0;
+        gather(a->view[0].dtype, a->data[0], k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
+        for (int64_t t = 0; t <= place; t++) {
+            const float *key = keys + t * h.width + k * h.size, *value = values + t * h.width + k * h.size;
+            wide sum = wide_of(0);
+            for (int64_t c = 0; c < h.size; c += WIDE) sum += wide_load(q + c, h.size - c, 0) * wide_load(key + c, h.size - c, 0);
+            const float score = wide_sum(sum), before = max;
+            max = score > max || score != score ? score : max;
+            const float shrink = before == max ? 1 : expf(before - max), p = expf(score - max);
+            total = total * shrink + p;
+            for (int64_t c = 0; c < h.size; c++) room[c] = room[c] * shrink + p * value[c];
+        }
+        scatter(room, h.size, 1, h.size, 1 / total, a->view[0].dtype, a->data[1], k * h.size, h.size, false);
+    }
+}
+
+/* x (N,T,3C), y (N,T,C), keep (N,heads,T), cache (2,places,C) or absent */
+SGRAD_VECTOR(inference)(const struct sgrad_args *a) {
+    if (a->data[3]) attend_to_cache(a);
+    else attend_to_all(a);
+}
+
+/* ---- the record -------------------------------------------------------------------------------------------------- */
+
+/* Two products of scores forward, five backward; causal, half of them. */
+static double flops(const struct sgrad_args *a, int products) {
+    const struct sgrad_attention *attrs = a->attrs;
+    const struct sgrad_shape *x = &a->view[0].shape;
+    return 2.0 * products * (double)(x->dim[0] * x->dim[1] * x->dim[1] * x->dim[2] / 3) / (attrs->causal ? 2 : 1);
+}
+static double forward_flops(const struct sgrad_args *a) { return flops(a, 2); }
+static double backward_flops(const struct sgrad_args *a) { return flops(a, 5); }
+
+static void describe(const void *attributes, char *text, size_t size) {
+    const struct sgrad_attention *attrs = attributes;
+    snprintf(text, size, "%d %s%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", attrs->causal ? ", causal" : "");
+}
+
+/* Scores above the diagonal of a causal one are -∞. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_attention *a = attrs;
+    const long long rows = s->y.shape.dim[1], width = s->y.shape.dim[2], size = width / a->heads;
+    static const char *const part[] = { "query", "key", "worth" };
+    if (a->cache) return;
+    fprintf(to, "heads = Constant <value = int64[5] {0, %lld, 3, %d, %lld}> ()\nparts = Reshape (x, heads)\n", rows, a->heads,
+            size);
+    fputs("turned = Transpose <perm = [2, 0, 3, 1, 4]> (parts)\n", to);
+    for (int i = 0; i < 3; i++)
+        fprintf(to, "number%d = Constant <value = int64 {%d}> ()\n%s = Gather <axis = 0> (turned, number%d)\n", i, i, part[i], i);
+    fprintf(to, "column = Transpose <perm = [0, 1, 3, 2]> (key)\nproduct = MatMul (query, column)\n"
+                "scale = Constant <value = float {%.9g}> ()\n", 1 / sqrt((double)size));
+    fprintf(to, "%s = Mul (product, scale)\n", a->causal ? "all" : "score");
+    if (a->causal)
+        fprintf(to, "square = Constant <value = int64[2] {%lld, %lld}> ()\n"
+                    "never = ConstantOfShape <value = float[1] {-inf}> (square)\none = Constant <value = int64 {1}> ()\n"
+                    "later = Trilu <upper = 1> (never, one)\nscore = Add (all, later)\n",
+                rows, rows);
+    fprintf(to, "share = Softmax <axis = -1> (score)\nmean = MatMul (share, worth)\n"
+                "rows = Transpose <perm = [0, 2, 1, 3]> (mean)\n"
+                "width = Constant <value = int64[3] {0, %lld, %lld}> ()\ny = Reshape (rows, width)", rows, width);
+}
+
+const struct sgrad_op sgrad_attention_op = {
+    .name = "attention",
+    .summary = "multi-head attention of a sample's rows to one another, or to those before, by blocks",
+    .source = "T. Dao et al., FlashAttention: fast and memory-efficient exact attention with IO-awareness, 2022",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_attention),
+    .infer = infer,
+    .describe = describe,
+    .onnx = onnx,
+    .forward = { { { .name = "attention forward", .kind = &sgrad_forward_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__attention_forward_cuda), .workspace = forward_workspace,
+                     .flops = forward_flops },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0) } } },
+    .inference = { { { .name = "attention inference", .kind = &sgrad_forward_kind, .cpu = inference,
+                     .cuda = SGRAD_ON_CUDA(sgrad__attention_inference_cuda),
+                       .workspace = forward_workspace, .flops = forward_flops },
+                     { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0), SGRAD_INOUT(S, 0) } } },
+    .backward = { { { .name = "attention backward", .kind = &sgrad_backward_kind, .cpu = backward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__attention_backward_cuda),
+                      .workspace = backward_workspace, .flops = backward_flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_IN(KEEP, 0), SGRAD_OUT(DX, 0) } } },
+    .tests = {
+        { "one row, one head", { { 3, { 1, 1, 12 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
+        { "2 heads of 5, causal", { { 3, { 2, 7, 30 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },
+        { "3 heads of 16", { { 3, { 2, 9, 144 } } }, &(struct sgrad_attention){ .heads = 3 } },
+        { "two blocks, causal", { { 3, { 1, 67, 48 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
+        { "three blocks", { { 3, { 1, 130, 24 } } }, &(struct sgrad_attention){ .heads = 2 } },
+    },
+};

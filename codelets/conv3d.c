@@ -1,0 +1,72 @@
+/* conv3d.c: convolution of volumes (cross-correlation, as the field means it), channels-last:
+ *
+ *     y[n,o,p,q,k] = bias[k] + Σ_{t,r,s,c} weight[k,t,r,s,c] · x[n,d,h,w,c],   d = o + t - (taps along D - 1) / 2,
+ *
+ * and h and w as in conv2d.c. Along D there is no stride: stacks of slices are thin there. Filters of one tap along D are
+ * conv2d.c's on so many slices, and go all its ways.
+ *
+ * Limits: on CPUs alone; where there are GPUs, the values come from there. */
+#include "config.h"
+#include "codelets/filter.h"
+#include "codelets/passes.h"
+#include "codelets/ops/conv3d.h"
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    struct sgrad_conv3d *c = attributes;
+    if (!c->depth) c->depth = c->kernel;
+    if (c->depth < 1 || (!c->valid && c->depth % 2 == 0))
+        return sgrad_fail(SGRAD_EINVAL, "conv3d: %s: %d taps along D: takes an odd number, or, without padding, 1 or more",
+                          s->layer, c->depth);
+    return sgrad__filter_infer(s, "conv3d", attributes, c->depth, c->valid ? 0 : c->depth / 2);
+}
+
+static void describe(const void *attributes, char *text, size_t size) {
+    sgrad__filter_describe(attributes, ((const struct sgrad_conv3d *)attributes)->depth, text, size);
+}
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_conv3d *c = attrs;
+    (void)s;
+    fputs("y = Conv <", to);
+    sgrad__filter_onnx((const struct sgrad_conv2d *)attrs, c->depth, c->valid ? 0 : c->depth / 2, to);
+    fprintf(to, "> (x, weight%s)", c->bias ? ", bias" : "");
+}
+
+const struct sgrad_op sgrad_conv3d_op = {
+    .name = "conv3d",
+    .summary = "three-dimensional convolution, optionally with bias; strided, dilated, grouped in the plane",
+    .source = "K. He et al., Delving Deep into Rectifiers, 2015 (initial weights)",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_conv3d),
+    .infer = infer,
+    .describe = describe,
+    .onnx = onnx,
+    .forward = { { { .name = "conv3d forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
+                     .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
+                   { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "conv3d backward-data", .kind = &sgrad_backward_kind, .cpu = sgrad__pass_backward_data,
+                      .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
+                    { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_OUT(DX, 0) } },
+                  { { .name = "conv3d backward-weight", .kind = &sgrad_backward_kind, .adds = true,
+                      .cpu = sgrad__pass_backward_weight,
+                      .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
+    .tests = {
+        { "3x3x3 of one channel, bias", { { 5, { 2, 4, 5, 6, 1 } } },
+          &(struct sgrad_conv3d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3x3 of 16 to 32 channels", { { 5, { 1, 5, 6, 4, 16 } } },
+          &(struct sgrad_conv3d){ .channels = 32, .kernel = 3, .padding = 1 } },
+        { "3x3x3 of 3 to 5 channels, no padding", { { 5, { 2, 4, 5, 5, 3 } } },
+          &(struct sgrad_conv3d){ .channels = 5, .kernel = 3, .valid = true } },
+        { "1x3x3 of 16 channels", { { 5, { 2, 3, 6, 6, 16 } } },
+          &(struct sgrad_conv3d){ .channels = 16, .kernel = 3, .depth = 1, .padding = 1, .bias = true } },
+        { "1x1x1, odd channels, bias", { { 5, { 2, 2, 3, 5, 17 } } },
+          &(struct sgrad_conv3d){ .channels = 3, .kernel = 1, .bias = true } },
+        { "3x5x5 stride 2 in the plane", { { 5, { 1, 3, 9, 8, 2 } } },
+          &(struct sgrad_conv3d){ .channels = 4, .kernel = 5, .depth = 3, .stride = 2, .padding = 2 } },
+        { "2x1x1, no padding", { { 5, { 1, 3, 4, 5, 4 } } },
+          &(struct sgrad_conv3d){ .channels = 6, .kernel = 1, .depth = 2, .valid = true } },
+        { "3x3x3 in 2 groups", { { 5, { 1, 3, 4, 5, 6 } } },
+          &(struct sgrad_conv3d){ .channels = 4, .kernel = 3, .padding = 1, .groups = 2, .bias = true } },
+    },
+};

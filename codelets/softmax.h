@@ -1,0 +1,28 @@
+/* softmax.h: what losses of classifiers share: the logarithm of a softmax's denominator. Private to codelets/. */
+#ifndef SGRAD_CODELETS_SOFTMAX_H
+#define SGRAD_CODELETS_SOFTMAX_H
+
+#include "codelets/kernels.h"
+
+#include <math.h>
+
+struct sgrad__normalizer {
+    int64_t argmax; /* the first of them */
+    float max;
+    double log_sum; /* log Σ exp(x - max) */
+};
+
+/* of the COUNT logits from FROM on */
+static inline struct sgrad__normalizer sgrad__normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {
+    struct sgrad__normalizer r = { 0, sgrad_get(type, logits, from), 0 };
+    for (int64_t c = 1; c < count; c++) {
+        float x = sgrad_get(type, logits, from + c);
+        if (x > r.max) r = (struct sgrad__normalizer){ c, x, 0 };
+    }
+    double sum = 0;
+    for (int64_t c = 0; c < count; c++) sum += expf(sgrad_get(type, logits, from + c) - r.max);
+    r.log_sum = log(sum);
+    return r;
+}
+
+#endif

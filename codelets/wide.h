@@ -1,0 +1,64 @@
+/* wide.h: sixteen floats at once, whatever the processor's vectors: sums along rows, whose order is the same everywhere, and
+ * exponentials. For kernels that begin with SGRAD_VECTOR. Private to codelets/. */
+#ifndef SGRAD_CODELETS_WIDE_H
+#define SGRAD_CODELETS_WIDE_H
+
+#include "codelets/kernels.h"
+
+enum { WIDE = 16 };
+typedef float wide __attribute__((vector_size(4 * WIDE)));
+typedef int32_t wide_bits __attribute__((vector_size(4 * WIDE)));
+typedef float wide_packed __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));     /* a wide in memory */
+
+SGRAD_ALWAYS_INLINE wide wide_of(float x) { return (wide){ 0 } + x; }
+
+/* COUNT floats, at most sixteen of them, and FILL for what is missing. */
+SGRAD_ALWAYS_INLINE wide wide_load(const float *x, int64_t count, float fill) {
+    if (count >= WIDE) return *(const wide_packed *)x;
+    wide y = wide_of(fill);
+    for (int64_t i = 0; i < count; i++) y[i] = x[i];
+    return y;
+}
+SGRAD_ALWAYS_INLINE void wide_store(float *to, int64_t count, wide x) {
+    if (count >= WIDE) *(wide_packed *)to = x;
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = x[i];
+}
+
+/* Y where the number in ASKED is below that in LIMIT, else X. */
+SGRAD_ALWAYS_INLINE wide wide_choose(wide asked, wide limit, wide y, wide x) {
+    const wide_bits below = asked < limit;
+    return (wide)(((wide_bits)y & below) | ((wide_bits)x & ~below));
+}
+
+SGRAD_ALWAYS_INLINE float wide_sum(wide x) {
+    for (int half = WIDE / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+/* The largest; NaN where one is. */
+SGRAD_ALWAYS_INLINE float wide_max(wide x) {
+    float max = x[0];
+    for (int i = 1; i < WIDE; i++) max = x[i] > max || x[i] != x[i] ? x[i] : max;
+    return max;
+}
+
+/* eˣ to two units in the last place; 0 below -87, no more than 2¹²⁷ (S. Moshier, Cephes, expf). */
+SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
+    const float log2e = 1.44269504f, to_whole = 12582912.0f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    const wide lowest = wide_of(-87), highest = wide_of(88);
+    wide at = wide_choose(x, lowest, lowest, x);
+    at = wide_choose(highest, at, highest, at);
+    const wide n = (at * log2e + to_whole) - to_whole;
+    const wide r = at - n * ln2_high - n * ln2_low;
+    wide y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1;
+    const wide_bits power = (__builtin_convertvector(n, wide_bits) + 127) << 23;
+    return wide_choose(x, lowest, wide_of(0), y * (wide)power);
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* autocontrast.c: each channel's values spread over the full scale, one time in two. */
+#include "config.h"
+#include "datasets/colours.h"
+
+static void change(const double *number, struct sgrad_chances *chances, struct sgrad_pixels *image) {
+    (void)number;
+    if (sgrad_chance(chances) < 0.5) sgrad__autocontrast(image);
+}
+
+const struct sgrad_augmentation sgrad_autocontrast_augmentation = {
+    .name = "autocontrast",
+    .summary = "the values of each channel spread over the full scale, one time in two",
+    .source = "torchvision.transforms.RandomAutocontrast",
+    .change = change,
+};

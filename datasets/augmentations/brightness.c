@@ -1,0 +1,9 @@
+/* brightness.c: contrast and brightness of volumes: volume.c. */
+#include "config.h"
+#include "datasets/datasets.h"
+
+const struct sgrad_augmentation sgrad_brightness_augmentation = {
+    .name = "brightness",
+    .summary = "of volumes: contrast by up to a fifth, brightness by up to a tenth",
+    .volumes = true,
+};

@@ -1,0 +1,36 @@
+/* cutmix.c: a rectangle of any other image of the training set in place of the image's own, and of its class as much. */
+#include "config.h"
+#include "datasets/colours.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where a side of SIZE pixels, its middle anywhere, begins and ends within LIMIT. */
+static void place(double size, int limit, struct sgrad_chances *chances, int *from, int *to) {
+    const double middle = sgrad_chance(chances) * limit;
+    *from = (int)fmax(rint(middle - size / 2), 0);
+    *to = (int)fmin(rint(middle + size / 2), limit);
+}
+
+static double mix(const double *number, struct sgrad_chances *chances, const struct sgrad_pixels *other,
+                  struct sgrad_pixels *image) {
+    const double drawn = sgrad__beta(*number, chances), side = sqrt(1 - fmax(drawn, 1 - drawn));
+    int top, bottom, left, right;
+    place(side * image->height, image->height, chances, &top, &bottom);
+    place(side * image->width, image->width, chances, &left, &right);
+    for (int h = top; h < bottom; h++) {
+        const size_t at = ((size_t)h * (size_t)image->width + (size_t)left) * (size_t)image->channels;
+        memcpy(image->value + at, other->value + at, (size_t)(right - left) * (size_t)image->channels);
+    }
+    return 1 - (double)(bottom - top) * (right - left) / ((double)image->height * image->width);
+}
+
+const struct sgrad_augmentation sgrad_cutmix_augmentation = {
+    .name = "cutmix",
+    .argument = "A",
+    .summary = "a rectangle of any other image in it, and of its class as much, in shares drawn from Beta(A,A) (1 if not given)",
+    .source = "Yun et al., CutMix: regularization strategy to train strong classifiers, 2019",
+    .numbers = 1,
+    .number = { { .usual = 1, .low = 0.01, .high = 4 } },
+    .mix = mix,
+};

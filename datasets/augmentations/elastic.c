@@ -1,0 +1,10 @@
+/* elastic.c: slices of volumes, bent as if they were of rubber: volume.c. */
+#include "config.h"
+#include "datasets/datasets.h"
+
+const struct sgrad_augmentation sgrad_elastic_augmentation = {
+    .name = "elastic",
+    .summary = "of volumes: bent, by random moves of a grid's points",
+    .source = "Simard, Steinkraus, Platt, Best practices for convolutional neural networks, 2003",
+    .volumes = true,
+};

@@ -1,0 +1,21 @@
+/* jitter.c: brightness, contrast and saturation, each changed at random. */
+#include "config.h"
+#include "datasets/colours.h"
+
+static double factor(double most, struct sgrad_chances *chances) { return 1 + most * (2 * sgrad_chance(chances) - 1); }
+
+static void change(const double *number, struct sgrad_chances *chances, struct sgrad_pixels *image) {
+    sgrad__brighten(image, factor(*number, chances));
+    sgrad__contrast(image, factor(*number, chances));
+    sgrad__saturate(image, factor(*number, chances));
+}
+
+const struct sgrad_augmentation sgrad_jitter_augmentation = {
+    .name = "jitter",
+    .argument = "X",
+    .summary = "brightness, contrast and saturation times 1-X to 1+X (.2 if not given), each by itself",
+    .source = "torchvision.transforms.ColorJitter",
+    .numbers = 1,
+    .number = { { .usual = 0.2, .low = 0, .high = 1 } },
+    .change = change,
+};

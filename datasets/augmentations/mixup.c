@@ -1,0 +1,25 @@
+/* mixup.c: an image and any other of the training set, in shares that their classes have, too. */
+#include "config.h"
+#include "datasets/colours.h"
+
+#include <math.h>
+
+/* Two samples mixed by S and by 1-S are one pair, met from either side: the larger share is the sample's own. */
+static double mix(const double *number, struct sgrad_chances *chances, const struct sgrad_pixels *other,
+                  struct sgrad_pixels *image) {
+    const double drawn = sgrad__beta(*number, chances), share = fmax(drawn, 1 - drawn);
+    const int64_t values = (int64_t)image->height * image->width * image->channels;
+    for (int64_t i = 0; i < values; i++)
+        image->value[i] = (uint8_t)rint(share * image->value[i] + (1 - share) * other->value[i]);
+    return share;
+}
+
+const struct sgrad_augmentation sgrad_mixup_augmentation = {
+    .name = "mixup",
+    .argument = "A",
+    .summary = "mixed with any other image, and its class with that one's, in shares drawn from Beta(A,A) (.2 if not given)",
+    .source = "Zhang et al., mixup: beyond empirical risk minimization, 2017",
+    .numbers = 1,
+    .number = { { .usual = 0.2, .low = 0.01, .high = 4 } },
+    .mix = mix,
+};

@@ -1,0 +1,127 @@
+/* colours.c: changes of an image's values that several augmentations share; as Pillow's ImageEnhance and ImageOps have them. */
+#include "config.h"
+#include "datasets/colours.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t values_of(const struct sgrad_pixels *image) {
+    return (int64_t)image->height * image->width * image->channels;
+}
+
+static uint8_t limited(const struct sgrad_pixels *image, double value) {
+    return (uint8_t)rint(fmin(fmax(value, 0), (double)image->full_scale));
+}
+
+/* By FACTOR away from BASE; 1 is as it is. */
+static uint8_t away(const struct sgrad_pixels *image, double base, uint8_t value, double factor) {
+    return limited(image, base + factor * (value - base));
+}
+
+/* Of red, green and blue by the eye's measure (ITU-R BT.601), else the mean of channels. */
+static double grey_of(const struct sgrad_pixels *image, const uint8_t *pixel) {
+    double sum = 0;
+    if (image->channels == 3) return 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
+    for (int c = 0; c < image->channels; c++) sum += pixel[c];
+    return sum / image->channels;
+}
+
+void sgrad__brighten(struct sgrad_pixels *image, double factor) {
+    for (int64_t i = 0; i < values_of(image); i++) image->value[i] = away(image, 0, image->value[i], factor);
+}
+
+void sgrad__contrast(struct sgrad_pixels *image, double factor) {
+    double mean = 0;
+    for (int64_t i = 0; i < values_of(image); i += image->channels) mean += grey_of(image, image->value + i);
+    mean /= (double)(values_of(image) / image->channels);
+    for (int64_t i = 0; i < values_of(image); i++) image->value[i] = away(image, mean, image->value[i], factor);
+}
+
+void sgrad__saturate(struct sgrad_pixels *image, double factor) {
+    for (int64_t i = 0; i < values_of(image); i += image->channels) {
+        const double grey = grey_of(image, image->value + i);
+        for (int c = 0; c < image->channels; c++) image->value[i + c] = away(image, grey, image->value[i + c], factor);
+    }
+}
+
+/* Soft: the mean of 3x3 pixels, of which the middle one counts five times; the border stays. */
+void sgrad__sharpen(struct sgrad_pixels *image, double factor) {
+    const size_t row = (size_t)image->width * (size_t)image->channels, size = row * (size_t)image->height;
+    uint8_t *old = sgrad_alloc(size, 1);
+    memcpy(old, image->value, size);
+    for (int h = 1; h < image->height - 1; h++)
+        for (size_t at = (size_t)h * row + (size_t)image->channels; at < (size_t)(h + 1) * row - (size_t)image->channels; at++) {
+            double sum = 4.0 * old[at];
+            for (const uint8_t *line = old + at - row; line <= old + at + row; line += row)
+                sum += line[-image->channels] + line[0] + line[image->channels];
+            image->value[at] = away(image, sum / 13, old[at], factor);
+        }
+    free(old);
+}
+
+void sgrad__posterize(struct sgrad_pixels *image, int bits) {
+    for (int64_t i = 0; i < values_of(image); i++) {
+        const int value = (int)(image->value[i] * 255.0f / image->full_scale) & ~((1 << (8 - bits)) - 1);
+        image->value[i] = limited(image, value * image->full_scale / 255);
+    }
+}
+
+void sgrad__solarize(struct sgrad_pixels *image, double from) {
+    for (int64_t i = 0; i < values_of(image); i++)
+        if (image->value[i] >= from * image->full_scale) image->value[i] = limited(image, image->full_scale - image->value[i]);
+}
+
+/* How often channel C has each value. */
+static void count(const struct sgrad_pixels *image, int c, int64_t times[256]) {
+    memset(times, 0, 256 * sizeof *times);
+    for (int64_t i = c; i < values_of(image); i += image->channels) times[image->value[i]]++;
+}
+
+static void replace(struct sgrad_pixels *image, int c, const uint8_t by[256]) {
+    for (int64_t i = c; i < values_of(image); i += image->channels) image->value[i] = by[image->value[i]];
+}
+
+void sgrad__autocontrast(struct sgrad_pixels *image) {
+    int64_t times[256];
+    uint8_t by[256];
+    for (int c = 0; c < image->channels; c++) {
+        int low = 0, high = 255;
+        count(image, c, times);
+        while (!times[low]) low++;
+        while (!times[high]) high--;
+        for (int v = low; v <= high; v++) by[v] = limited(image, (v - low) * (double)image->full_scale / (high - low));
+        if (low < high) replace(image, c, by);
+    }
+}
+
+/* A value becomes the share of those below it, the largest left out of the reckoning. */
+void sgrad__equalize(struct sgrad_pixels *image) {
+    int64_t times[256];
+    uint8_t by[256];
+    for (int c = 0; c < image->channels; c++) {
+        int high = 255;
+        count(image, c, times);
+        while (!times[high]) high--;
+        const int64_t all = values_of(image) / image->channels - times[high];
+        int64_t below = 0;
+        for (int v = 0; v <= high && all; below += times[v++])
+            by[v] = limited(image, (double)below * (double)image->full_scale / (double)all);
+        if (all) replace(image, c, by);
+    }
+}
+
+struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *m, const struct sgrad_affine *a) {
+    return (struct sgrad_affine){
+        .y0 = a->y0 + a->yy * m->y0 + a->yx * m->x0, .yy = a->yy * m->yy + a->yx * m->xy, .yx = a->yy * m->yx + a->yx * m->xx,
+        .x0 = a->x0 + a->xy * m->y0 + a->xx * m->x0, .xy = a->xy * m->yy + a->xx * m->xy, .xx = a->xy * m->yx + a->xx * m->xx,
+    };
+}
+
+/* Jöhnk's method (1964): of two powers of uniform numbers whose sum is at most 1, the share of the first. */
+double sgrad__beta(double a, struct sgrad_chances *chances) {
+    for (;;) {
+        const double x = pow(sgrad_chance(chances), 1 / a), y = pow(sgrad_chance(chances), 1 / a);
+        if (x + y > 0 && x + y <= 1) return x / (x + y);
+    }
+}

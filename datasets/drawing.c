@@ -1,0 +1,23 @@
+/* drawing.c: how samples are drawn: their chances, and what is asked for. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "runtime/philox.h"
+
+#include <string.h>
+
+double sgrad_chance(struct sgrad_chances *c) {
+    const struct sgrad_random r = sgrad_philox(c->seed, SGRAD_STREAM_AUGMENT, c->epoch, c->sample, c->block + c->next / 4);
+    return sgrad_uniform(r.word[c->next++ % 4]);
+}
+
+const double *sgrad_augmentations_find(const struct sgrad_augmentations *augmentations, const char *name) {
+    for (int i = 0; i < augmentations->count; i++)
+        if (!strcmp(augmentations->item[i].is->name, name)) return augmentations->item[i].number;
+    return NULL;
+}
+
+bool sgrad_augmentations_mix(const struct sgrad_augmentations *augmentations) {
+    for (int i = 0; i < augmentations->count; i++)
+        if (augmentations->item[i].is->mix) return true;
+    return false;
+}

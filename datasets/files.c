@@ -1,0 +1,81 @@
+/* files.c: images in files that nobody has classified, as what a network was trained on. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT ((size_t)1 << 30)
+
+static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct sgrad__image *image) {
+    const char *path = ((const char *const *)dataset->state)[index];
+    struct sgrad_map map;
+    SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
+    int error = sgrad__image_decode(path, map.data, map.size, image);
+    sgrad_map_close(&map);
+    if (!error && image->deep) sgrad_warn("%s: has more than 8 bits a channel, of which the upper 8 are read", path);
+    return error;
+}
+
+/* To (H,W,3), as training images of another size are. */
+static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad__image *image, uint8_t *to) {
+    const int64_t *dim = dataset->field[0].shape.dim;
+    if (image->height == dim[0] && image->width == dim[1])
+        return memcpy(to, image->rgb, (size_t)(dim[0] * dim[1] * 3)), 0;
+    if (dim[0] != dim[1])
+        return sgrad_fail(SGRAD_EINVAL, "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
+                          "no square, none is scaled", ((const char *const *)dataset->state)[index], (int)image->height,
+                          (int)image->width, (int)dim[0], (int)dim[1]);
+    sgrad__image_fit(image, (int)dim[0], to);
+    return 0;
+}
+
+/* Of red, green and blue as much as they add to brightness (ITU-R BT.601), or all three; of the training set's scale. */
+static void convert(const struct sgrad_dataset *dataset, const uint8_t *rgb, uint8_t *to) {
+    const int64_t *dim = dataset->field[0].shape.dim, channels = dim[2];
+    for (int64_t i = 0; i < dim[0] * dim[1]; i++)
+        for (int64_t c = 0; c < channels; c++) {
+            const uint8_t *p = rgb + 3 * i;
+            const double value = channels == 1 ? 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2] : p[c];
+            to[i * channels + c] = (uint8_t)(value * (double)dataset->full_scale / 255 + 0.5);
+        }
+}
+
+static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    const int64_t *dim = dataset->field[0].shape.dim;
+    struct sgrad__image image;
+    SGRAD_TRY(read_file(dataset, index, &image));
+    uint8_t *rgb = sgrad_alloc((size_t)(dim[0] * dim[1]), 3);
+    int error = fit(dataset, index, &image, rgb);
+    if (!error) convert(dataset, rgb, data[0]);
+    *(int32_t *)data[1] = 0;
+    free(rgb);
+    free(image.rgb);
+    return error;
+}
+
+static char *name_sample(const struct sgrad_dataset *dataset, int64_t index) {
+    return sgrad_format("%s", ((const char *const *)dataset->state)[index]);
+}
+
+static const struct sgrad_reader reader = {
+    .name = "files",
+    .summary = "images that nobody has classified",
+    .read = read_sample,
+    .sample_name = name_sample,
+};
+
+int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
+                           struct sgrad_dataset **dataset) {
+    char text[SGRAD_SHAPE_TEXT];
+    if (image->rank != 3 || (image->dim[2] != 1 && image->dim[2] != 3))
+        return sgrad_fail(SGRAD_EINVAL, "files become images of 1 or 3 channels, and the network takes %s",
+                          image->rank ? sgrad_shape_text(image, text) : "none");
+    struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
+    *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
+                                 .full_scale = full_scale, .state = (void *)file };
+    d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = *image };
+    d->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
+    return 0;
+}

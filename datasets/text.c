@@ -1,0 +1,34 @@
+/* text.c: a file's bytes, to be guessed one after the other; the last tenth is the test set. */
+#include "config.h"
+#include "datasets/windows.h"
+
+#include <stdlib.h>
+
+enum { BYTES = 256 };
+#define FILE_LIMIT ((size_t)1 << 40)
+
+static int open_text(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    struct sgrad_map map;
+    char *path;
+    int64_t length;
+    (void)options;
+    SGRAD_TRY(sgrad__windows_argument("text", argument, &path, &length));
+    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        const size_t train = map.size / 10 * 9 + map.size % 10 * 9 / 10, from = dataset->split == SGRAD_TRAIN ? 0 : train;
+        dataset->classes = BYTES;
+        error = sgrad__windows_open(dataset, map, path, from, (int64_t)(from ? map.size - train : train), 1, length);
+    }
+    free(path);
+    return error;
+}
+
+const struct sgrad_reader sgrad_text_reader = {
+    .name = "text",
+    .argument = "FILE,T",
+    .summary = "the bytes of FILE, T in a sample, and after each the next; the last tenth is the test set",
+    .open = open_text,
+    .read = sgrad__windows_read,
+    .close = sgrad__windows_close,
+    .computes = true,
+};

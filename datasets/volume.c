@@ -1,0 +1,406 @@
+/* volume.c: patches of a volume whose voxels have labels, as those of electron microscopy.
+ *
+ *     DIR/train/image.*  DIR/train/label.*  DIR/val/image.*  DIR/val/label.*      TIFF, HDF5 or Zarr (volumes.h), (Z,Y,X)
+ *     DIR/train-volume-idx3-ubyte.gz  DIR/train-labels-idx3-ubyte.gz              one stack, whose last fifth is val
+ *
+ * Samples are the patches of a grid, which at the volume's ends reach beyond it: there the image is mirrored, and the label is
+ * -1, which no loss counts. For training a patch is drawn anew each time, by (seed, epoch, sample) alone: anywhere inside, and
+ * then as the augmentation says,
+ *
+ *     flip         each axis, one time in two; y and x exchanged, one time in two
+ *     rotate       by any angle in the plane
+ *     elastic      moved by a smooth field in the plane, of 4 pixels' deviation on a grid of 32
+ *     brightness   p·(1 + a) + b, with a to 0.2 and b to 0.1 of full scale
+ *
+ * which for rotated and moved pixels takes the linear mean of the four around, and for labels the nearest. (Ronneberger et al.,
+ * U-Net, 2015; Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017.) Labels 0 and 255 are classes 0
+ * and 1.
+ *
+ * Limits: one channel of bytes; 8 classes. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+#include "runtime/philox.h"
+#include "volumes/volumes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIDE_LIMIT = 4096, CLASSES = 8, GRID = 32, MARGIN = 16 };
+#define FILE_LIMIT ((size_t)1 << 31)
+
+/* A part's image or labels: a volume, or, of an idx file, slices in memory. */
+struct stack {
+    struct sgrad_volume *volume;
+    uint8_t *memory;            /* of all slices */
+    int64_t first, dim[3];      /* slice; (Z,Y,X) of the part */
+};
+struct state {
+    struct stack image, label;
+    int64_t patch[3], grid[3];
+    bool binary;                /* labels are 0 and 255 */
+};
+
+static int read_stack(const struct stack *s, const int64_t from[3], const int64_t size[3], enum sgrad_voxel as, void *to) {
+    const struct sgrad_box box = { { 0, s->first + from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
+    if (s->volume) return sgrad_volume_read(s->volume, &box, as, to);
+    for (int64_t z = 0; z < size[0]; z++)
+        for (int64_t y = 0; y < size[1]; y++)
+            sgrad_voxel_convert(SGRAD_VOXEL_U8, s->memory + ((box.from[1] + z) * s->dim[1] + from[1] + y) * s->dim[2] + from[2],
+                                size[2], as, (char *)to + (size_t)((z * size[1] + y) * size[2]) * sgrad_voxel_size(as));
+    return 0;
+}
+
+/* ---- a patch ------------------------------------------------------------------------------------------------------ */
+
+/* Which voxel of SIZE stands at X: beyond the ends they come again as in a mirror. */
+static int64_t mirrored(int64_t x, int64_t size) {
+    const int64_t period = size > 1 ? 2 * (size - 1) : 1, at = ((x % period) + period) % period;
+    return at < size ? at : period - at;
+}
+
+/* What of a stack a patch is made of, in memory. */
+struct window {
+    int64_t from[3], size[3];
+    uint8_t *image;
+    int32_t *label;
+};
+
+/* FROM and SIZE, which may reach beyond the volume, held to it. */
+static int open_window(const struct state *s, const int64_t from[3], const int64_t size[3], struct window *w) {
+    int64_t count = 1;
+    for (int d = 0; d < 3; d++) {
+        const int64_t dim = s->image.dim[d];
+        /* What mirrors show of the ends is there, too. */
+        int64_t first = from[d], end = from[d] + size[d];
+        if (first < 0) end = end > -first + 1 ? end : -first + 1, first = 0;
+        if (end > dim) first = first < 2 * dim - 1 - end ? first : 2 * dim - 1 - end, end = dim;
+        w->from[d] = first > 0 ? first : 0;
+        w->size[d] = (end < dim ? end : dim) - w->from[d];
+        count *= w->size[d];
+    }
+    w->image = sgrad_alloc((size_t)count, sizeof *w->image);
+    w->label = sgrad_alloc((size_t)count, sizeof *w->label);
+    SGRAD_TRY(read_stack(&s->image, w->from, w->size, SGRAD_VOXEL_U8, w->image));
+    return read_stack(&s->label, w->from, w->size, SGRAD_VOXEL_I32, w->label);
+}
+static void close_window(struct window *w) {
+    free(w->image);
+    free(w->label);
+}
+
+static int64_t place_in(const struct state *s, const struct window *w, int64_t z, int64_t y, int64_t x) {
+    const int64_t at[3] = { z, y, x };
+    int64_t place = 0;
+    for (int d = 0; d < 3; d++) {
+        int64_t i = mirrored(at[d], s->image.dim[d]) - w->from[d];
+        if (i < 0) i = 0;
+        if (i >= w->size[d]) i = w->size[d] - 1;
+        place = place * w->size[d] + i;
+    }
+    return place;
+}
+
+static int32_t class_at(const struct state *s, const struct window *w, int64_t z, int64_t y, int64_t x) {
+    const int64_t *dim = s->image.dim;
+    if (z < 0 || y < 0 || x < 0 || z >= dim[0] || y >= dim[1] || x >= dim[2]) return -1;
+    const int32_t label = w->label[place_in(s, w, z, y, x)];
+    return s->binary ? label > 0 : label;
+}
+
+/* Where the voxels of a patch come from: of the plane a map, the same for all slices, or one of its own. */
+struct draw {
+    int64_t from[3];
+    bool flip[3], exchange, bends;
+    float cosine, sine, gain, offset;
+    float move[2][SIDE_LIMIT / GRID + 2][SIDE_LIMIT / GRID + 2];
+};
+
+static double moved(const struct draw *d, int axis, int64_t y, int64_t x) {
+    const int64_t i = y / GRID, j = x / GRID;
+    const double v = (double)(y % GRID) / GRID, u = (double)(x % GRID) / GRID;
+    return (1 - v) * ((1 - u) * d->move[axis][i][j] + u * d->move[axis][i][j + 1]) +
+           v * ((1 - u) * d->move[axis][i + 1][j] + u * d->move[axis][i + 1][j + 1]);
+}
+
+static double mean_at(const struct state *s, const struct window *w, int64_t z, double y, double x) {
+    const int64_t i = (int64_t)floor(y), j = (int64_t)floor(x);
+    const double v = y - (double)i, u = x - (double)j;
+    return (1 - v) * ((1 - u) * w->image[place_in(s, w, z, i, j)] + u * w->image[place_in(s, w, z, i, j + 1)]) +
+           v * ((1 - u) * w->image[place_in(s, w, z, i + 1, j)] + u * w->image[place_in(s, w, z, i + 1, j + 1)]);
+}
+
+static uint8_t as_byte(double value) { return (uint8_t)fmin(fmax(rint(value), 0), 255); }
+
+static void make_patch(const struct state *s, const struct window *w, const struct draw *d, uint8_t *pixel, int32_t *label) {
+    const int64_t *p = s->patch;
+    const double middle_y = (double)(p[1] - 1) / 2, middle_x = (double)(p[2] - 1) / 2;
+    for (int64_t z = 0; z < p[0]; z++)
+        for (int64_t y = 0; y < p[1]; y++)
+            for (int64_t x = 0; x < p[2]; x++, pixel++, label++) {
+                const int64_t from_z = d->from[0] + (d->flip[0] ? p[0] - 1 - z : z);
+                int64_t v = d->flip[1] ? p[1] - 1 - y : y, u = d->flip[2] ? p[2] - 1 - x : x;
+                if (d->exchange) { const int64_t t = v; v = u, u = t; }
+                if (!d->bends) {
+                    const int64_t at = place_in(s, w, from_z, d->from[1] + v, d->from[2] + u);
+                    *pixel = d->gain == 1 && d->offset == 0 ? w->image[at] : as_byte(w->image[at] * d->gain + d->offset);
+                    *label = class_at(s, w, from_z, d->from[1] + v, d->from[2] + u);
+                    continue;
+                }
+                const double dy = (double)v - middle_y, dx = (double)u - middle_x;
+                const double at_y = (double)d->from[1] + middle_y + d->cosine * dy - d->sine * dx + moved(d, 0, y, x);
+                const double at_x = (double)d->from[2] + middle_x + d->sine * dy + d->cosine * dx + moved(d, 1, y, x);
+                *pixel = as_byte(mean_at(s, w, from_z, at_y, at_x) * d->gain + d->offset);
+                *label = class_at(s, w, from_z, (int64_t)lrint(at_y), (int64_t)lrint(at_x));
+            }
+}
+
+static int take_patch(const struct state *s, const struct draw *d, void *const *data) {
+    int64_t from[3], size[3];
+    struct window w = { .image = NULL };
+    for (int axis = 0; axis < 3; axis++) from[axis] = d->from[axis], size[axis] = s->patch[axis];
+    for (int axis = 1; axis < 3 && d->bends; axis++) {      /* turned, its corners come to lie elsewhere */
+        const int64_t reach = (int64_t)ceil(hypot((double)size[1], (double)size[2]) / 2) + MARGIN;
+        from[axis] += s->patch[axis] / 2 - reach;
+        size[axis] = 2 * reach;
+    }
+    int error = open_window(s, from, size, &w);
+    if (!error) make_patch(s, &w, d, data[0], data[1]);
+    close_window(&w);
+    return error;
+}
+
+static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    const struct state *s = dataset->state;
+    const int64_t *g = s->grid;
+    const struct draw d = { .from = { index / (g[1] * g[2]) * s->patch[0], index / g[2] % g[1] * s->patch[1],
+                                      index % g[2] * s->patch[2] },
+                            .gain = 1,
+                            .cosine = 1 };
+    return take_patch(s, &d, data);
+}
+
+/* ---- drawn -------------------------------------------------------------------------------------------------------- */
+
+/* Random numbers one after another: those of a sample in an epoch. */
+struct chances {
+    uint64_t seed;
+    uint32_t epoch, next;
+    int64_t sample;
+};
+static double chance(struct chances *c) {
+    const struct sgrad_random r = sgrad_philox(c->seed, SGRAD_STREAM_AUGMENT, c->epoch, (uint64_t)c->sample, c->next / 4);
+    return sgrad_uniform(r.word[c->next++ % 4]);
+}
+static double normal(struct chances *c) { return sqrt(-2 * log(1 - chance(c))) * cos(2 * M_PI * chance(c)); }
+
+static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *data) {
+    const struct state *s = dataset->state;
+    const struct sgrad_augmentations *a = &how->augmentations;
+    const double *turn = sgrad_augmentations_find(a, "rotate");
+    const bool flip = sgrad_augmentations_find(a, "flip"), elastic = sgrad_augmentations_find(a, "elastic");
+    const bool brightness = sgrad_augmentations_find(a, "brightness");
+    struct chances c = { how->seed, how->epoch, 0, index };
+    struct draw *d = sgrad_alloc(1, sizeof *d);
+    for (int axis = 0; axis < 3; axis++) {
+        const int64_t room = s->image.dim[axis] - s->patch[axis];
+        d->from[axis] = room > 0 ? (int64_t)(chance(&c) * (double)(room + 1)) : 0;
+        d->flip[axis] = flip && chance(&c) < 0.5;
+    }
+    d->exchange = flip && s->patch[1] == s->patch[2] && chance(&c) < 0.5;
+    const double angle = turn ? (2 * chance(&c) - 1) * *turn * M_PI / 180 : 0;
+    d->bends = turn || elastic;
+    d->cosine = (float)cos(angle), d->sine = (float)sin(angle);
+    d->gain = brightness ? (float)(0.8 + 0.4 * chance(&c)) : 1;
+    d->offset = brightness ? (float)(25.5 * (2 * chance(&c) - 1)) : 0;
+    for (int axis = 0; axis < 2 && elastic; axis++)
+        for (int64_t i = 0; i <= s->patch[1] / GRID + 1; i++)
+            for (int64_t j = 0; j <= s->patch[2] / GRID + 1; j++)
+                d->move[axis][i][j] = (float)fmax(fmin(4 * normal(&c), 12), -12);
+    int error = take_patch(s, d, data);
+    free(d);
+    return error;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+#define WANTED                                                                                                                   \
+    "volume:DIR[,ZxYxX] names a folder with train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or .zarr, "   \
+    "or "                                                                                                                        \
+    "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
+
+/* The one file FOLDER/PART/NAME.*; free it. NULL: none. */
+static char *find_file(const char *folder, const char *part, const char *name) {
+    char *inner = sgrad_format("%s/%s", folder, part), *found = NULL;
+    DIR *dir = opendir(inner);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) && !found)
+        if (!strncmp(entry->d_name, name, strlen(name)) && entry->d_name[strlen(name)] == '.')
+            found = sgrad_format("%s/%s", inner, entry->d_name);
+    if (dir) closedir(dir);
+    free(inner);
+    return found;
+}
+
+static int open_volume(const char *folder, const char *part, const char *name, struct stack *s) {
+    char *path = find_file(folder, part, name);
+    if (!path) return sgrad_fail(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
+    int error = sgrad_volume_open(path, &s->volume);
+    if (!error && s->volume->dim[0] != 1)
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
+    if (!error && !strcmp(name, "image") && s->volume->voxel != SGRAD_VOXEL_U8)
+        error =
+            sgrad_fail(SGRAD_EFORMAT, "%s: its voxels are %s: an image's are uint8", path, sgrad_voxel_name(s->volume->voxel));
+    if (!error) memcpy(s->dim, s->volume->dim + 1, sizeof s->dim);
+    free(path);
+    return error;
+}
+
+/* Of the stack in an idx file the first slices are for training, the last fifth, at least one, is val. */
+static int open_slices(const char *folder, const char *name, enum sgrad_split split, struct stack *s) {
+    char *path = sgrad_format("%s/train-%s-idx3-ubyte.gz", folder, name);
+    struct sgrad_map map;
+    struct sgrad__idx idx;
+    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        error = sgrad__idx_parse(path, map.data, map.size, 3, &idx);
+        sgrad_map_close(&map);
+    }
+    if (!error) {
+        const int64_t last = idx.dim[0] / 5 > 1 ? idx.dim[0] / 5 : 1, train = idx.dim[0] - last;
+        *s = (struct stack){ .memory = idx.data, .first = split == SGRAD_TEST ? train : 0,
+                             .dim = { split == SGRAD_TEST ? last : train, idx.dim[1], idx.dim[2] } };
+        if (train < 1)
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: has one slice: one for training and one for val are the least", path);
+    }
+    free(path);
+    return error;
+}
+
+static void close_stack(struct stack *s) {
+    sgrad_volume_close(s->volume);
+    free(s->memory);
+}
+
+static int open_stacks(const char *folder, enum sgrad_split split, struct stack *image, struct stack *label) {
+    char *idx = sgrad_format("%s/train-volume-idx3-ubyte.gz", folder);
+    const bool slices = !access(idx, F_OK);
+    const char *part = split == SGRAD_TEST ? "val" : "train";
+    free(idx);
+    SGRAD_TRY(slices ? open_slices(folder, "volume", split, image) : open_volume(folder, part, "image", image));
+    SGRAD_TRY(slices ? open_slices(folder, "labels", split, label) : open_volume(folder, part, "label", label));
+    if (!memcmp(image->dim, label->dim, sizeof image->dim)) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: the %s image is %lldx%lldx%lld, its labels %lldx%lldx%lld", folder,
+                      part, (long long)image->dim[0], (long long)image->dim[1], (long long)image->dim[2],
+                      (long long)label->dim[0], (long long)label->dim[1], (long long)label->dim[2]);
+}
+
+/* How many voxels have each label, slice by slice. */
+static int count_labels(const char *folder, const struct stack *s, uint64_t count[256]) {
+    const int64_t area = s->dim[1] * s->dim[2], size[3] = { 1, s->dim[1], s->dim[2] };
+    int32_t *slice = sgrad_alloc((size_t)area, sizeof *slice);
+    int error = 0;
+    for (int64_t z = 0; z < s->dim[0] && !error; z++) {
+        error = read_stack(s, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_I32, slice);
+        for (int64_t i = 0; i < area && !error; i++) {
+            if (slice[i] < 0 || slice[i] > 255)
+                error = sgrad_fail(SGRAD_EFORMAT,
+                                   "data set volume:%s: slice %lld has label %d: takes classes from 0 to %d, or 0 and 255",
+                                   folder, (long long)z, slice[i], CLASSES - 1);
+            else count[slice[i]]++;
+        }
+    }
+    free(slice);
+    return error;
+}
+
+/* The classes, which are those of the training part. */
+static int find_classes(const char *folder, struct sgrad_dataset *dataset, const struct stack *train) {
+    struct state *s = dataset->state;
+    uint64_t count[256] = { 0 };
+    int most = 1;
+    SGRAD_TRY(count_labels(folder, train, count));
+    for (int i = 0; i < 256; i++)
+        if (count[i]) most = i > most ? i : most;
+    s->binary = most == 255;
+    for (int i = CLASSES; i < 255; i++)
+        if (count[i])
+            return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has label %d: takes classes from 0 to %d, or 0 and 255", folder,
+                              i, CLASSES - 1);
+    for (int i = 1; i < CLASSES && s->binary; i++)
+        if (count[i])
+            return sgrad_fail(SGRAD_EFORMAT,
+                              "data set volume:%s: has labels %d and 255: takes classes from 0 to %d, or 0 and 255", folder, i,
+                              CLASSES - 1);
+    dataset->classes = s->binary ? 2 : most + 1;
+    dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, count, sizeof count);
+    dataset->identity = sgrad__fingerprint_add(dataset->identity, s->image.dim, sizeof s->image.dim);
+    return 0;
+}
+
+/* "DIR" or "DIR,ZxYxX"; free what is returned. */
+static char *parse_argument(const char *argument, int64_t patch[3]) {
+    const char *comma = strrchr(argument, ',');
+    long long z, y, x;
+    int used = 0;
+    if (comma && sscanf(comma + 1, "%lldx%lldx%lld%n", &z, &y, &x, &used) == 3 && !comma[1 + used]) {
+        patch[0] = z, patch[1] = y, patch[2] = x;
+        return sgrad_format("%.*s", (int)(comma - argument), argument);
+    }
+    patch[0] = 16, patch[1] = patch[2] = 128;
+    return sgrad_format("%s", argument);
+}
+
+static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
+    struct state *s = dataset->state;
+    struct stack image = { .volume = NULL }, label = { .volume = NULL };
+    SGRAD_TRY(sgrad__folder_check("volume", folder, WANTED));
+    for (int d = 0; d < 3; d++)
+        if (s->patch[d] < 1 || s->patch[d] > SIDE_LIMIT)
+            return sgrad_fail(SGRAD_EINVAL, "data set volume:%s: a patch of %lldx%lldx%lld: takes ZxYxX of 1 to %d each", folder,
+                              (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
+    SGRAD_TRY(open_stacks(folder, dataset->split, &s->image, &s->label));
+    if (dataset->split == SGRAD_TRAIN) return find_classes(folder, dataset, &s->label);
+    int error = open_stacks(folder, SGRAD_TRAIN, &image, &label);
+    if (!error) error = find_classes(folder, dataset, &label);
+    close_stack(&image);
+    close_stack(&label);
+    return error;
+}
+
+static int open_dataset(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    struct state *s = dataset->state = sgrad_alloc(1, sizeof *s);
+    char *folder = parse_argument(argument, s->patch);
+    (void)options;
+    int error = open_parts(dataset, folder);
+    free(folder);
+    SGRAD_TRY(error);
+    dataset->count = 1;
+    for (int d = 0; d < 3; d++) dataset->count *= s->grid[d] = (s->image.dim[d] + s->patch[d] - 1) / s->patch[d];
+    dataset->full_scale = 255;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 4, { s->patch[0], s->patch[1], s->patch[2], 1 } }, NULL };
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 3, { s->patch[0], s->patch[1], s->patch[2] } }, NULL };
+    return 0;
+}
+
+static void close_dataset(struct sgrad_dataset *dataset) {
+    struct state *s = dataset->state;
+    close_stack(&s->image);
+    close_stack(&s->label);
+    free(s);
+}
+
+const struct sgrad_reader sgrad_volume_reader = {
+    .name = "volume",
+    .argument = "DIR[,ZxYxX]",
+    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5 or Zarr",
+    .augment = "flip,rotate,elastic,brightness",
+    .open = open_dataset,
+    .read = read_sample,
+    .draw = draw_sample,
+    .close = close_dataset,
+};

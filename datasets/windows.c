@@ -1,0 +1,71 @@
+/* windows.c: a long row of numbers as samples: window i is the T of them from i·T on, and, as what is to be said, the one after
+ * each. T = 4, ten numbers, and the same shifted by 1:
+ *
+ *     t h e   c a t   s a            window 0   t h e _ │ h e _ c        window 1   c a t _ │ a t _ s
+ *     └─────┘ └─────┘                shifted    h e _ c │ e _ c a                   a t _ s │ t _ s a
+ *
+ * A shifted window that would reach beyond the end begins earlier: the last two then share numbers. */
+#include "config.h"
+#include "datasets/windows.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct windows {
+    struct sgrad_map map;
+    const unsigned char *first;     /* the row's first number */
+    int64_t count, length;          /* numbers of the row, of a window */
+    int bytes;                      /* of a number: 1 or 2, the lower first */
+};
+
+int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
+    enum { MOST = 1 << 20 };
+    const char *comma = strrchr(argument, ',');
+    char *end = NULL;
+    const long long number = comma ? strtoll(comma + 1, &end, 10) : 0;
+    if (!comma || comma == argument || comma[1] < '0' || comma[1] > '9' || *end || number < 1 || number > MOST)
+        return sgrad_fail(SGRAD_EINVAL,
+                          "data set %s:%s: does not end with ,T: the length of a sample, a whole number from 1 to %d", what,
+                          argument, MOST);
+    *path = sgrad_format("%.*s", (int)(comma - argument), argument);
+    *length = number;
+    return 0;
+}
+
+int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
+                        int bytes, int64_t length) {
+    if (count <= length) {
+        sgrad_map_close(&map);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: the %s part has %lld %s, a sample of %lld and the one after it need %lld", name,
+                          dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
+                          bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
+    }
+    struct windows *w = dataset->state = sgrad_alloc(1, sizeof *w);
+    *w = (struct windows){ map, map.data + from, count, length, bytes };
+    dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, { 1, { length } }, NULL };
+    dataset->field[1] = (struct sgrad_field){ "next", SGRAD_I32, { 1, { length } }, NULL };
+    dataset->count = (count - 1) / length;
+    dataset->shifts = length;
+    dataset->identity = sgrad__fingerprint_add(1, w->first, (size_t)(count * bytes));
+    return 0;
+}
+
+int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    const struct windows *w = dataset->state;
+    const int64_t wanted = index % SGRAD_SHIFT * w->length + index / SGRAD_SHIFT, last = w->count - 1 - w->length;
+    const unsigned char *at = w->first + (wanted < last ? wanted : last) * w->bytes;
+    int32_t *tokens = data[0], *next = data[1];
+    for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {
+        const int32_t number = w->bytes == 1 ? *at : *at | at[1] << 8;
+        if (i < w->length) tokens[i] = number;
+        if (i > 0) next[i - 1] = number;
+    }
+    return 0;
+}
+
+void sgrad__windows_close(struct sgrad_dataset *dataset) {
+    struct windows *w = dataset->state;
+    sgrad_map_close(&w->map);
+    free(w);
+}

@@ -1,0 +1,96 @@
+/* gpt.c: GPT-2, a decoder of text: names and layouts of Hugging Face's GPT2LMHeadModel, and sizes as options. A block:
+ *
+ *     x ──┬── ln_1 ── attn.c_attn ── attention ── attn.c_proj ── + ──┬── ln_2 ── mlp.c_fc ── GELU ── mlp.c_proj ── + ──
+ *         └────────────────────────────────────────────────────────┘└──────────────────────────────────────────┘
+ *
+ * The logits' weight is the embedding's. First values are GPT-2's: N(0, 0.02²), what ends a branch smaller by the root of how
+ * many branches there are.
+ *
+ * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and, between these, of a
+ * sample's rows: norms, sums, the head and the loss of T/P tokens. Embeddings are whole on all of them.
+ *
+ * Limits: dropout falls on the embedding and on what blocks add, not on attention's weights. */
+#include "codelets/ops/dropout.h"
+#include "codelets/ops/embedding.h"
+#include "codelets/ops/layer_norm.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/position_embedding.h"
+#include "codelets/ops/take.h"
+#include "codelets/ops/take_numbers.h"
+#include "codelets/ops/token_cross_entropy.h"
+#include "graphs/networks/layers/layers.h"
+
+#include <math.h>
+
+#define DEVIATION 0.02f
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
+    const int vocabulary = (int)sgrad_graph_option(g, "vocabulary"), context = (int)sgrad_graph_option(g, "context");
+    if (width % heads) return sgrad_graph_refuse(g, "width=%d is not divided by heads=%d", width, heads);
+    if (classes > vocabulary)
+        return sgrad_graph_refuse(g, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
+                                  classes - 1, classes);
+    const int ranks = sgrad_graph_ranks(g, SGRAD__TENSOR), tokens = (int)sgrad_graph_shape(g, x).dim[1];
+    SGRAD_TRY(sgrad__check_split(g, "heads", heads));
+    SGRAD_TRY(sgrad__check_split(g, "tokens a sample", tokens));
+    x = sgrad_layer(g, embedding, "transformer.wte", (x), .count = vocabulary, .features = width, .deviation = DEVIATION);
+    x = sgrad_layer(g, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
+                    .cached = sgrad_graph_cached(g));
+    const float p = (float)sgrad_graph_option(g, "dropout");
+    if (p > 0) x = sgrad_layer(g, dropout, "transformer.drop", (x), .p = p);
+    if (ranks > 1) x = sgrad_layer(g, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad_graph_block(g, x);
+    const int layers = (int)sgrad_graph_option(g, "layers");
+    const struct sgrad__transformer block = {
+        "ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj",
+        .width = width,
+        .heads = heads,
+        .cache = sgrad_graph_cached(g) ? context : 0,
+        .causal = true,
+        .approximate = true,
+        .turned = true,
+        .deviation = DEVIATION,
+        .last_deviation = DEVIATION / sqrtf(2 * (float)layers),
+        .dropout = p,
+    };
+    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("transformer.h.%d", i), x, &block);
+    x = sgrad_layer(g, layer_norm, "transformer.ln_f", (x), 0);
+    sgrad_graph_tie(g, "lm_head.weight", "transformer.wte.weight");
+    return sgrad_layer(g, linear, "lm_head", (x), .features = vocabulary);
+}
+
+static int loss(struct sgrad_graph *g, int y, int target) {
+    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
+        target = sgrad_layer(g, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
+    return sgrad_layer(g, token_cross_entropy, "loss", (y, target), 0);
+}
+
+#define OPTIONS(layers, heads, width, context, vocabulary)                                                                       \
+    (const struct sgrad_model_option[]) {                                                                                        \
+        { "layers", layers, 1, 1000, false }, { "heads", heads, 1, 1000, false }, { "width", width, 1, 65536, false },           \
+        { "context", context, 1, 1048576, false }, { "vocabulary", vocabulary, 2, 65536, false },                                \
+        { "dropout", 0, 0, 0.99, true }, { 0 },                                                                                  \
+    }
+/* Masks, which files of older versions hold; the whole network's names, without which the decoder's alone are saved. */
+#define FILES .prefix = "transformer.", .ignored = (const char *const[]){ ".attn.bias", ".attn.masked_bias", NULL }
+
+const struct sgrad_model sgrad_gpt_model = {
+    .name = "gpt",
+    .summary = "GPT-2 in any size",
+    .source = "A. Radford et al., Language models are unsupervised multitask learners, 2019",
+    .options = OPTIONS(6, 6, 384, 256, 256),
+    .build = build,
+    .loss = loss,
+    FILES,
+};
+
+const struct sgrad_model sgrad_gpt2_model = {
+    .name = "gpt2",
+    .summary = "GPT-2 of 124 million parameters",
+    .source = "A. Radford et al., Language models are unsupervised multitask learners, 2019",
+    .options = OPTIONS(12, 12, 768, 1024, 50257),
+    .build = build,
+    .loss = loss,
+    FILES,
+};

@@ -1,0 +1,44 @@
+/* unet2d.c: U-Net (Ronneberger et al. 2015), with batch norm, a quarter of its channels, and as many pixels out as in: down four
+ * times, each time half the side and twice the channels, and up again, beside what was there on the way down.
+ *
+ *     enc1 ───────────────────────────────── concat ─ dec1 ─ out
+ *       └ pool ─ enc2 ──────────── concat ─ dec2 ─ up1 ┘
+ *                  └ pool ─ … enc5 ─ up4 ─ …
+ *
+ * Images, or the slices of volumes each by itself: sides are multiples of 16. */
+#include "codelets/ops/concat.h"
+#include "codelets/ops/conv_transpose.h"
+#include "codelets/ops/max_pool.h"
+#include "graphs/networks/layers/layers.h"
+
+enum { LEVELS = 5, WIDTH = 16 };
+
+static int two_convolutions(struct sgrad_graph *g, const char *name, int x, int channels) {
+    for (int i = 1; i <= 2; i++)
+        x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv%d", name, i), SGRAD__NAME("%s.bn%d", name, i), x,
+                                (struct sgrad_conv2d){ .channels = channels, .kernel = 3, .padding = 1 });
+    return x;
+}
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    int across[LEVELS];
+    for (int level = 0; level < LEVELS; level++) {
+        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2);
+        x = across[level] = two_convolutions(g, SGRAD__NAME("enc%d", level + 1), x, WIDTH << level);
+    }
+    for (int level = LEVELS - 1; level > 0; level--) {
+        x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = WIDTH << (level - 1), .kernel = 2);
+        x = sgrad_layer(g, concat, SGRAD__NAME("concat%d", level), (across[level - 1], x), { 0 });
+        x = two_convolutions(g, SGRAD__NAME("dec%d", level), x, WIDTH << (level - 1));
+    }
+    return sgrad_layer(g, conv2d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
+}
+
+const struct sgrad_model sgrad_unet2d_model = {
+    .name = "unet2d",
+    .summary = "U-Net for images or slices: classes of pixels; sides are multiples of 16",
+    .source = "O. Ronneberger et al., U-Net, 2015",
+    .least_side = 16,
+    .side_multiple = 16,
+    .build = build,
+};

@@ -1,0 +1,56 @@
+/* vit_tiny.c: a vision transformer: an image's patches are rows, which a transformer's blocks let look at each other; their mean
+ * says the class. Positions are learned; blocks are as timm names them.
+ *
+ *     pixels ── patch_embed.proj, a convolution as wide as its stride ── rows ── + pos_embed ── blocks ── mean ── fc_norm ── head
+ *
+ * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and of the patches. */
+#include "codelets/ops/all_gather.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/layer_norm.h"
+#include "codelets/ops/position_embedding.h"
+#include "codelets/ops/rows.h"
+#include "codelets/ops/take.h"
+#include "graphs/networks/layers/layers.h"
+
+#define DEVIATION 0.02f
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
+    const int patch = (int)sgrad_graph_option(g, "patch"), layers = (int)sgrad_graph_option(g, "layers");
+    const bool split = sgrad_graph_ranks(g, SGRAD__TENSOR) > 1;
+    const struct sgrad__transformer block = {
+        "norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2",
+        .width = width,
+        .heads = heads,
+        .deviation = DEVIATION,
+        .last_deviation = DEVIATION,
+        .dropout = (float)sgrad_graph_option(g, "dropout"),
+    };
+    if (width % heads) return sgrad_graph_refuse(g, "width=%d is not divided by heads=%d", width, heads);
+    x = sgrad_layer(g, conv2d, "patch_embed.proj", (x), .channels = width, .kernel = patch, .stride = patch, .bias = true);
+    x = sgrad_layer(g, rows, "patch_embed", (x), 0);
+    const int patches = (int)sgrad_graph_shape(g, x).dim[1];
+    x = sgrad_layer(g, position_embedding, "pos_embed", (x), .context = patches, .deviation = DEVIATION);
+    if (sgrad_graph_error(g)) return -1;
+    SGRAD_TRY(sgrad__check_split(g, "heads", heads));
+    SGRAD_TRY(sgrad__check_split(g, "patches of an image", patches));
+    if (split) x = sgrad_layer(g, take, "rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad_graph_block(g, x);
+    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("blocks.%d", i), x, &block);
+    if (split) x = sgrad_layer(g, all_gather, "all_rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad_layer(g, global_average_pool, "pool", (x), 0);
+    x = sgrad_layer(g, layer_norm, "fc_norm", (x), 0);
+    return sgrad_layer(g, linear, "head", (x), .features = classes, .bias = true, .deviation = DEVIATION);
+}
+
+const struct sgrad_model sgrad_vit_tiny_model = {
+    .name = "vit_tiny",
+    .summary = "vision transformer; patches of 4 pixels, for large images :patch=16",
+    .source = "A. Dosovitskiy et al., An image is worth 16x16 words, 2021; H. Touvron et al., DeiT, 2021 (tiny)",
+    .options = (const struct sgrad_model_option[]) {
+        { "layers", 12, 1, 1000, false }, { "heads", 3, 1, 1000, false }, { "width", 192, 1, 65536, false },
+        { "patch", 4, 1, 1024, false }, { "dropout", 0, 0, 0.99, true }, { 0 },
+    },
+    .least_side = 4,
+    .build = build,
+};

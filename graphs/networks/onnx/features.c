@@ -1,0 +1,251 @@
+/* features.c: ONNX's operators of features: products, sums, normalisations, nonlinearities. Where two nodes are one layer here,
+ * they are read together: a product and the bias behind it, a normalisation, a sum and the ReLU. */
+#include "codelets/ops/add.h"
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/bias.h"
+#include "codelets/ops/concat.h"
+#include "codelets/ops/dropout.h"
+#include "codelets/ops/embedding.h"
+#include "codelets/ops/gelu.h"
+#include "codelets/ops/layer_norm.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/local_response_norm.h"
+#include "codelets/ops/position_embedding.h"
+#include "codelets/ops/relu.h"
+#include "graphs/networks/onnx/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is a ReLU all that follows? Then N's layer makes what it would. */
+static const Onnx__Node *relu_behind(const struct sgrad__reader *r, const Onnx__Node *n) {
+    return sgrad__onnx_next(r, n, "Relu");
+}
+
+/* Y is what END makes, or, where it is NULL, N. */
+static int make_with(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int y) {
+    SGRAD_TRY(sgrad__onnx_make(r, end ? end : n, y));
+    sgrad__onnx_thing(r, n->output[0])->known = true;
+    return 0;
+}
+
+/* ---- products --------------------------------------------------------------------------------------------------- */
+
+/* x (N,…,C) times the weight (K,C), or, AS_TURNED, (C,K). END is the node that makes the layer's output, N or what follows it. */
+static int read_product(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int x, bool as_turned,
+                        const struct sgrad__thing *bias) {
+    const struct sgrad__thing *weight = sgrad__onnx_tensor(r, n, 1, 2);
+    if (!weight) return r->graph->error;
+    const bool turned = as_turned != weight->turned;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const int64_t *dim = weight->tensor->dims, features = dim[turned ? 1 : 0], takes = dim[turned ? 0 : 1];
+    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(r, end, features), .bias = bias, .turned = turned };
+    if (shape.rank > 3) return sgrad__onnx_refuse(r, n, "takes images: rows (N,C) or (N,T,C) are known");
+    if (shape.dim[shape.rank - 1] != takes)
+        return sgrad__onnx_refuse(r, n, "takes %lld numbers, and there are %lld: the file was made for samples of another size",
+                                  (long long)takes, (long long)shape.dim[shape.rank - 1]);
+    char *name = sgrad__onnx_name(r, n, 1);
+    sgrad__onnx_bind(r, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
+    const int y = sgrad__onnx_layer(r, n, name, &sgrad_linear_op, &x, 1, &is);
+    free(name);
+    return make_with(r, n, end, y);
+}
+
+int sgrad__onnx_read_gemm(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
+    const struct sgrad__thing *bias = x >= 0 && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+    if (x < 0 || (has_bias && !bias)) return r->graph->error;
+    if (sgrad__onnx_rank(r, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
+        sgrad__onnx_float(n, "beta", 1) != 1)
+        return sgrad__onnx_refuse(r, n, "rows (N,C), transA 0, alpha 1 and beta 1 alone are known");
+    return read_product(r, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
+}
+
+/* With what is added to it: a vector as long as its rows. */
+int sgrad__onnx_read_matmul(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 2), *bias = NULL;
+    if (!weight) return r->graph->error;
+    const int64_t features = weight->tensor->dims[weight->turned ? 0 : 1];
+    const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
+    for (size_t i = 0; sum && i < sum->n_input && sum->n_input == 2; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
+        if (t && t->tensor && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
+    }
+    return read_product(r, n, bias ? sum : n, x, true, bias);
+}
+
+int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 1, false);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 0, 2);
+    if (!weight) return r->graph->error;
+    if (weight->turned) return sgrad__onnx_refuse(r, n, "takes '%s', which is transposed", weight->name);
+    const struct sgrad_embedding is = { .count = (int)weight->tensor->dims[0], .features = (int)weight->tensor->dims[1] };
+    char *name = sgrad__onnx_name(r, n, 0);
+    sgrad__onnx_bind(r, name, "weight", weight);
+    const int y = sgrad__onnx_layer(r, n, name, &sgrad_embedding_op, &x, 1, &is);
+    free(name);
+    return sgrad__onnx_make(r, n, y);
+}
+
+/* ---- sums and shapes of values ---------------------------------------------------------------------------------- */
+
+/* A value and a tensor of the file: of rows (N,T,C), one for each position (T,C); or one number for each feature. */
+static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_t i) {
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+    const size_t rank = t->tensor->n_dims;
+    const int64_t *dim = t->tensor->dims;
+    const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
+    if (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1]))
+        return sgrad__onnx_refuse(r, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
+                                  t->name);
+    char *name = sgrad__onnx_name(r, n, position ? (int)i : -1);
+    sgrad__onnx_bind(r, name, position ? "weight" : "bias", t);
+    const struct sgrad_position_embedding is = { .context = (int)dim[0] };
+    const int y = position ? sgrad__onnx_layer(r, n, name, &sgrad_position_embedding_op, &x, 1, &is)
+                           : sgrad__onnx_layer(r, n, name, &sgrad_bias_op, &x, 1, &(struct sgrad_bias){ 0 });
+    free(name);
+    return sgrad__onnx_make(r, n, y);
+}
+
+int sgrad__onnx_read_add(struct sgrad__reader *r, const Onnx__Node *n) {
+    for (size_t i = 0; i < 2; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+        if (!t || !t->tensor) continue;
+        const int x = sgrad__onnx_value(r, n, 1 - i, false);
+        return x < 0 ? r->graph->error : add_tensor(r, n, x, i);
+    }
+    const int x[] = { sgrad__onnx_value(r, n, 0, false), r->graph->error ? -1 : sgrad__onnx_value(r, n, 1, false) };
+    const Onnx__Node *relu = relu_behind(r, n);
+    if (x[0] < 0 || x[1] < 0) return r->graph->error;
+    return make_with(r, n, relu, sgrad__onnx_plain(r, n, &sgrad_add_op, x, 2, &(struct sgrad_add){ .relu = relu }));
+}
+
+int sgrad__onnx_read_concat(struct sgrad__reader *r, const Onnx__Node *n) {
+    int x[SGRAD_MAX_INPUTS];
+    int64_t number[SGRAD__NUMBERS];
+    int count;
+    if (sgrad__onnx_numbers(r, n, 0, number, &count)) {     /* of numbers, which a Reshape takes */
+        struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+        for (size_t i = 0; i < n->n_input; i++) {
+            if (!sgrad__onnx_numbers(r, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
+                return sgrad__onnx_refuse(r, n, "its input %zu is no number that is known", i);
+            memcpy(to->number + to->count, number, (size_t)count * sizeof *number);
+            to->count += count;
+        }
+        to->known = to->is_numbers = true;
+        return 0;
+    }
+    for (size_t i = 0; i < n->n_input; i++)
+        if ((x[i] = sgrad__onnx_value(r, n, i, false)) < 0) return r->graph->error;
+    const int rank = sgrad__onnx_rank(r, x[0]);
+    int64_t axis = sgrad__onnx_int(n, "axis", 1);
+    if (axis < 0) axis += rank;
+    if (axis != (rank > 3 ? 1 : rank - 1)) return sgrad__onnx_refuse(r, n, "axis %lld: along channels alone it is known",
+                                                                     (long long)axis);
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
+}
+
+/* ---- others ----------------------------------------------------------------------------------------------------- */
+
+int sgrad__onnx_read_relu(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    if (x < 0) return r->graph->error;
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
+}
+
+int sgrad__onnx_read_gelu(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *how = sgrad__onnx_attribute(n, "approximate");
+    const struct sgrad_gelu is = { .approximate = how && how->s.len == 4 && !memcmp(how->s.data, "tanh", 4) };
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &is));
+}
+
+/* The sum behind N's layer, whose output has SHAPE, where it is all that follows, and *OTHER, what is added, is there. */
+static const Onnx__Node *sum_behind(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_shape *shape, int *other) {
+    const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
+    for (size_t i = 0; sum && sum->n_input == 2 && i < 2; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
+        if (!t || t->value < 0 || t->pixel || t->stage || t->strides[0] || t->strides[1]) continue;
+        const struct sgrad_shape is = sgrad_graph_shape(r->graph, *other = t->value);
+        if (sgrad_shape_equal(&is, shape)) return sum;
+    }
+    return NULL;
+}
+
+int sgrad__onnx_read_batchnorm(struct sgrad__reader *r, const Onnx__Node *n) {
+    static const char *const parameter[] = { "weight", "bias", "running_mean", "running_var" };
+    int x[] = { sgrad__onnx_value(r, n, 0, false), -1 };
+    const struct sgrad__thing *t[4];
+    if (x[0] < 0) return r->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x[0]);
+    const Onnx__Node *sum = sum_behind(r, n, &shape, &x[1]), *relu = relu_behind(r, sum ? sum : n);
+    if (sgrad__onnx_int(n, "training_mode", 0))
+        return sgrad__onnx_refuse(r, n, "training_mode is 1: model.eval() before the export gives what is meant");
+    for (size_t i = 0; i < 4; i++) {
+        if (!(t[i] = sgrad__onnx_tensor(r, n, i + 1, 1))) return r->graph->error;
+        if (t[i]->tensor->dims[0] != shape.dim[shape.rank - 1])
+            return sgrad__onnx_refuse(r, n, "'%s' has %lld numbers, of %lld channels", t[i]->name,
+                                      (long long)t[i]->tensor->dims[0], (long long)shape.dim[shape.rank - 1]);
+    }
+    const struct sgrad_batchnorm is = { .relu = relu, .eps = sgrad__onnx_float(n, "epsilon", 1e-5f),
+                                        .momentum = 1 - sgrad__onnx_float(n, "momentum", 0.9f) };
+    char *name = sgrad__onnx_name(r, n, 1);
+    for (int i = 0; i < 4; i++) sgrad__onnx_bind(r, name, parameter[i], t[i]);
+    const int y = sgrad__onnx_layer(r, n, name, &sgrad_batchnorm_op, x, sum ? 2 : 1, &is);
+    free(name);
+    if (sum) sgrad__onnx_thing(r, sum->output[0])->known = true;
+    return make_with(r, n, relu ? relu : sum, y);
+}
+
+int sgrad__onnx_read_layer_norm(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 1);
+    const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+    const int64_t axis = sgrad__onnx_int(n, "axis", -1);
+    if (!bias) return r->graph->error;
+    if (rank > 3 || (axis != -1 && axis != rank - 1))
+        return sgrad__onnx_refuse(r, n, "of rows, along their features, it is known");
+    char *name = sgrad__onnx_name(r, n, 1);
+    sgrad__onnx_bind(r, name, "weight", weight);
+    sgrad__onnx_bind(r, name, "bias", bias);
+    const int y = sgrad__onnx_layer(r, n, name, &sgrad_layer_norm_op, &x, 1,
+                                    &(struct sgrad_layer_norm){ .eps = sgrad__onnx_float(n, "epsilon", 1e-5f) });
+    free(name);
+    return sgrad__onnx_make(r, n, y);
+}
+
+int sgrad__onnx_read_lrn(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    const int64_t size = sgrad__onnx_int(n, "size", 0);
+    if (x < 0) return r->graph->error;
+    if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0) return sgrad__onnx_refuse(r, n, "a size that is odd is known");
+    const struct sgrad_local_response_norm is = { .size = (int)size, .alpha = sgrad__onnx_float(n, "alpha", 1e-4f),
+                                                  .beta = sgrad__onnx_float(n, "beta", .75f),
+                                                  .k = sgrad__onnx_float(n, "bias", 1) };
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_local_response_norm_op, &x, 1, &is));
+}
+
+int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, true);
+    const struct sgrad__thing *share = sgrad__onnx_input(r, n, 1), *t = sgrad__onnx_input(r, n, 0);
+    float p = sgrad__onnx_float(n, "ratio", .5f);
+    int count = 1;
+    if (x < 0) return r->graph->error;
+    if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
+        return sgrad__onnx_refuse(r, n, "its ratio is no number of the file");
+    if (p == 0 || t->pixel) return sgrad__onnx_pass(r, n, 0);
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p }));
+}
+
+/* What a loss does by itself: left out at the end, and known nowhere else. */
+int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_thing(r, n->output[0]) != r->last)
+        return sgrad__onnx_refuse(r, n, "at the network's end it is known, where the loss has it");
+    return sgrad__onnx_pass(r, n, 0);
+}
+
+int sgrad__onnx_read_identity(struct sgrad__reader *r, const Onnx__Node *n) { return sgrad__onnx_pass(r, n, 0); }

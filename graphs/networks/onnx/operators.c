@@ -1,0 +1,9 @@
+/* operators.c: every operator of ONNX that is known, as operators.def lists them. */
+#include "graphs/networks/onnx/reader.h"
+
+const struct sgrad__operator sgrad__operators[] = {
+#define ONNX_OPERATOR(name, reader, least, most, attributes) { #name, attributes, least, most, sgrad__onnx_read_##reader },
+#include "graphs/networks/onnx/operators.def"
+#undef ONNX_OPERATOR
+    { 0 },
+};

@@ -1,0 +1,171 @@
+/* read.c: from the nodes of an ONNX file to the layers of a graph, one by one. */
+#include "graphs/networks/onnx/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what there is ---------------------------------------------------------------------------------------------- */
+
+/* The network's one input; old files list their tensors, too. */
+static int find_input(const struct sgrad__reader *r, const Onnx__Value **input) {
+    *input = NULL;
+    for (size_t i = 0; i < r->is->n_input; i++) {
+        const Onnx__Value *v = r->is->input[i];
+        const struct sgrad__thing *t = sgrad__onnx_thing(r, v->name);
+        if (!*v->name || (t && t->tensor)) continue;
+        if (*input)
+            return sgrad_fail(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", r->path, (*input)->name,
+                              v->name);
+        *input = v;
+    }
+    return *input ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no input", r->path);
+}
+
+/* The first dimension is that of samples. */
+static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
+    const Onnx__TensorType *type = input->type ? input->type->tensor_type : NULL;
+    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
+    struct sgrad__thing *thing = sgrad__onnx_thing(r, input->name);
+    char text[SGRAD_SHAPE_TEXT];
+    if (type && type->elem_type == ONNX_UINT8) thing->stage = 1;
+    if (!type || !type->shape) return 0;
+    if (type->shape->n_dim != (size_t)x.rank)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path, input->name,
+                          type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
+    const Onnx__Dimension *channels = x.rank > 3 ? type->shape->dim[1] : NULL;
+    if (channels && channels->has_dim_value && channels->dim_value != x.dim[x.rank - 1])
+        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' takes %lld channels, and the data have %lld", r->path, input->name,
+                          (long long)channels->dim_value, (long long)x.dim[x.rank - 1]);
+    return 0;
+}
+
+static int list_things(struct sgrad__reader *r) {
+    size_t most = 1 + r->is->n_initializer;
+    for (size_t i = 0; i < r->is->n_node; i++) most += r->is->node[i]->n_output;
+    r->thing = sgrad_alloc(most, sizeof *r->thing);
+    for (size_t i = 0; i < r->is->n_initializer; i++)
+        if (*r->is->initializer[i]->name)
+            r->thing[r->things++] = (struct sgrad__thing){ .name = r->is->initializer[i]->name, .tensor = r->is->initializer[i],
+                                                           .value = -1, .known = true };
+    for (size_t i = 0; i < r->is->n_node; i++)
+        for (size_t j = 0; j < r->is->node[i]->n_output; j++)
+            if (*r->is->node[i]->output[j])
+                r->thing[r->things++] = (struct sgrad__thing){ .name = r->is->node[i]->output[j], .value = -1 };
+    qsort(r->thing, (size_t)r->things, sizeof *r->thing, sgrad__onnx_by_name);
+    const Onnx__Value *input;
+    SGRAD_TRY(find_input(r, &input));
+    r->thing[r->things++] = (struct sgrad__thing){ .name = input->name, .value = r->x, .known = true };
+    qsort(r->thing, (size_t)r->things, sizeof *r->thing, sgrad__onnx_by_name);
+    for (int i = 1; i < r->things; i++)
+        if (!sgrad__onnx_by_name(&r->thing[i - 1], &r->thing[i]))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: '%s' is made twice", r->path, r->thing[i].name);
+    return take_input(r, input);
+}
+
+static bool is_needed(const struct sgrad__reader *r, const Onnx__Node *n) {
+    for (size_t i = 0; i < n->n_output; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[i]);
+        if (t && t->needed) return true;
+    }
+    return false;
+}
+
+/* Who needs whom, from the network's output backwards. */
+static int find_needed(struct sgrad__reader *r) {
+    const char *name = r->is->n_output ? r->is->output[0]->name : "";
+    struct sgrad__thing *last = sgrad__onnx_thing(r, name);
+    if (!last) return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", r->path, name);
+    last->needed = true;
+    last->uses++;
+    r->last = last;
+    for (size_t i = r->is->n_node; i-- > 0;) {
+        const Onnx__Node *n = r->is->node[i];
+        if (!is_needed(r, n)) continue;
+        for (size_t j = 0; j < n->n_input; j++) {
+            struct sgrad__thing *t = sgrad__onnx_input(r, n, j);
+            if (!t) continue;
+            t->needed = true;
+            t->uses++;
+            if (!t->user) t->user = n;
+        }
+    }
+    return 0;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+static int check_node(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__operator *o) {
+    if (*n->domain && strcmp(n->domain, "ai.onnx"))
+        return sgrad__onnx_refuse(r, n, "is of domain '%s': ONNX's own operators alone are known", n->domain);
+    if (!o->name) return sgrad__onnx_refuse(r, n, "the operator is not known (docs/onnx.md lists those that are)");
+    if ((int)n->n_input < o->least || (int)n->n_input > o->most || !n->n_output || !*n->output[0])
+        return sgrad__onnx_refuse(r, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
+    for (size_t i = 0; i < n->n_attribute; i++) {
+        const Onnx__Attribute *a = n->attribute[i];
+        char word[64];
+        snprintf(word, sizeof word, " %s ", a->name);
+        if (!strstr(o->attributes, word)) return sgrad__onnx_refuse(r, n, "its attribute%sis not known", word);
+    }
+    for (size_t i = 0; i < n->n_input; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+        if (*n->input[i] && (!t || !t->known))
+            return sgrad__onnx_refuse(r, n, "takes '%s', which nothing before it makes", n->input[i]);
+    }
+    return 0;
+}
+
+static int read_node(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__operator *o = sgrad__operators;
+    const struct sgrad__thing *made = n->n_output ? sgrad__onnx_thing(r, n->output[0]) : NULL;
+    if (made && made->known) return 0;      /* with the node before */
+    while (o->name && strcmp(o->name, n->op_type)) o++;
+    SGRAD_TRY(check_node(r, n, o));
+    SGRAD_TRY(o->read(r, n));
+    return r->graph->error;
+}
+
+static int read_all(struct sgrad__reader *r) {
+    SGRAD_TRY(list_things(r));
+    SGRAD_TRY(find_needed(r));
+    for (size_t i = 0; i < r->is->n_node; i++)
+        if (is_needed(r, r->is->node[i])) SGRAD_TRY(read_node(r, r->is->node[i]));
+    if (r->last->value < 0 || r->last->stage || r->last->strides[0] || r->last->strides[1])
+        return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", r->path, r->last->name);
+    return 0;
+}
+
+static int by_entry(const void *a, const void *b) {
+    return strcmp(((const struct sgrad_entry *)a)->name, ((const struct sgrad_entry *)b)->name);
+}
+
+static int take_weights(struct sgrad__reader *r) {
+    struct sgrad_safetensors *w = &r->brought->weights;
+    w->path = sgrad_format("%s", r->path);
+    w->descriptor = -1;
+    w->entry = sgrad_alloc((size_t)r->bounds + 1, sizeof *w->entry);
+    for (int i = 0; i < r->bounds; i++) {
+        if (!sgrad__onnx_entry(r->bound[i].tensor, r->bound[i].parameter, &w->entry[w->count]))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", r->path, r->bound[i].thing,
+                              r->bound[i].tensor->data_type);
+        w->count++;
+    }
+    qsort(w->entry, (size_t)w->count, sizeof *w->entry, by_entry);
+    return 0;
+}
+
+int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, int classes) {
+    struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .graph = g, .x = x, .classes = classes };
+    if (g->error) return -1;
+    sgrad__brought_free(g);
+    r.brought = g->brought = sgrad_alloc(1, sizeof *g->brought);
+    int error = read_all(&r);
+    if (!error) error = take_weights(&r);
+    if (!g->error) g->error = error;
+    const int y = error ? -1 : r.last->value;
+    for (int i = 0; i < r.bounds; i++) free(r.bound[i].parameter);
+    for (int i = 0; i < r.mades; i++) onnx__tensor__free_unpacked(r.made[i], NULL);
+    free(r.bound);
+    free(r.made);
+    free(r.thing);
+    return y;
+}

@@ -1,0 +1,129 @@
+/* reader.h: what the files share that read ONNX. Private to this folder.
+ *
+ * Nodes come in an order in which they can be computed, and each is read by the place of its operator (operators.c). A *thing* is
+ * what a name stands for: a tensor of the file, or a value of the graph that is built. */
+#ifndef SGRAD_GRAPHS_ONNX_READER_H
+#define SGRAD_GRAPHS_ONNX_READER_H
+
+#include "graphs/networks/onnx/onnx.h"
+#include "graphs/networks/onnx/onnx.pb-c.h"
+
+/* Types of tensors and attributes, as files number them. */
+enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9, ONNX_FLOAT16 = 10,
+       ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
+enum { ONNX_OF_FLOAT = 1, ONNX_OF_INT = 2, ONNX_OF_TEXT = 3, ONNX_OF_TENSOR = 4, ONNX_OF_FLOATS = 6, ONNX_OF_INTS = 7 };
+
+struct sgrad__onnx {
+    char *path;
+    Onnx__Model *model;
+};
+
+/* ---- file.c ---- */
+
+/* Is it in the file, of a known type, and as long as its dimensions say? */
+int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Tensor *tensor);
+int64_t sgrad__onnx_count(const Onnx__Tensor *tensor);
+/* Its numbers; false: it is no row of MOST whole numbers at most, or no such many floats. */
+bool sgrad__onnx_ints(const Onnx__Tensor *tensor, int64_t *number, int most, int *count);
+bool sgrad__onnx_floats(const Onnx__Tensor *tensor, float *number, int most, int *count);
+/* A copy, for weights; false: its numbers are whole. */
+bool sgrad__onnx_entry(const Onnx__Tensor *tensor, const char *name, struct sgrad_entry *entry);
+
+/* ---- things.c ---- */
+
+enum { SGRAD__NUMBERS = 16 };   /* whole numbers that belong together, at most */
+
+struct sgrad__thing {
+    const char *name;
+    const Onnx__Tensor *tensor;     /* NULL: it is none of the file's */
+    bool turned;                    /* its transpose is meant */
+    int value;                      /* of the graph; -1: none */
+    bool pixel;                     /* (N,C,1,1), which the graph has as (N,C) */
+    int strides[2];                 /* above 0: every so-manieth row, or column, of VALUE is meant, which a Pad alone takes */
+    int stage;                      /* above 0: bytes, of which so much has been made */
+    bool is_numbers;                /* whole numbers, COUNT of them, which are known */
+    int count;
+    int64_t number[SGRAD__NUMBERS]; /* SGRAD__BATCH: as many as samples in a batch */
+    bool known;                     /* it is the file's, or a node has made it */
+    bool needed;                    /* for the network's output */
+    int uses;                       /* by nodes, and as that output */
+    const Onnx__Node *user;         /* the node that comes last of them; NULL: none */
+};
+#define SGRAD__BATCH INT64_MIN
+
+struct sgrad__bound {
+    char *parameter;                /* "conv1.weight" */
+    const Onnx__Tensor *tensor;
+    const char *thing;              /* what nodes call it */
+};
+
+struct sgrad__reader {
+    const char *path;
+    const Onnx__Graph *is;
+    struct sgrad_graph *graph;
+    struct sgrad__brought *brought;
+    int x, classes;                 /* the network's activations, and numbers at its end */
+    int things;
+    struct sgrad__thing *thing;     /* sorted by name */
+    const struct sgrad__thing *last;        /* the network's output */
+    int bounds, mades;
+    struct sgrad__bound *bound;     /* parameters, and what they begin as */
+    Onnx__Tensor **made;            /* out of attributes */
+};
+
+struct sgrad__operator {
+    const char *name, *attributes;          /* those that are known, with a space around each */
+    int least, most;                        /* inputs */
+    int (*read)(struct sgrad__reader *r, const Onnx__Node *n);
+};
+/* "FILE: node 'conv1' (Conv): …". Returns SGRAD_EFORMAT. */
+int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+int sgrad__onnx_by_name(const void *a, const void *b);      /* the order of things */
+/* What NAME, or input I (there may be fewer), stands for; NULL: nothing. */
+struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *r, const char *name);
+struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx__Node *n, size_t i);
+/* Input I as a value of the graph; -1: it is none, which is told. PIXEL: it may be (N,C,1,1), (N,C) in the graph. */
+int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel);
+/* Input I as a tensor of RANK of the file; NULL: it is none, which is told. */
+struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank);
+/* Input I as at most SGRAD__NUMBERS whole numbers; false: it is none such. */
+bool sgrad__onnx_numbers(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *number, int *count);
+
+const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name);     /* or NULL */
+int64_t sgrad__onnx_int(const Onnx__Node *n, const char *name, int64_t otherwise);
+float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise);
+
+/* The network's last layer has as many outputs as there are classes; any other HAS. */
+int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has);
+/* A name for the layer that is made of N, by which its parameters are called, by that of its input WEIGHT, "conv1.weight", or,
+ * where that ends otherwise, or is none (-1), by the node's. To be freed. */
+char *sgrad__onnx_name(const struct sgrad__reader *r, const Onnx__Node *n, int weight);
+/* Adds that layer. Returns its value, or -1. */
+int sgrad__onnx_layer(struct sgrad__reader *r, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
+                      const int *inputs, int count, const void *attrs);
+/* Before: PARAMETER of the layer NAME begins as THING; where another parameter does, both are one. */
+void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing);
+
+/* Output 0 of N is VALUE; returns SGRAD_EFORMAT where that is -1. It is what input I is. */
+int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value);
+int sgrad__onnx_pass(struct sgrad__reader *r, const Onnx__Node *n, size_t i);
+/* The one node that takes output 0 of N, if it is of OPERATOR; else NULL. A node whose output 0 is made is not read again. */
+const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *r, const Onnx__Node *n, const char *operator);
+/* A layer without parameters, of COUNT inputs; its value, or -1. The dimensions that a value has. */
+int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
+                      const void *attrs);
+int sgrad__onnx_rank(const struct sgrad__reader *r, int value);
+enum { SGRAD__ONNX_LARGE = 4096 };     /* no window is larger, nor anything of it */
+
+/* ---- windows.c, features.c, shapes.c; all of them: operators.c ---- */
+
+#define ONNX_OPERATOR(name, reader, least, most, attributes) \
+    int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);
+#include "graphs/networks/onnx/operators.def"
+#undef ONNX_OPERATOR
+int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n);   /* of read_gather */
+extern const struct sgrad__operator sgrad__operators[];     /* end without a name */
+
+#endif

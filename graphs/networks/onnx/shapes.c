@@ -1,0 +1,234 @@
+/* shapes.c: ONNX's operators that change no number: flattening, the shortcut of small residual networks, bytes as activations,
+ * and what is known before anything is computed: tensors of the file, and the numbers that shapes are made of. */
+#include "codelets/ops/flatten.h"
+#include "codelets/ops/shortcut_a.h"
+#include "graphs/networks/onnx/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+static int flatten(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, true), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
+    if (x < 0) return r->graph->error;
+    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
+    if (rank == 2) return sgrad__onnx_make(r, n, x);
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_flatten_op, &x, 1, &(struct sgrad_flatten){ 0 }));
+}
+
+int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_int(n, "axis", 1) != 1) return sgrad__onnx_refuse(r, n, "axis 1 alone is known");
+    return flatten(r, n);
+}
+
+/* To rows of all numbers of a sample: the first dimension is as many as there are samples, however that is said. */
+int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
+    int64_t to[SGRAD__NUMBERS];
+    int count = 0;
+    const int x = sgrad__onnx_value(r, n, 0, true);
+    if (x < 0) return r->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    if (!sgrad__onnx_numbers(r, n, 1, to, &count) || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)))
+        return sgrad__onnx_refuse(r, n, "to rows (N,C) of all numbers of a sample, which are %lld here, is all that is known",
+                                  (long long)sgrad_shape_count(&shape));
+    return flatten(r, n);
+}
+
+/* Of (N,C,1,1). */
+int sgrad__onnx_read_squeeze(struct sgrad__reader *r, const Onnx__Node *n) {
+    int64_t axis[SGRAD__NUMBERS];
+    int count;
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(r, n, 0, axis, &count)) return sgrad__onnx_pass(r, n, 0);
+    if (!t || !t->pixel) return sgrad__onnx_refuse(r, n, "takes no pixel (N,C,1,1)");
+    return sgrad__onnx_make(r, n, t->value);
+}
+
+/* ---- numbers that shapes are made of ---------------------------------------------------------------------------- */
+
+static int make_numbers(struct sgrad__reader *r, const Onnx__Node *n, const int64_t *number, int count) {
+    struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
+    if (!t) return sgrad__onnx_refuse(r, n, "has no output");
+    memcpy(t->number, number, (size_t)count * sizeof *number);
+    t->count = count;
+    t->known = t->is_numbers = true;
+    return 0;
+}
+
+/* (N,C,H,W) */
+int sgrad__onnx_read_shape(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    if (x < 0) return r->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    int64_t number[SGRAD__NUMBERS] = { SGRAD__BATCH };
+    for (int i = 1; i < shape.rank; i++)
+        number[i] = shape.rank < 4 ? shape.dim[i] : i == 1 ? shape.dim[shape.rank - 1] : shape.dim[i - 1];
+    const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", shape.rank);
+    if (start < 0 || end > shape.rank || start >= end) return sgrad__onnx_refuse(r, n, "of start or end that are not known");
+    return make_numbers(r, n, number + start, (int)(end - start));
+}
+
+int sgrad__onnx_read_gather(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    int64_t number[SGRAD__NUMBERS], at[SGRAD__NUMBERS];
+    int count, places;
+    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(r, n, "axis 0 alone is known");
+    if (!t || !t->is_numbers) return sgrad__onnx_read_embedding(r, n);
+    if (!sgrad__onnx_numbers(r, n, 0, number, &count) || !sgrad__onnx_numbers(r, n, 1, at, &places) || places != 1 ||
+        at[0] < -count || at[0] >= count)
+        return sgrad__onnx_refuse(r, n, "of a shape one dimension at a time is known");
+    return make_numbers(r, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
+}
+
+int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    int64_t number[SGRAD__NUMBERS];
+    int count;
+    if (!t || !sgrad__onnx_numbers(r, n, 0, number, &count)) return sgrad__onnx_refuse(r, n, "of numbers of a shape it is known");
+    return make_numbers(r, n, number, count);
+}
+
+/* ---- bytes as activations --------------------------------------------------------------------------------------- */
+
+/* As image.c has it: a byte, divided by the largest there may be, less the mean, divided by the deviation. Stages are named for
+ * what there is. */
+enum { BYTES = 1, NUMBERS, SHARES, DISTANCES };
+
+static int make_stage(struct sgrad__reader *r, const Onnx__Node *n, int stage) {
+    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+    sgrad__onnx_thing(r, n->output[0])->stage = stage;
+    return 0;
+}
+
+/* A number by channel, (1,C,1,1). */
+static bool take_channels(const struct sgrad__reader *r, const Onnx__Node *n, float *number) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 1);
+    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
+    int count;
+    return t && t->tensor && sgrad__onnx_floats(t->tensor, number, SGRAD_MAX_CHANNELS, &count) &&
+           count == x.dim[x.rank - 1] && t->tensor->n_dims == (size_t)x.rank && t->tensor->dims[1] == count;
+}
+
+static int stage_of(const struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    return t ? t->stage : 0;
+}
+
+int sgrad__onnx_read_cast(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    if (t && t->is_numbers) return sgrad__onnx_pass(r, n, 0);
+    if (stage_of(r, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
+        return sgrad__onnx_refuse(r, n, "of numbers of a shape, or of bytes to floats, it is known");
+    return make_stage(r, n, NUMBERS);
+}
+
+int sgrad__onnx_read_sub(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (stage_of(r, n) == SHARES && take_channels(r, n, r->brought->mean)) return make_stage(r, n, DISTANCES);
+    return sgrad__onnx_refuse(r, n, "of pixels' means, after Cast and Div, it is known");
+}
+
+int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
+    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
+    float full;
+    int count;
+    if (stage_of(r, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1)
+        return make_stage(r, n, SHARES);
+    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->brought->deviation))
+        return sgrad__onnx_refuse(r, n, "of pixels, by their full scale and by their deviations, it is known");
+    for (int c = 0; c < x.dim[x.rank - 1]; c++)
+        if (!(r->brought->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->brought->deviation[c]);
+    r->brought->channels = (int)x.dim[x.rank - 1];
+    return make_stage(r, n, 0);
+}
+
+/* ---- shortcuts without parameters ------------------------------------------------------------------------------- */
+
+/* Every so-manieth row, or column, or both. */
+int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
+    int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
+    int count[4] = { 0 };
+    struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *to = sgrad__onnx_thing(r, n->output[0]);
+    if (!from || from->value < 0 || from->pixel || from->stage || sgrad__onnx_rank(r, from->value) != 4)
+        return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, from->value);
+    bool known = sgrad__onnx_numbers(r, n, 1, first, &count[0]) && sgrad__onnx_numbers(r, n, 2, end, &count[1]) &&
+                 sgrad__onnx_numbers(r, n, 3, axis, &count[2]) && sgrad__onnx_numbers(r, n, 4, step, &count[3]) &&
+                 count[0] == count[1] && count[0] == count[2] && count[0] == count[3];
+    int strides[2] = { from->strides[0], from->strides[1] };
+    for (int i = 0; i < count[0] && known; i++) {
+        known = (axis[i] == 2 || axis[i] == 3) && first[i] == 0 && step[i] >= 1 && step[i] <= SGRAD__ONNX_LARGE;
+        if (known) known = end[i] >= shape.dim[axis[i] - 1] && strides[axis[i] - 2] < 1;
+        if (known) strides[axis[i] - 2] = (int)step[i];
+    }
+    if (!known || !to) return sgrad__onnx_refuse(r, n, "of every so-manieth row or column of whole images it is known");
+    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+    memcpy(to->strides, strides, sizeof strides);
+    return 0;
+}
+
+/* Zeros for channels, half of them before and half behind. */
+int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *mode = sgrad__onnx_attribute(n, "mode");
+    const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *zero = sgrad__onnx_input(r, n, 2);
+    int64_t pad[SGRAD__NUMBERS];
+    float value = 0;
+    int count;
+    if (!from || from->value < 0 || from->pixel || from->stage || sgrad__onnx_rank(r, from->value) != 4)
+        return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
+    bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(r, n, 3) &&
+                 sgrad__onnx_numbers(r, n, 1, pad, &count) && count == 8;
+    if (zero) known &= zero->tensor && sgrad__onnx_floats(zero->tensor, &value, 1, &count) && value == 0;
+    for (int i = 0; i < 8 && known; i++)
+        known = i % 4 == 1 ? pad[i] >= 0 && pad[i] <= 1 << 20 : pad[i] == 0;
+    if (!known || pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
+        return sgrad__onnx_refuse(r, n, "of channels of zeros, as many before as behind, it is known, after equal strides");
+    const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
+                                         .channels = (int)(sgrad_graph_shape(r->graph, from->value).dim[3] + pad[1] + pad[5]) };
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_shortcut_a_op, &from->value, 1, &is));
+}
+
+/* ---- tensors of the file ---------------------------------------------------------------------------------------- */
+
+/* What has to be freed when all is read. */
+static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute *a) {
+    const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
+    const size_t count = !many ? 1 : whole ? a->n_ints : a->n_floats;
+    const void *from = many ? whole ? (const void *)a->ints : a->floats : whole ? (const void *)&a->i : &a->f;
+    const size_t bytes = count * (whole ? sizeof(int64_t) : sizeof(float));
+    Onnx__Tensor *t = sgrad_alloc(1, sizeof *t);
+    onnx__tensor__init(t);
+    t->has_data_type = t->has_raw_data = true;
+    t->data_type = whole ? ONNX_INT64 : ONNX_FLOAT;
+    t->n_dims = many;
+    t->dims = sgrad_alloc(1, sizeof *t->dims);
+    t->dims[0] = (int64_t)count;
+    t->raw_data.len = bytes;
+    t->raw_data.data = sgrad_alloc(1, bytes + 1);
+    if (bytes) memcpy(t->raw_data.data, from, bytes);
+    r->made = sgrad_grow(r->made, r->mades, sizeof *r->made);
+    return r->made[r->mades++] = t;
+}
+
+int sgrad__onnx_read_constant(struct sgrad__reader *r, const Onnx__Node *n) {
+    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+    const Onnx__Attribute *a = n->n_attribute == 1 ? n->attribute[0] : NULL;
+    if (!a || !to) return sgrad__onnx_refuse(r, n, "has %zu values", n->n_attribute);
+    if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(r, n, "its value is no tensor");
+    if (a->t && sgrad__onnx_check_tensor(r->path, to->name, a->t)) return r->graph->error = SGRAD_EFORMAT;
+    to->tensor = a->t ? a->t : make_tensor(r, a);
+    to->known = true;
+    return 0;
+}
+
+/* A product's weight, as PyTorch has it. */
+int sgrad__onnx_read_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
+    const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0);
+    if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
+        return sgrad__onnx_refuse(r, n, "of matrices of the file it is known");
+    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+    sgrad__onnx_thing(r, n->output[0])->turned = !from->turned;
+    return 0;
+}

@@ -1,0 +1,184 @@
+/* things.c: what the readers of operators ask of an ONNX file, and of what was made before; and what they make. */
+#include "graphs/networks/onnx/reader.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that a sample may become at any place: what is beyond that is no network that somebody has made. */
+#define LARGEST (INT64_C(1) << 40)
+
+static const char *name_of(const Onnx__Node *n) { return *n->name ? n->name : n->n_output ? n->output[0] : ""; }
+
+int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (r->graph->error) return r->graph->error;
+    return r->graph->error = sgrad_fail(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", r->path, name_of(n), n->op_type, text);
+}
+
+/* ---- things ----------------------------------------------------------------------------------------------------- */
+
+int sgrad__onnx_by_name(const void *a, const void *b) {
+    return strcmp(((const struct sgrad__thing *)a)->name, ((const struct sgrad__thing *)b)->name);
+}
+
+struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *r, const char *name) {
+    const struct sgrad__thing key = { .name = name };
+    return r->things ? bsearch(&key, r->thing, (size_t)r->things, sizeof key, sgrad__onnx_by_name) : NULL;
+}
+
+struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx__Node *n, size_t i) {
+    return i < n->n_input && *n->input[i] ? sgrad__onnx_thing(r, n->input[i]) : NULL;
+}
+
+/* ---- what nodes take -------------------------------------------------------------------------------------------- */
+
+int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+    if (t && t->value >= 0 && !t->strides[0] && !t->strides[1] && !t->stage && (pixel || !t->pixel)) return t->value;
+    if (t && (t->strides[0] || t->strides[1]))
+        sgrad__onnx_refuse(r, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
+                                           t->name);
+    else if (t && t->pixel) sgrad__onnx_refuse(r, n, "takes '%s', one pixel (N,C,1,1): a Flatten is missing", t->name);
+    else if (t && t->stage) sgrad__onnx_refuse(r, n, "takes '%s', bytes: known is Cast, Div, Sub, Div, by channel", t->name);
+    else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is none that the network computes", i, i < n->n_input ? n->input[i] : "");
+    return -1;
+}
+
+struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank) {
+    struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+    if (t && t->tensor && t->tensor->n_dims == rank) {
+        for (size_t d = 0; d < rank; d++)
+            if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(r, n, "'%s' is empty", t->name), NULL;
+        return t;
+    }
+    if (t && t->tensor)
+        sgrad__onnx_refuse(r, n, "'%s' has %zu dimensions, %zu are known there", t->name, t->tensor->n_dims, rank);
+    else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is no tensor of the file", i, i < n->n_input ? n->input[i] : "");
+    return NULL;
+}
+
+bool sgrad__onnx_numbers(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *number, int *count) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+    if (t && t->tensor) return sgrad__onnx_ints(t->tensor, number, SGRAD__NUMBERS, count);
+    if (!t || !t->is_numbers) return false;
+    memcpy(number, t->number, sizeof t->number);
+    *count = t->count;
+    return true;
+}
+
+const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name) {
+    for (size_t i = 0; i < n->n_attribute; i++)
+        if (strcmp(n->attribute[i]->name, name) == 0) return n->attribute[i];
+    return NULL;
+}
+
+int64_t sgrad__onnx_int(const Onnx__Node *n, const char *name, int64_t otherwise) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
+    return a && a->has_i ? a->i : otherwise;
+}
+
+float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
+    return a && a->has_f ? a->f : otherwise;
+}
+
+/* ---- what nodes make -------------------------------------------------------------------------------------------- */
+
+int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has) {
+    return r->classes > 0 && sgrad__onnx_thing(r, n->output[0]) == r->last ? r->classes : (int)has;
+}
+
+static bool is_layer(const struct sgrad_graph *g, const char *name) {
+    for (int i = 0; i < g->node_count; i++)
+        if (strcmp(g->node[i].name, name) == 0) return true;
+    return false;
+}
+
+/* "/layer1/relu/Relu" is layer1/relu, "bn1:normal" is bn1. Of what has parameters, no slash is in the name. */
+static char *clean(const Onnx__Node *n, const char *text, int length, bool slashes) {
+    char *name = sgrad_format("%.*s", length < 200 ? length : 200, text + strspn(text, "/"));
+    name[strcspn(name, ":")] = 0;
+    char *slash = strrchr(name, '/');
+    if (slash && strncmp(slash + 1, n->op_type, strlen(n->op_type)) == 0) *slash = 0;
+    for (char *c = name; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c) && (*c != '/' || !slashes))
+            *c = *c == '/' ? '.' : '_';
+    return name;
+}
+
+char *sgrad__onnx_name(const struct sgrad__reader *r, const Onnx__Node *n, int weight) {
+    static const char end[] = ".weight";
+    const char *text = weight >= 0 ? n->input[weight] : "";
+    const size_t length = strlen(text), ends = sizeof end - 1;
+    char *name = length > ends && !strcmp(text + length - ends, end) ? clean(n, text, (int)(length - ends), false)
+                                                                      : clean(n, name_of(n), 200, weight < 0);
+    char *unique = sgrad_format("%s", *name ? name : n->op_type);
+    for (int i = r->graph->node_count; is_layer(r->graph, unique); i++) {
+        free(unique);
+        unique = sgrad_format("%s_%d", name, i);
+    }
+    free(name);
+    return unique;
+}
+
+int sgrad__onnx_layer(struct sgrad__reader *r, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
+                      const int *inputs, int count, const void *attrs) {
+    const int value = sgrad_graph_apply(r->graph, op, name, inputs, count, attrs);
+    if (value < 0) return -1;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, value);
+    double numbers = 1;
+    for (int i = 0; i < shape.rank; i++) numbers *= (double)shape.dim[i];
+    if (numbers <= (double)LARGEST) return value;
+    sgrad__onnx_refuse(r, n, "makes more than %lld numbers of a sample", (long long)LARGEST);
+    return -1;
+}
+
+int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
+                      const void *attrs) {
+    char *name = sgrad__onnx_name(r, n, -1);
+    const int y = sgrad__onnx_layer(r, n, name, op, inputs, count, attrs);
+    free(name);
+    return y;
+}
+
+int sgrad__onnx_rank(const struct sgrad__reader *r, int value) { return sgrad_graph_shape(r->graph, value).rank; }
+
+void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing) {
+    char *whole = sgrad_format("%.*s.%s", (int)strcspn(name, "/"), name, parameter);
+    for (int i = 0; i < r->bounds && thing->tensor->n_dims > 1; i++)    /* of vectors that are equal, tools keep one */
+        if (r->bound[i].tensor == thing->tensor) {
+            sgrad_graph_tie(r->graph, whole, r->bound[i].parameter);
+            free(whole);
+            return;
+        }
+    r->bound = sgrad_grow(r->bound, r->bounds, sizeof *r->bound);
+    r->bound[r->bounds++] = (struct sgrad__bound){ whole, thing->tensor, thing->name };
+}
+
+int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value) {
+    struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
+    if (value < 0 || !t) return r->graph->error ? r->graph->error : sgrad__onnx_refuse(r, n, "makes nothing that is known");
+    t->value = value;
+    t->known = true;
+    return 0;
+}
+
+int sgrad__onnx_pass(struct sgrad__reader *r, const Onnx__Node *n, size_t i) {
+    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+    const struct sgrad__thing *from = sgrad__onnx_input(r, n, i);
+    if (!to || !from) return sgrad__onnx_refuse(r, n, "has no input");
+    const struct sgrad__thing is = *to;
+    *to = *from;
+    to->name = is.name, to->needed = is.needed, to->uses = is.uses, to->user = is.user;
+    return 0;
+}
+
+const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *r, const Onnx__Node *n, const char *operator) {
+    const struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
+    return t && t->uses == 1 && t->user && t->user->n_output == 1 && !strcmp(t->user->op_type, operator) ? t->user : NULL;
+}

@@ -1,0 +1,165 @@
+/* windows.c: ONNX's operators whose windows go over images or volumes: convolutions, pools; and means of all pixels. Windows are
+ * square here, of one stride, one dilation and one padding; what is not is refused. */
+#include "codelets/ops/average_pool.h"
+#include "codelets/ops/bias.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/conv3d.h"
+#include "codelets/ops/conv_transpose.h"
+#include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/max_pool.h"
+#include "graphs/networks/onnx/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct window {
+    int taps, depth_padding;            /* of volumes; TAPS 0: of images */
+    int kernel, stride, padding, dilation;
+};
+
+/* Numbers of attribute NAME, COUNT of them, or OTHERWISE each. */
+static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, int64_t otherwise, int64_t low, int64_t *number) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
+    if (a && a->n_ints != count) return false;
+    for (size_t i = 0; i < count; i++) {
+        number[i] = a ? a->ints[i] : otherwise;
+        if (number[i] < low || number[i] > SGRAD__ONNX_LARGE) return false;
+    }
+    return true;
+}
+
+/* PLANE dimensions, of which the last two are square. KERNEL: of the weight, 0: the attribute alone tells. */
+static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int plane, const int64_t *kernel, struct window *w) {
+    int64_t k[3], s[3], d[3], p[6];
+    const size_t dims = (size_t)plane;
+    const Onnx__Attribute *how = sgrad__onnx_attribute(n, "auto_pad");
+    if (how && how->s.len && (how->s.len != 6 || memcmp(how->s.data, "NOTSET", 6)))
+        return sgrad__onnx_refuse(r, n, "auto_pad is '%.*s': pads as numbers are known", (int)how->s.len,
+                                  (const char *)how->s.data);
+    if (!kernel && !sgrad__onnx_attribute(n, "kernel_shape")) return sgrad__onnx_refuse(r, n, "has no kernel_shape");
+    if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
+        !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
+        return sgrad__onnx_refuse(r, n, "its kernel_shape, strides, dilations or pads are not %d, %d, %d, %d numbers to %d, from "
+                                  "0 or 1", plane, plane, plane, 2 * plane, SGRAD__ONNX_LARGE);
+    if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
+        for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
+    const int h = plane - 2, v = plane - 1;
+    if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
+        return sgrad__onnx_refuse(r, n, "its window is not square, of one stride and one dilation, as that of its weight");
+    for (int i = 0; i < plane; i++)
+        if (p[i] != p[plane + i] || (i >= h && p[i] != p[h]))
+            return sgrad__onnx_refuse(r, n, "its padding is not the same on all sides");
+    if (h && (s[0] != 1 || d[0] != 1 || k[0] < 1 || (kernel && kernel[0] != k[0])))
+        return sgrad__onnx_refuse(r, n, "its window has a stride or a dilation along the first dimension");
+    *w = (struct window){ h ? (int)k[0] : 0, h ? (int)p[0] : 0, (int)k[h], (int)s[h], (int)p[h], (int)d[h] };
+    return 0;
+}
+
+/* The dimensions of images, or of volumes; 0: it is neither. */
+static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
+    const int rank = sgrad__onnx_rank(r, x);
+    if (rank == 4 || rank == 5) return rank - 2;
+    sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W), but %d dimensions", rank);
+    return 0;
+}
+
+int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
+    struct window w;
+    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
+    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(r, n, 1, (size_t)plane + 2) : NULL;
+    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
+    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+    if (!weight || (has_bias && !bias)) return r->graph->error;
+    SGRAD_TRY(take_window(r, n, plane, weight->tensor->dims + 2, &w));
+    const int64_t groups = sgrad__onnx_int(n, "group", 1);
+    if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(r, n, "group is %lld", (long long)groups);
+    if (w.taps && w.depth_padding != w.taps / 2 && w.depth_padding)
+        return sgrad__onnx_refuse(r, n, "its padding along the first dimension is %d of %d taps", w.depth_padding, w.taps);
+    const int channels = sgrad__onnx_outputs(r, n, weight->tensor->dims[0]);
+    char *name = sgrad__onnx_name(r, n, 1);
+    sgrad__onnx_bind(r, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
+    const struct sgrad_conv2d flat = { .channels = channels, .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
+                                       .dilation = w.dilation, .groups = (int)groups, .bias = bias, .fan_in = bias };
+    const struct sgrad_conv3d deep = { .channels = channels, .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
+                                       .dilation = w.dilation, .groups = (int)groups, .bias = bias, .depth = w.taps,
+                                       .valid = w.taps > 1 && !w.depth_padding };
+    const int y = w.taps ? sgrad__onnx_layer(r, n, name, &sgrad_conv3d_op, &x, 1, &deep)
+                         : sgrad__onnx_layer(r, n, name, &sgrad_conv2d_op, &x, 1, &flat);
+    free(name);
+    return sgrad__onnx_make(r, n, y);
+}
+
+/* Its bias is a layer of its own. */
+int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
+    struct window w;
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    if (x >= 0 && sgrad__onnx_rank(r, x) != 4) return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
+    struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 4);
+    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
+    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+    int64_t more[2];
+    if (!weight || (has_bias && !bias)) return r->graph->error;
+    SGRAD_TRY(take_window(r, n, 2, weight->tensor->dims + 2, &w));
+    if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", 2, 0, 0, more) || more[0] || more[1])
+        return sgrad__onnx_refuse(r, n, "groups and output_padding are not known");
+    char *name = sgrad__onnx_name(r, n, 1), *behind = sgrad_format("%s/bias", name);
+    sgrad__onnx_bind(r, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
+    int y = sgrad__onnx_layer(r, n, name, &sgrad_conv_transpose_op, &x, 1,
+                              &(struct sgrad_conv_transpose){ .channels = sgrad__onnx_outputs(r, n, weight->tensor->dims[1]),
+                                                              .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
+                                                              .dilation = w.dilation });
+    if (bias && y >= 0) y = sgrad__onnx_layer(r, n, behind, &sgrad_bias_op, &y, 1, &(struct sgrad_bias){ 0 });
+    free(name);
+    free(behind);
+    return sgrad__onnx_make(r, n, y);
+}
+
+static int read_pool(struct sgrad__reader *r, const Onnx__Node *n, bool max) {
+    struct window w;
+    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
+    if (!plane) return r->graph->error;
+    SGRAD_TRY(take_window(r, n, plane, NULL, &w));
+    const bool ceil = sgrad__onnx_int(n, "ceil_mode", 0);
+    if (w.dilation != 1 || w.taps > 1 || w.depth_padding || (ceil && !max))
+        return sgrad__onnx_refuse(r, n, "its window is dilated, or of several slices, or ceil_mode is set");
+    const struct sgrad_max_pool most = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding, .ceil = ceil };
+    const struct sgrad_average_pool mean = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
+                                             .exclude_padding = !sgrad__onnx_int(n, "count_include_pad", 0) && w.padding };
+    return sgrad__onnx_make(r, n, max ? sgrad__onnx_plain(r, n, &sgrad_max_pool_op, &x, 1, &most)
+                                      : sgrad__onnx_plain(r, n, &sgrad_average_pool_op, &x, 1, &mean));
+}
+int sgrad__onnx_read_max_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, true); }
+int sgrad__onnx_read_average_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, false); }
+
+/* Of images, to (N,C,1,1), or, where dimensions are not kept, (N,C). */
+static int pool_all(struct sgrad__reader *r, const Onnx__Node *n, bool keeps) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    if (x < 0) return r->graph->error;
+    const int y = sgrad__onnx_plain(r, n, &sgrad_global_average_pool_op, &x, 1, &(struct sgrad_global_average_pool){ 0 });
+    SGRAD_TRY(sgrad__onnx_make(r, n, y));
+    sgrad__onnx_thing(r, n->output[0])->pixel = keeps;
+    return 0;
+}
+int sgrad__onnx_read_global_average_pool(struct sgrad__reader *r, const Onnx__Node *n) { return pool_all(r, n, true); }
+
+/* Over the pixels of images, or over a sample's rows (N,T,C). */
+int sgrad__onnx_read_reduce_mean(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
+    const int x = sgrad__onnx_value(r, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
+    int64_t axis[SGRAD__NUMBERS];
+    int count = 0;
+    bool keeps = sgrad__onnx_int(n, "keepdims", 1), over[SGRAD_MAX_RANK] = { false };
+    if (x < 0) return r->graph->error;
+    if (a && a->n_ints <= SGRAD__NUMBERS)
+        for (; count < (int)a->n_ints; count++) axis[count] = a->ints[count];
+    else if (!sgrad__onnx_numbers(r, n, 1, axis, &count)) count = 0;
+    for (int i = 0; i < count; i++) {
+        const int64_t at = axis[i] < 0 ? axis[i] + rank : axis[i];
+        if (at >= 0 && at < rank) over[at] = true;
+    }
+    bool known = rank > 3 ? !over[0] && !over[1] : rank == 3 && !over[0] && over[1] && !over[2] && !keeps;
+    for (int i = 2; i < rank && rank > 3; i++) known &= over[i];
+    return known ? pool_all(r, n, keeps) : sgrad__onnx_refuse(r, n, "takes no mean of all pixels, or of all rows");
+}

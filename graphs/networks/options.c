@@ -1,0 +1,74 @@
+/* options.c: what a network may be told besides its name: "gpt:layers=6,heads=6,width=384". */
+#include "graphs/networks/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int count_options(const struct sgrad_model *model) {
+    int count = 0;
+    while (model && model->options && model->options[count].name) count++;
+    return count;
+}
+
+static int no_such(const struct sgrad_model *model, const char *word) {
+    const char *names[SGRAD_MAX_MODEL_OPTIONS + 1] = { NULL };
+    char *list = sgrad_format("%s", "");
+    for (int i = 0; i < count_options(model); i++) {
+        char *longer = sgrad_format("%s%s%s", list, i ? ", " : "", names[i] = model->options[i].name);
+        free(list);
+        list = longer;
+    }
+    const char *nearest = sgrad_nearest(word, names);
+    if (!names[0]) sgrad_fail(SGRAD_EINVAL, "model %s: takes no options, and '%s' is one", model->name, word);
+    else if (nearest) sgrad_fail(SGRAD_EINVAL, "model %s: no option '%s'; did you mean %s?", model->name, word, nearest);
+    else sgrad_fail(SGRAD_EINVAL, "model %s: no option '%s': there are %s", model->name, word, list);
+    free(list);
+    return SGRAD_EINVAL;
+}
+
+/* WORD is "key=value". */
+static int take(const struct sgrad_model *model, char *word, double *value) {
+    char *equals = strchr(word, '='), *end = NULL;
+    if (equals) *equals = 0;
+    int i = 0;
+    while (i < count_options(model) && strcmp(model->options[i].name, word)) i++;
+    if (i == count_options(model)) return no_such(model, word);
+    const struct sgrad_model_option *o = &model->options[i];
+    const double x = equals ? strtod(equals + 1, &end) : 0;
+    const bool number = equals && end > equals + 1 && !*end && strcspn(equals + 1, "0123456789.") == 0;
+    if (number && x >= o->low && x <= o->high && (o->fraction || x == (double)(long)x)) {
+        value[i] = x;
+        return 0;
+    }
+    return sgrad_fail(SGRAD_EINVAL, "model %s: %s=%s: takes a %s from %g to %.10g", model->name, word, equals ? equals + 1 : "",
+                      o->fraction ? "number" : "whole number", o->low, o->high);
+}
+
+int sgrad__graph_set_model(struct sgrad_graph *g, const struct sgrad_model *model, const char *text) {
+    const char *colon = text ? strchr(text, ':') : NULL;
+    int error = 0;
+    g->model = model;
+    for (int i = 0; i < count_options(model); i++) g->option[i] = model->options[i].value;
+    if (!colon) return 0;
+    if (model->of_file) return g->file = sgrad_format("%s", colon + 1), 0;
+    char *words = sgrad_format("%s", colon + 1), *rest = words;
+    for (char *word; !error && (word = strsep(&rest, ","));) error = take(model, word, g->option);
+    free(words);
+    return error;
+}
+
+double sgrad_graph_option(const struct sgrad_graph *g, const char *name) {
+    for (int i = 0; i < count_options(g->model); i++)
+        if (strcmp(g->model->options[i].name, name) == 0) return g->option[i];
+    return 0;
+}
+
+char *sgrad__graph_model_text(const struct sgrad_graph *g) {
+    char *text = sgrad_format(g->file ? "%s:%s" : "%s", g->model->name, g->file);
+    for (int i = 0; i < count_options(g->model); i++) {
+        char *longer = sgrad_format("%s%c%s=%.10g", text, i ? ',' : ':', g->model->options[i].name, g->option[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}

@@ -1,0 +1,55 @@
+/* patterns.c: parameters and layers by patterns of their names, "fc.*,layer1.*". */
+#include "graphs/networks/graph.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Is NAME, or its beginning up to some dot, what the first of LIST says? */
+static bool matches_first(const char *list, const char *name) {
+    char *pattern = sgrad_format("%.*s", (int)strcspn(list, ",="), list), *part = sgrad_format("%s", name), *dot;
+    bool found = fnmatch(pattern, part, 0) == 0;
+    while (!found && (dot = strrchr(part, '.'))) {
+        *dot = 0;
+        found = fnmatch(pattern, part, 0) == 0;
+    }
+    free(pattern);
+    free(part);
+    return found;
+}
+
+static const char *next(const char *list) {
+    list += strcspn(list, ",");
+    return list + (*list == ',');
+}
+
+const char *sgrad__find_listed(const char *list, const char *name) {
+    while (list && *list && !matches_first(list, name)) list = next(list);
+    return list && *list ? list : NULL;
+}
+
+bool sgrad__is_listed(const char *list, const char *name) { return sgrad__find_listed(list, name) != NULL; }
+
+int sgrad__check_listed(const struct sgrad_graph *g, const char *option, const char *list) {
+    for (; list && *list; list = next(list)) {
+        bool found = false;
+        for (int i = 0; i < g->parameter_count && !found; i++) found = matches_first(list, g->parameter[i].name);
+        if (!found)
+            return sgrad_fail(SGRAD_EINVAL, "--%s: no parameter is called '%.*s', like %s for example; --print names all", option,
+                              (int)strcspn(list, ","), list, g->parameter_count ? g->parameter[0].name : "conv1.weight");
+    }
+    return 0;
+}
+
+void sgrad__graph_freeze(struct sgrad_graph *g, const char *list) {
+    for (int i = 0; i < g->parameter_count; i++)
+        g->parameter[i].frozen = !g->parameter[i].state && sgrad__is_listed(list, g->parameter[i].name);
+    for (int n = 0; n < g->node_count; n++) {
+        const struct sgrad__node *node = &g->node[n];
+        bool needs = false;
+        for (int i = 0; i < node->is.inputs; i++)
+            needs |= g->value[node->input[i]].needs_gradient && !(node->op->no_gradient >> i & 1);
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) needs |= node->p[i] >= 0 && !g->parameter[node->p[i]].frozen;
+        if (node->output >= 0) g->value[node->output].needs_gradient = needs;
+    }
+}

@@ -1,0 +1,299 @@
+/* entrant.c: a candidate of a search on this rank: its state comes, is trained on, goes.
+ *
+ *     fetch ─> await ─> visit: steps, an evaluation after an epoch, a checkpoint ─> send ─> settle
+ *
+ * What comes for the next visit is received while the present one is trained, and what leaves is sent during the one after: a
+ * graph's tensors are all that moves, and the journal is one of them. A program and its memory are there for a visit alone.
+ *
+ * Limits: with one rank, or several partitions on each, all candidates that are not given up stay in memory. */
+#include "graphs/runs/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOURNAL "journal", "search"         /* as the graph keeps it, and as files name it */
+#define JOURNAL_NAME SGRAD__STATES "journal.search"
+
+static struct sgrad_tensor *journal_of(const struct sgrad__entrant *e) { return sgrad__graph_kept(e->run->graph, JOURNAL); }
+
+/* ---- here --------------------------------------------------------------------------------------------------------- */
+
+static int open_run(struct sgrad__entrant *e) {
+    struct sgrad__search *s = e->search;
+    struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    r->options = e->options;
+    int error = sgrad__run_open_beside(r, &s->ground);
+    if (!error && r->options.batch > s->partition_samples)
+        error = sgrad_fail(SGRAD_EINVAL, "candidate %s: --batch %ld is more than the %lld samples of a partition, of which there "
+                                         "are %d", e->name, r->options.batch, (long long)s->partition_samples, s->partitions);
+    if (!error) {
+        e->visit_steps = (long)(s->partition_samples / r->options.batch);
+        e->metrics = r->result.metrics;
+        r->steps_per_epoch = e->visit_steps * s->partitions;
+        r->steps = r->steps_per_epoch * s->epochs;
+        error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
+    }
+    e->run = r;
+    if (error) sgrad__entrant_close(e);
+    return error;
+}
+
+void sgrad__entrant_close(struct sgrad__entrant *e) {
+    if (!e->run) return;
+    sgrad__run_close(e->run);
+    free(e->run);
+    e->run = NULL;
+    e->leaves = false;
+}
+
+void sgrad__entrant_measure(struct sgrad__entrant *e) {
+    e->fate = SGRAD__BROKEN;
+    if (open_run(e)) return;
+    const struct sgrad__run *r = e->run;
+    struct sgrad__items items = sgrad__parameters_list(r->graph, true);
+    for (int i = 0; i < items.count; i++) e->bytes += (double)sgrad_view_bytes(&items.item[i].tensor->view);
+    sgrad__items_free(&items);
+    enum { PASSES = 3 };                    /* forward, and backward twice */
+    e->cost = PASSES * sgrad__graph_work(r->graph).flops * (double)r->options.batch * (double)e->visit_steps;
+    e->metric = r->metric;
+    e->rates = r->schedule;
+    e->peak = r->peak;
+    e->parameters = sgrad__parameters_count(r->graph);
+    e->journal = sgrad_alloc(sgrad__journal_count(e), sizeof *e->journal);
+    e->told = sgrad_alloc((size_t)(e->search->epochs * e->search->partitions), sizeof *e->told);
+    e->fate = SGRAD__RUNNING;
+}
+
+static char *identity_of(const struct sgrad__entrant *e) {
+    struct sgrad__config config;
+    char devices[256];
+    sgrad__run_describe(e->run, &config, devices, sizeof devices);
+    return sgrad__config_identity(&config);
+}
+
+static int load(struct sgrad__entrant *e) {
+    char *path = NULL;
+    struct sgrad__position position;
+    SGRAD_TRY(sgrad__checkpoint_newest(e->folder, &path));
+    if (!path) return sgrad_fail(SGRAD_EIO, "%s: its checkpoint is gone", e->folder);
+    char *identity = identity_of(e);
+    int error = sgrad__checkpoint_load(e->run->graph, path, identity, &position);
+    free(identity);
+    free(path);
+    return error;
+}
+
+static int read_journal(struct sgrad__entrant *e, const char *path, int *visits) {
+    struct sgrad_safetensors file;
+    SGRAD_TRY(sgrad_safetensors_open(path, &file));
+    const struct sgrad_entry *entry = sgrad_safetensors_find(&file, JOURNAL_NAME);
+    const bool fits = entry && entry->view.dtype == SGRAD_F32 &&
+                      sgrad_view_bytes(&entry->view) == sgrad__journal_count(e) * sizeof *e->journal;
+    int error = fits ? sgrad_safetensors_read(&file, entry, e->journal)
+                     : sgrad_fail(SGRAD_EFORMAT, "%s: is no checkpoint of this search", path);
+    const float done = e->journal[SGRAD__JOURNAL_VISITS], most = (float)(e->search->epochs * e->search->partitions);
+    if (!error && !(done >= 1 && done <= most && done == floorf(done)))
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: its journal has %g visits, of %g", path, done, most);
+    if (!error) *visits = (int)done;
+    sgrad_safetensors_close(&file);
+    return error;
+}
+
+int sgrad__entrant_find(struct sgrad__entrant *e, int *visits) {
+    char *path = NULL;
+    *visits = 0;
+    if (access(e->folder, F_OK)) return 0;
+    SGRAD_TRY(sgrad__checkpoint_newest(e->folder, &path));
+    int error = path ? read_journal(e, path, visits) : 0;
+    free(path);
+    return error;
+}
+
+/* ---- on its way --------------------------------------------------------------------------------------------------- */
+
+static void arrived(void *arg) {
+    struct sgrad__entrant *e = arg;
+    sgrad_monitor_enter(e->search->monitor);
+    e->under_way--;
+    sgrad_monitor_tell(e->search->monitor);
+    sgrad_monitor_leave(e->search->monitor);
+}
+
+static int under_way(struct sgrad__entrant *e) {
+    sgrad_monitor_enter(e->search->monitor);
+    const int count = e->under_way;
+    sgrad_monitor_leave(e->search->monitor);
+    return count;
+}
+
+/* All that outlives a step, to or from PEER, by tensors in their order. */
+static int move(struct sgrad__entrant *e, int peer, int (*how)(const struct sgrad_message *message)) {
+    struct sgrad__items items = sgrad__parameters_list(e->run->graph, true);
+    sgrad_monitor_enter(e->search->monitor);
+    e->under_way += items.count;
+    sgrad_monitor_leave(e->search->monitor);
+    int error = 0;
+    for (int i = 0; i < items.count && !error; i++)
+        error = how(&(struct sgrad_message){ .tensor = items.item[i].tensor, .peer = peer, .done = arrived, .arg = e,
+                                             .tag = ((int64_t)SGRAD__TAGS_SEARCH << 44) + ((int64_t)e->number << 20) + i });
+    sgrad__items_free(&items);
+    return error;
+}
+
+int sgrad__entrant_fetch(struct sgrad__entrant *e, int from) {
+    const struct sgrad__search *s = e->search;
+    const bool comes = from >= 0 && from != s->rank;
+    if (e->leaves) SGRAD_TRY(sgrad__entrant_await(e));
+    sgrad__entrant_settle(e);
+    if (e->run) return 0;
+    SGRAD_TRY(open_run(e));
+    if (comes) return move(e, from, sgrad_receive);
+    return from < 0 ? 0 : load(e);
+}
+
+int sgrad__entrant_await(struct sgrad__entrant *e) {
+    static const double nap = 0.25;
+    for (;;) {
+        sgrad_monitor_enter(e->search->monitor);
+        if (e->under_way) sgrad_monitor_wait(e->search->monitor, nap);
+        const bool waits = e->under_way;
+        sgrad_monitor_leave(e->search->monitor);
+        SGRAD_TRY(sgrad__search_hear(e->search));
+        if (!waits) return 0;
+    }
+}
+
+int sgrad__entrant_send(struct sgrad__entrant *e, int to) {
+    e->leaves = true;
+    e->search->moved[0]++;
+    e->search->moved[1] += e->bytes;
+    return move(e, to, sgrad_send);
+}
+
+bool sgrad__entrant_settle(struct sgrad__entrant *e) {
+    if (e->leaves && !under_way(e)) sgrad__entrant_close(e);
+    return !e->leaves;
+}
+
+/* ---- a visit ------------------------------------------------------------------------------------------------------ */
+
+static int open_program(struct sgrad__entrant *e, long done) {
+    struct sgrad__run *r = e->run;
+    const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
+    sgrad__order_close(&r->order);
+    SGRAD_TRY(sgrad__run_open_runner(r, done));
+    r->order.count = e->search->partition_samples;
+    return 0;
+}
+
+static void close_program(struct sgrad__run *r) {
+    sgrad__evaluation_close(r);
+    sgrad__runner_destroy(r->runner);
+    sgrad__program_destroy(r->program);
+    r->runner = NULL;
+    r->program = NULL;
+}
+
+static int submit(struct sgrad__entrant *e, const struct sgrad__visit *v, long step) {
+    const struct sgrad__search *s = e->search;
+    struct sgrad__run *r = e->run;
+    const long batch = r->options.batch, first = step % e->visit_steps * batch;
+    const uint32_t pass = (uint32_t)(v->epoch * s->partitions + v->partition);
+    const int64_t shift = SGRAD_SHIFT * sgrad__order_shift(&r->order, pass, r->train->shifts);
+    int64_t *sample = sgrad_alloc((size_t)batch, sizeof *sample);
+    for (long i = 0; i < batch; i++)
+        sample[i] = shift + s->sample[v->partition * s->partition_samples + sgrad__order_sample(&r->order, pass, first + i)];
+    int error = sgrad__run_submit_samples(r, step, sample);
+    free(sample);
+    return error;
+}
+
+/* Of the step that is waited for; *LOST: there is no use in more. */
+static int take_step(struct sgrad__entrant *e, long step, double *last, bool *lost) {
+    struct sgrad__run *r = e->run;
+    const struct sgrad__slot *slot;
+    SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+    const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
+    float *told = sgrad__journal_step(e, step);
+    told[SGRAD__STEP_LOSS] = (float)(statistics[0] / statistics[r->result.metrics]);
+    told[SGRAD__STEP_SECONDS] = fmaxf((float)(slot->time - *last), 1e-9f);     /* 0: it was not made */
+    *last = slot->time;
+    *lost = !isfinite(told[SGRAD__STEP_LOSS]) && !r->options.nan_ok;
+    return 0;
+}
+
+/* A step that fails, or whose loss is no number, is the candidate's last. Those that are in flight end first. */
+static int turn(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+    struct sgrad__run *r = e->run;
+    const long first = (long)v->number * e->visit_steps, stop = first + e->visit_steps;
+    double last = sgrad_now();
+    bool lost = false;
+    for (long next = first, done = first; done < next || (next < stop && !lost);) {
+        while (next < stop && next - done < r->options.window && !lost) SGRAD_TRY(submit(e, v, next++));
+        bool now = false;
+        const int failed = take_step(e, done++, &last, &now);
+        if ((failed || now) && !lost) {
+            e->journal[SGRAD__JOURNAL_FATE] = failed ? SGRAD__BROKEN : SGRAD__DIVERGED;
+            e->journal[SGRAD__JOURNAL_LOST] = (float)v->number;
+        }
+        lost |= failed || now;
+        SGRAD_TRY(sgrad__search_hear(e->search));
+    }
+    return 0;
+}
+
+static int evaluate(struct sgrad__entrant *e, int epoch) {
+    struct sgrad__run *r = e->run;
+    SGRAD_TRY(sgrad__evaluation_begin(r));
+    SGRAD_TRY(sgrad__evaluation_end(r, false));
+    for (int i = 0; i < e->metrics; i++) {
+        float *test = sgrad__journal_tests(e, epoch) + i * SGRAD__TEST_NUMBERS;
+        test[0] = (float)r->epoch.test[i];
+        test[1] = isfinite(test[0]) ? (float)(r->epoch.test[i] - test[0]) : 0;
+    }
+    return 0;
+}
+
+static int train(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+    const int partitions = e->search->partitions;
+    int error = open_program(e, (long)v->number * e->visit_steps);
+    if (!error) error = turn(e, v);
+    if (!error && e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (v->number + 1) % partitions == 0)
+        error = evaluate(e, v->epoch);
+    close_program(e->run);
+    return error;
+}
+
+/* One at a time, of whichever candidate. */
+static int begin_checkpoint(struct sgrad__entrant *e, int visits) {
+    struct sgrad__search *s = e->search;
+    const int before = sgrad__checkpoint_end(s->checkpoint);
+    const long step = visits * e->visit_steps, epoch = e->visit_steps * s->partitions;
+    const struct sgrad__position position = { .step = step, .epoch = (int)(step / epoch), .step_in_epoch = step % epoch,
+                                              .seed = e->options.seed };
+    s->checkpoint = NULL;
+    SGRAD_TRY(before);
+    char *identity = identity_of(e);
+    int error = sgrad__folder_make(e->folder);
+    if (!error) error = sgrad__checkpoint_begin(e->run->graph, e->folder, &position, identity, e->options.keep, &s->checkpoint);
+    free(identity);
+    return error;
+}
+
+int sgrad__entrant_visit(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+    SGRAD_TRY(sgrad_tensor_read(journal_of(e), e->journal));
+    if (e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING) SGRAD_TRY(train(e, v));
+    e->journal[SGRAD__JOURNAL_VISITS] = (float)(v->number + 1);
+    SGRAD_TRY(sgrad_tensor_write(journal_of(e), e->journal));
+    return begin_checkpoint(e, v->number + 1);
+}
+
+int sgrad__entrant_save(struct sgrad__entrant *e) {
+    char *path = sgrad_format("%s/model.safetensors", e->folder);
+    int error = sgrad__weights_save(e->run->graph, path, false, NULL, 0);
+    free(path);
+    return error;
+}

@@ -1,0 +1,123 @@
+/* fields.c: the options of a training as config.json keeps them: written, and read again. */
+#include "graphs/runs/files.h"
+
+#include <float.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A field is a row: its name, there and in struct sgrad_train_options, and its type. */
+enum type { TEXT, REAL, INTEGER, FLAG };
+#define FIELD(type, name) \
+    { #name, type, offsetof(struct sgrad_train_options, name), sizeof((struct sgrad_train_options){ 0 }.name) }
+static const struct field {
+    const char *name;
+    enum type type;
+    size_t at, size;
+} fields[] = {
+    FIELD(TEXT, model), FIELD(TEXT, data), FIELD(TEXT, exclude), FIELD(REAL, epochs), FIELD(INTEGER, steps),
+    FIELD(INTEGER, batch), FIELD(INTEGER, micro_batch), FIELD(INTEGER, bn_group),
+    FIELD(TEXT, optimizer), FIELD(REAL, lr), FIELD(INTEGER, lr_scale_base), FIELD(REAL, momentum), FIELD(FLAG, nesterov),
+    FIELD(REAL, weight_decay), FIELD(FLAG, no_decay_1d), FIELD(REAL, beta1), FIELD(REAL, beta2), FIELD(REAL, eps),
+    FIELD(REAL, trust),
+    FIELD(REAL, kfac_damping), FIELD(TEXT, kfac_damping_schedule), FIELD(REAL, kfac_decay), FIELD(REAL, kfac_clip),
+    FIELD(INTEGER, kfac_factor_every), FIELD(INTEGER, kfac_eigen_every), FIELD(INTEGER, kfac_lag), FIELD(TEXT, kfac_skip),
+    FIELD(TEXT, kfac_variant), FIELD(FLAG, kfac_inverse),
+    FIELD(TEXT, schedule), FIELD(REAL, warmup), FIELD(REAL, label_smoothing), FIELD(REAL, clip_norm), FIELD(REAL, ema),
+    FIELD(TEXT, class_weights), FIELD(REAL, dice), FIELD(FLAG, no_shuffle),
+    FIELD(TEXT, augment), FIELD(FLAG, no_fuse), FIELD(FLAG, recompute), FIELD(INTEGER, image_size),
+    FIELD(FLAG, deterministic), FIELD(TEXT, init), FIELD(TEXT, init_skip), FIELD(TEXT, freeze), FIELD(TEXT, lr_of),
+    FIELD(TEXT, mean), FIELD(TEXT, deviation), FIELD(TEXT, out), FIELD(FLAG, resume), FIELD(INTEGER, evaluate_every),
+    FIELD(INTEGER, checkpoint_every),
+    FIELD(FLAG, checkpoint_in_steps), FIELD(INTEGER, keep), FIELD(FLAG, best), FIELD(INTEGER, patience),
+    FIELD(FLAG, nan_ok),
+    FIELD(TEXT, strategy), FIELD(TEXT, mesh), FIELD(INTEGER, servers), FIELD(INTEGER, group), FIELD(INTEGER, staleness),
+    FIELD(INTEGER, backup), FIELD(TEXT, allreduce), FIELD(REAL, bucket), FIELD(TEXT, network), FIELD(TEXT, trace),
+    FIELD(FLAG, tensorboard), FIELD(INTEGER, histograms), FIELD(INTEGER, prometheus), FIELD(INTEGER, window),
+    FIELD(REAL, stall_timeout), FIELD(INTEGER, cpus), FIELD(INTEGER, gpus), FIELD(TEXT, scheduler),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static json_t *value_of(const struct field *f, const struct sgrad_train_options *o) {
+    const void *at = (const char *)o + f->at;
+    switch (f->type) {
+    case TEXT: return *(const char *const *)at ? json_string(*(const char *const *)at) : json_null();
+    case REAL: return json_real(*(const double *)at);
+    case INTEGER: return json_integer(f->size == sizeof(int) ? *(const int *)at : *(const long *)at);
+    case FLAG: return json_boolean(*(const bool *)at);
+    }
+    return NULL;
+}
+
+json_t *sgrad__options_json(const struct sgrad_train_options *o) {
+    json_t *object = json_object();
+    for (const struct field *f = fields; f < fields + FIELDS; f++) json_object_set_new(object, f->name, value_of(f, o));
+    json_object_set_new(object, "data_placement", json_string(o->partition ? "partition" : "replicate"));
+    json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
+    json_object_set_new(object, "precision", json_string(sgrad_precision_name(o->precision)));
+    return object;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+
+/* Whoever gets options keeps their texts for as long as he likes. */
+static const char *kept(const char *text) {
+    static struct text {
+        struct text *before;
+        char text[];
+    } *last;
+    struct text *is = sgrad_alloc(1, sizeof *is + strlen(text) + 1);
+    strcpy(is->text, text);
+    is->before = last;
+    last = is;
+    return is->text;
+}
+
+/* False: VALUE is of no such type. */
+static bool take(const struct field *f, const json_t *value, struct sgrad_train_options *o) {
+    void *at = (char *)o + f->at;
+    const json_int_t n = json_integer_value(value);
+    switch (f->type) {
+    case TEXT:
+        if (!json_is_string(value) && !json_is_null(value)) return false;
+        *(const char **)at = json_is_null(value) ? NULL : kept(json_string_value(value));
+        return true;
+    case REAL: return json_is_number(value) ? (*(double *)at = json_number_value(value), true) : false;
+    case INTEGER:
+        if (!json_is_integer(value) || (f->size == sizeof(int) && (n < INT_MIN || n > INT_MAX))) return false;
+        if (f->size == sizeof(int)) *(int *)at = (int)n;
+        else *(long *)at = (long)n;
+        return true;
+    case FLAG: return json_is_boolean(value) ? (*(bool *)at = json_is_true(value), true) : false;
+    }
+    return false;
+}
+
+static bool take_others(const json_t *object, struct sgrad_train_options *o) {
+    const char *seed = json_string_value(json_object_get(object, "seed"));
+    const char *precision = json_string_value(json_object_get(object, "precision"));
+    const char *placement = json_string_value(json_object_get(object, "data_placement"));
+    char *end = NULL;
+    if (seed) o->seed = strtoull(seed, &end, 10);
+    if (seed && (end == seed || *end)) return false;
+    if (placement) o->partition = !strcmp(placement, "partition");
+    for (enum sgrad_precision p = SGRAD_PRECISION_F32; precision && p <= SGRAD_PRECISION_BF16; p++)
+        if (!strcmp(precision, sgrad_precision_name(p))) return o->precision = p, true;
+    return !precision;
+}
+
+/* What an older run did not know stays as it is. */
+int sgrad__options_take(const char *where, const json_t *object, struct sgrad_train_options *options) {
+    struct sgrad_train_options o = *options;
+    for (const struct field *f = fields; f < fields + FIELDS; f++) {
+        const json_t *value = json_object_get(object, f->name);
+        if (value && !take(f, value, &o))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: option %s has a value of another kind", where, f->name);
+    }
+    if (!json_is_object(object) || !take_others(object, &o))
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has no options of a run", where);
+    *options = o;
+    return 0;
+}

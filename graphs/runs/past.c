@@ -1,0 +1,96 @@
+/* past.c: runs that are there: what they were asked for, and what they were trained on. */
+#include "graphs/runs/files.h"
+#include "graphs/runs/plugin.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* PATH and *CONFIG are to be freed in any case. */
+static int read_run(const char *folder, char **path, json_t **config) {
+    SGRAD_TRY(sgrad__config_read(folder, path, config));
+    return *config ? 0 : sgrad_fail(SGRAD_EIO, "%s: there is no such file: %s is no folder of a run", *path, folder);
+}
+
+static bool is_open(const char *file) {
+    for (const char *const *plugin = sgrad_plugins; *plugin; plugin++)
+        if (!strcmp(*plugin, file)) return true;
+    return false;
+}
+
+/* A plug-in is code, and a file may come from anywhere: whoever trusts it opens it. */
+static void warn_of_plugins(const char *path, const json_t *config) {
+    const json_t *files = json_object_get(config, "plugins"), *file;
+    size_t i;
+    json_array_foreach(files, i, file) {
+        const char *name = json_string_value(file);
+        if (name && !is_open(name))
+            sgrad_warn("%s: the run had the plug-in %s, and here it is not loaded (--plugin)", path, name);
+    }
+}
+
+/* What began the run, and then each continuation's changes. */
+static int take_options(const char *path, const json_t *config, struct sgrad_train_options *options) {
+    const json_t *continued = json_object_get(config, "continued"), *entry;
+    struct sgrad_train_options o = sgrad_train_defaults();
+    size_t i;
+    SGRAD_TRY(sgrad__options_take(path, json_object_get(config, "options"), &o));
+    json_array_foreach(continued, i, entry) SGRAD_TRY(sgrad__options_take(path, json_object_get(entry, "options"), &o));
+    o.out = o.trace = NULL;
+    o.resume = false;
+    *options = o;
+    return 0;
+}
+
+int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {
+    char *path = NULL;
+    json_t *config = NULL;
+    int error = read_run(folder, &path, &config);
+    if (!error) error = take_options(path, config, options);
+    if (!error) warn_of_plugins(path, config);
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+static bool take_image(const json_t *input, struct sgrad_run_input *to) {
+    const json_t *image = json_object_get(input, "image");
+    if (!input) return true;
+    if (json_array_size(image) != 3) return false;
+    to->image.rank = 3;
+    for (size_t i = 0; i < 3; i++) {
+        to->image.dim[i] = json_integer_value(json_array_get(image, i));
+        if (to->image.dim[i] < 1 || to->image.dim[i] > (i < 2 ? 65535 : SGRAD_MAX_CHANNELS)) return false;
+    }
+    to->full_scale = (float)json_number_value(json_object_get(input, "full_scale"));
+    return to->full_scale > 0;
+}
+
+/* Classes without names are called by their numbers. */
+static bool take_classes(const json_t *config, struct sgrad_run_input *to) {
+    const json_t *names = json_object_get(config, "class_names");
+    const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
+    if (classes < 0 || classes > 1 << 20) return false;
+    to->classes = (int)classes;
+    to->class_name = sgrad_alloc((size_t)classes + 1, sizeof *to->class_name);
+    for (int c = 0; c < to->classes; c++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)c));
+        to->class_name[c] = name ? sgrad_format("%s", name) : sgrad_format("%d", c);
+    }
+    return true;
+}
+
+int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
+    char *path = NULL;
+    json_t *config = NULL;
+    struct sgrad_run_input is = { 0 };
+    int error = read_run(folder, &path, &config);
+    if (!error && !json_object_get(config, "classes"))
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: does not say what the run's input is: an older Stargrad wrote it", path);
+    if (!error && (!take_image(json_object_get(config, "input"), &is) || !take_classes(config, &is)))
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: its input is neither none nor images (H,W,C), or its classes are no number", path);
+    if (!error) *input = is;
+    json_decref(config);
+    free(path);
+    return error;
+}

@@ -1,0 +1,437 @@
+/* search.c: many candidates over data that stays where it is, round by round.
+ *
+ *     round      who is left, and how many epochs come until somebody may be given up
+ *                a plan of visits (visits.c), the same on every rank
+ *                each rank makes its own, in their order: what the next one needs comes meanwhile, what has been leaves
+ *                rank 0 has heard of all, and decides; all are told
+ *
+ *     rank 0     fetch A   A: visit, send      B: visit, send      C …
+ *     rank 1     fetch B   B: visit, send      A: visit, send      D …          A's and B's states pass each other
+ *
+ * Nothing depends on who was faster: plans follow from costs that are counted, not measured, and from what candidates came to. So
+ * a search that was ended goes through the same rounds again, and leaves out the visits that checkpoints have.
+ *
+ * Limits: every rank opens the data set, and reads of it its partitions, and once its share to measure mean and deviation. Ranks
+ * with other processors compute other bits. */
+#include "graphs/runs/search.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_over(const struct sgrad__entrant *e) { return e->fate != SGRAD__RUNNING; }
+static int rank_of(const struct sgrad__search *s, const struct sgrad__visit *v) {
+    return sgrad__visits_rank(v->partition, s->ranks);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+/* What the search says of all: where, how long, and to the same bits. */
+static void set_options(const struct sgrad__search *s, struct sgrad__entrant *e) {
+    struct sgrad_train_options *o = &e->options;
+    const struct sgrad_train_options *common = &s->options->common;
+    *o = e->is->options;
+    o->data = common->data;
+    o->custom_reader = common->custom_reader;
+    o->epochs = s->epochs;
+    o->steps = 0;
+    o->out = e->folder;
+    o->cpus = common->cpus, o->gpus = common->gpus, o->scheduler = common->scheduler;
+    o->deterministic = true;
+    o->resume = o->partition = o->print = false;
+    o->mesh = o->trace = o->strategy = o->allreduce = NULL;
+    o->keep = 2;
+}
+
+static int open_entrants(struct sgrad__search *s) {
+    const struct sgrad_search_options *o = s->options;
+    int digits = snprintf(NULL, 0, "%d", o->candidates);
+    s->entrants = o->candidates;
+    s->entrant = sgrad_alloc((size_t)s->entrants, sizeof *s->entrant);
+    for (int i = 0; i < s->entrants; i++) {
+        struct sgrad__entrant *e = &s->entrant[i];
+        *e = (struct sgrad__entrant){ .is = &o->candidate[i], .search = s, .number = i, .at = -1, .planned_at = -1 };
+        e->name = e->is->name ? sgrad_format("%s", e->is->name) : sgrad_format("%0*d", digits, i + 1);
+        e->folder = o->replay ? sgrad_format("%s/replay", o->replay) : sgrad_format("%s/%s", o->common.out, e->name);
+        set_options(s, e);
+    }
+    return 0;
+}
+
+static int compare_ranks(const struct sgrad__search *s) {
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    fprintf(to, "version: %s\ntraining set: %016llx\nepochs: %d\nseed: %llu\n", PACKAGE_VERSION,
+            (unsigned long long)s->ground.fingerprint, s->epochs, (unsigned long long)s->options->common.seed);
+    for (int i = 0; i < s->entrants; i++)
+        fprintf(to, "candidate %s: %s\n", s->entrant[i].name, s->entrant[i].is->given ? s->entrant[i].is->given : "{}");
+    fclose(to);
+    int error = sgrad_ranks_compare(text);
+    free(text);
+    return error;
+}
+
+/* Of an earlier replay. */
+static int remove_files(const char *folder) {
+    DIR *d = opendir(folder);
+    for (struct dirent *file; d && (file = readdir(d));) {
+        char *path = sgrad_format("%s/%s", folder, file->d_name);
+        if (file->d_name[0] != '.') unlink(path);
+        free(path);
+    }
+    if (d) closedir(d);
+    return 0;
+}
+
+/* Rank 0's folder: a new search's, or this one's. */
+static int open_folder(struct sgrad__search *s) {
+    const struct sgrad_train_options *o = &s->options->common;
+    bool found;
+    SGRAD_TRY(sgrad__board_open(s));
+    if (s->options->replay) return remove_files(s->folder);
+    SGRAD_TRY(sgrad__ledger_read(o->resume ? s : NULL, s->folder, &s->partitions, &found));
+    if (found == o->resume) return 0;
+    if (found)
+        return sgrad_fail(SGRAD_EINVAL, "%s: holds a search already; choose another --out, or continue it with --resume",
+                          s->folder);
+    return sgrad_fail(SGRAD_EINVAL, "%s: there is no search to continue; leave out --resume to begin one", s->folder);
+}
+
+/* All samples in an order that is drawn, cut into partitions: samples of a class often lie together in files. */
+static void deal_samples(struct sgrad__search *s) {
+    const int64_t count = s->ground.train->count;
+    struct sgrad__order order = { .seed = sgrad_hash("partitions", 10) ^ s->options->common.seed, .count = count,
+                                  .shuffle = true };
+    s->partition_samples = count / s->partitions;
+    s->sample = sgrad_alloc((size_t)count, sizeof *s->sample);
+    for (int64_t i = 0; i < count; i++) s->sample[i] = sgrad__order_sample(&order, 0, i);
+    sgrad__order_close(&order);
+}
+
+/* How far it has come, and which rank's disk knows: all are told, with its journal. */
+static int find_past(struct sgrad__entrant *e) {
+    const struct sgrad__search *s = e->search;
+    double *visits = sgrad_alloc((size_t)s->ranks, sizeof *visits);
+    int own = 0;
+    SGRAD_TRY(sgrad_ranks_await(sgrad__entrant_find(e, &own), "for all ranks to look for checkpoints"));
+    visits[s->rank] = own;
+    sgrad_ranks_sum(visits, s->ranks);
+    for (int r = 0; r < s->ranks; r++)
+        if ((int)visits[r] > e->visits) e->visits = (int)visits[r], e->at = r;
+    free(visits);
+    if (e->visits) sgrad_ranks_broadcast(e->journal, sgrad__journal_count(e) * sizeof *e->journal, e->at);
+    return 0;
+}
+
+static int enter(struct sgrad__entrant *e) {
+    const struct sgrad__search *s = e->search;
+    sgrad__entrant_measure(e);
+    if (sgrad_ranks_agree(e->fate == SGRAD__BROKEN ? SGRAD_EINVAL : 0)) {
+        e->fate = SGRAD__BROKEN;
+        if (s->rank == 0) sgrad_warn("candidate %s cannot be trained; the others go on", e->name);
+    }
+    if (s->options->common.resume && e->fate != SGRAD__BROKEN) SGRAD_TRY(find_past(e));
+    int error = s->rank ? 0 : sgrad__board_enter(e);
+    sgrad__entrant_close(e);
+    return sgrad_ranks_await(error, "for rank 0, which writes a candidate's folder");
+}
+
+static int open_search(struct sgrad__search *s) {
+    const struct sgrad_search_options *o = s->options;
+    SGRAD_TRY(sgrad__stop_check(&o->stop));
+    s->ground.options = o->common;
+    s->ground.options.resume = false;
+    SGRAD_TRY(sgrad__run_open_ground(&s->ground));
+    s->rank = s->ground.context->rank;
+    s->ranks = s->ground.context->ranks;
+    s->epochs = (int)o->common.epochs;
+    s->partitions = o->partitions ? o->partitions : s->ranks;
+    s->monitor = sgrad_monitor_create();
+    SGRAD_TRY(open_entrants(s));
+    SGRAD_TRY(compare_ranks(s));
+    s->folder = sgrad_format("%s", o->replay ? s->entrant->folder : o->common.out);
+    SGRAD_TRY(sgrad_ranks_await(s->rank ? 0 : open_folder(s), "for rank 0, which opens the folder"));
+    sgrad_ranks_broadcast(&s->partitions, sizeof s->partitions, 0);
+    deal_samples(s);
+    for (int i = 0; i < s->entrants; i++) SGRAD_TRY(enter(&s->entrant[i]));
+    if (s->rank == 0 && !o->replay) SGRAD_TRY(sgrad__ledger_write(s, s->folder));
+    return sgrad__mail_open(s);
+}
+
+static void close_search(struct sgrad__search *s) {
+    if (s->ground.context) sgrad__checkpoint_end(s->checkpoint);
+    for (int i = 0; i < s->entrants; i++) {
+        struct sgrad__entrant *e = &s->entrant[i];
+        sgrad__entrant_close(e);
+        free(e->name);
+        free(e->folder);
+        free(e->journal);
+        free(e->told);
+    }
+    sgrad__mail_close(s);
+    if (s->rank == 0) sgrad__board_close(s);
+    sgrad__visits_free(&s->plan);
+    sgrad__run_close(&s->ground);
+    if (s->monitor) sgrad_monitor_destroy(s->monitor);
+    free(s->entrant);
+    free(s->sample);
+    free(s->folder);
+}
+
+/* ---- a round's plan ----------------------------------------------------------------------------------------------- */
+
+/* Hops between ranks, and their bytes: a candidate's first visit begins where it was left. */
+static void count_hops(struct sgrad__search *s) {
+    int *at = sgrad_alloc((size_t)s->entrants, sizeof *at);
+    double work = 0;
+    s->hops = 0;
+    s->bytes = 0;
+    for (int i = 0; i < s->entrants; i++) at[i] = -1;
+    for (const struct sgrad__visit *v = s->plan.visit; v < s->plan.visit + s->plan.count; v++) {
+        const struct sgrad__entrant *e = &s->entrant[v->model];
+        const int before = at[v->model] < 0 ? e->planned_at : at[v->model];
+        at[v->model] = rank_of(s, v);
+        work += v->end - v->begin;
+        if (before < 0 || before == at[v->model]) continue;
+        s->hops++;
+        s->bytes += e->bytes;
+    }
+    for (int i = 0; i < s->entrants; i++)
+        if (at[i] >= 0) s->entrant[i].planned_at = at[i];
+    s->busy = work / (s->plan.makespan * s->ranks);
+    free(at);
+}
+
+/* A slot is the longest visit. The order is one for as many ranks as partitions, however many there are: so a search goes on with
+ * fewer, or more, to the same end. */
+static int plan_round(struct sgrad__search *s, int from, int to) {
+    int *number = sgrad_alloc((size_t)s->entrants, sizeof *number), running = 0;
+    double *cost = sgrad_alloc((size_t)s->entrants, sizeof *cost), most = 0;
+    for (int i = 0; i < s->entrants; i++)
+        if (!is_over(&s->entrant[i])) number[running++] = i;
+    for (int i = 0; i < running; i++) most = s->entrant[number[i]].cost > most ? s->entrant[number[i]].cost : most;
+    for (int i = 0; i < running; i++) cost[i] = s->entrant[number[i]].cost / most;
+    struct sgrad__visits_options how = { .models = running, .partitions = s->partitions, .first_epoch = from,
+                                         .epochs = to - from, .ranks = s->partitions, .cost = cost,
+                                         .seed = s->options->common.seed };
+    sgrad__visits_free(&s->plan);
+    int error = sgrad__visits_plan(s->options->schedule, &how, &s->plan);
+    how.ranks = s->ranks;
+    if (!error) sgrad__visits_time(&how, &s->plan);
+    for (int i = 0; !error && i < s->plan.count; i++) s->plan.visit[i].model = number[s->plan.visit[i].model];
+    if (!error) count_hops(s);
+    free(number);
+    free(cost);
+    return error;
+}
+
+/* ---- a round's visits --------------------------------------------------------------------------------------------- */
+
+static const struct sgrad__visit *end_of(const struct sgrad__search *s) { return s->plan.visit + s->plan.count; }
+
+/* The next visit from V on that is still to be made, of this rank. */
+static const struct sgrad__visit *own_visit(const struct sgrad__search *s, const struct sgrad__visit *v) {
+    while (v < end_of(s) && (rank_of(s, v) != s->rank || v->number < s->entrant[v->model].visits)) v++;
+    return v < end_of(s) ? v : NULL;
+}
+
+/* The rank that has the candidate before V; -1: none has. */
+static int rank_before(const struct sgrad__search *s, const struct sgrad__visit *v) {
+    const struct sgrad__entrant *e = &s->entrant[v->model];
+    if (v->number <= e->visits) return e->at;
+    for (const struct sgrad__visit *before = v - 1; before >= s->plan.visit; before--)
+        if (before->model == v->model) return rank_of(s, before);
+    return e->at;
+}
+
+/* Candidates that were left here and go on elsewhere. */
+static int send_first(struct sgrad__search *s) {
+    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
+        struct sgrad__entrant *e = &s->entrant[v->model];
+        if (v->number != e->visits || e->at != s->rank || rank_of(s, v) == s->rank) continue;
+        SGRAD_TRY(sgrad__entrant_fetch(e, s->rank));
+        SGRAD_TRY(sgrad__entrant_send(e, rank_of(s, v)));
+    }
+    return 0;
+}
+
+/* What comes next is fetched while this visit goes on, unless it has not left yet: that depends on others. */
+static int make_visit(struct sgrad__search *s, const struct sgrad__visit *v) {
+    struct sgrad__entrant *e = &s->entrant[v->model];
+    const struct sgrad__visit *coming = own_visit(s, v + 1), *next = sgrad__visits_next(&s->plan, v);
+    for (int i = 0; i < s->entrants; i++) sgrad__entrant_settle(&s->entrant[i]);
+    SGRAD_TRY(sgrad__entrant_fetch(e, rank_before(s, v)));
+    if (coming && coming->model != v->model && sgrad__entrant_settle(&s->entrant[coming->model]))
+        SGRAD_TRY(sgrad__entrant_fetch(&s->entrant[coming->model], rank_before(s, coming)));
+    SGRAD_TRY(sgrad__entrant_await(e));
+    SGRAD_TRY(sgrad__entrant_visit(e, v));
+    if (next && rank_of(s, next) != s->rank) SGRAD_TRY(sgrad__entrant_send(e, rank_of(s, next)));
+    return sgrad__mail_tell(e, v->number);
+}
+
+static int expect_mail(struct sgrad__search *s) {
+    int *visits = sgrad_alloc((size_t)s->ranks, sizeof *visits);
+    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++)
+        visits[rank_of(s, v)] += v->number >= s->entrant[v->model].visits;
+    int error = sgrad__mail_expect(s, visits);
+    free(visits);
+    return error;
+}
+
+static int make_visits(struct sgrad__search *s) {
+    SGRAD_TRY(expect_mail(s));
+    SGRAD_TRY(send_first(s));
+    for (const struct sgrad__visit *v = own_visit(s, s->plan.visit); v; v = own_visit(s, v + 1)) SGRAD_TRY(make_visit(s, v));
+    for (int i = 0; i < s->entrants; i++)
+        if (s->entrant[i].leaves) {
+            SGRAD_TRY(sgrad__entrant_await(&s->entrant[i]));
+            sgrad__entrant_settle(&s->entrant[i]);
+        }
+    const int error = sgrad__checkpoint_end(s->checkpoint);
+    s->checkpoint = NULL;
+    SGRAD_TRY(error);
+    return sgrad__mail_await(s);
+}
+
+/* ---- a round's end ------------------------------------------------------------------------------------------------ */
+
+/* Where those that go on, or end, have been left. */
+static void note_places(struct sgrad__search *s) {
+    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
+        struct sgrad__entrant *e = &s->entrant[v->model];
+        if (v->number < e->visits) continue;
+        e->visits = v->number + 1;
+        e->at = rank_of(s, v);
+    }
+}
+
+/* Rank 0's: a score is by the epochs that all who are left have had. What happens to a candidate later, and its checkpoint tells
+ * already, has not happened yet. */
+static void decide(struct sgrad__search *s, int epoch) {
+    struct sgrad__score *score = sgrad_alloc((size_t)s->entrants, sizeof *score);
+    double *value = sgrad_alloc((size_t)s->entrants * (size_t)epoch, sizeof *value);
+    struct sgrad__entrant **of = sgrad_alloc((size_t)s->entrants, sizeof *of);
+    int count = 0;
+    for (int i = 0; i < s->entrants; i++) {
+        struct sgrad__entrant *e = &s->entrant[i];
+        if (!is_over(e) && e->journal[SGRAD__JOURNAL_LOST] < (float)(epoch * s->partitions))
+            e->fate = (enum sgrad__fate)e->journal[SGRAD__JOURNAL_FATE];
+        if (is_over(e)) continue;
+        double *own = value + (size_t)count * (size_t)epoch;
+        for (int j = 0; j < epoch; j++) own[j] = sgrad__board_value(e, j);
+        score[count].value = own;
+        of[count++] = e;
+    }
+    if (epoch < s->epochs) sgrad__stop_decide(&s->options->stop, epoch, score, count);
+    for (int i = 0; i < count; i++)
+        if (epoch == s->epochs) of[i]->fate = SGRAD__FINISHED;
+        else if (score[i].stops) of[i]->fate = SGRAD__STOPPED;
+    free(score);
+    free(value);
+    free(of);
+}
+
+/* Weights of those that have ended lie where they were last. */
+static int save_ended(struct sgrad__search *s) {
+    for (int i = 0; i < s->entrants; i++) {
+        struct sgrad__entrant *e = &s->entrant[i];
+        char *path = sgrad_format("%s/model.safetensors", e->folder);
+        const bool saved = access(path, F_OK) == 0;
+        int error = 0;
+        free(path);
+        if (e->at != s->rank || !is_over(e)) continue;
+        if (!saved && (e->fate == SGRAD__FINISHED || e->fate == SGRAD__STOPPED)) {
+            error = sgrad__entrant_fetch(e, s->rank);
+            if (!error) error = sgrad__entrant_save(e);
+        }
+        sgrad__entrant_close(e);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+static int end_round(struct sgrad__search *s, int epoch) {
+    int *fate = sgrad_alloc((size_t)s->entrants, sizeof *fate);
+    note_places(s);
+    SGRAD_TRY(sgrad_ranks_await(0, "for the visits of all ranks"));
+    if (s->rank == 0) decide(s, epoch);
+    for (int i = 0; i < s->entrants; i++) fate[i] = s->entrant[i].fate;
+    sgrad_ranks_broadcast(fate, (size_t)s->entrants * sizeof *fate, 0);
+    for (int i = 0; i < s->entrants; i++) s->entrant[i].fate = (enum sgrad__fate)fate[i];
+    free(fate);
+    return sgrad_ranks_await(save_ended(s), "for all ranks, which write weights");
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+
+static bool anybody_runs(const struct sgrad__search *s) {
+    for (int i = 0; i < s->entrants; i++)
+        if (!is_over(&s->entrant[i])) return true;
+    return false;
+}
+
+static int run_rounds(struct sgrad__search *s) {
+    for (int round = 0, epoch = 0; epoch < s->epochs && anybody_runs(s); round++) {
+        const int next = sgrad__stop_next(&s->options->stop, epoch, s->epochs);
+        SGRAD_TRY(plan_round(s, epoch, next));
+        int error = s->rank ? 0 : sgrad__ledger_round(s, s->folder, round);
+        SGRAD_TRY(sgrad_ranks_await(error, "for rank 0, which writes the schedule"));
+        if (s->rank == 0) sgrad__board_round(s, epoch, next);
+        SGRAD_TRY(make_visits(s));
+        SGRAD_TRY(end_round(s, next));
+        epoch = next;
+    }
+    return 0;
+}
+
+/* The visits of a search, as rank 0 reads them there, by all ranks. */
+static int replay(struct sgrad__search *s) {
+    const struct sgrad_search_options *o = s->options;
+    struct sgrad__visits recorded = { 0 };
+    if (is_over(s->entrant)) return SGRAD_EINVAL;
+    int error = s->rank ? 0 : sgrad__ledger_visits(o->common.out, o->candidate->name, s->partitions, s->epochs, &recorded);
+    SGRAD_TRY(sgrad_ranks_agree(error));
+    sgrad_ranks_broadcast(&recorded.count, sizeof recorded.count, 0);
+    s->plan = (struct sgrad__visits){ .schedule = "recorded", .count = recorded.count, .makespan = recorded.count };
+    s->plan.visit = sgrad_alloc((size_t)recorded.count, sizeof *recorded.visit);
+    if (s->rank == 0) memcpy(s->plan.visit, recorded.visit, (size_t)recorded.count * sizeof *recorded.visit);
+    sgrad_ranks_broadcast(s->plan.visit, (size_t)recorded.count * sizeof *recorded.visit, 0);
+    sgrad__visits_free(&recorded);
+    count_hops(s);
+    if (s->rank == 0) sgrad__board_round(s, 0, recorded.count / s->partitions);
+    SGRAD_TRY(make_visits(s));
+    return end_round(s, s->epochs);
+}
+
+static void tell_end(struct sgrad__search *s, struct sgrad_search_result *result) {
+    const struct sgrad__entrant *best = sgrad__board_best(s);
+    char *path = best ? sgrad_format("%s/model.safetensors", best->folder) : NULL;
+    if (path && access(path, F_OK)) sgrad_warn("%s: is with rank %d, where the candidate ended", path, best->at);
+    free(path);
+    result->best = best ? sgrad_format("%s", best->name) : NULL;
+    result->same = s->options->replay && sgrad__ledger_same(s->options->replay, s->folder);
+}
+
+static int run_search(struct sgrad__search *s, struct sgrad_search_result *result) {
+    SGRAD_TRY(open_search(s));
+    SGRAD_TRY(s->options->replay ? replay(s) : run_rounds(s));
+    sgrad_ranks_sum(s->moved, 2);
+    int error = s->rank ? 0 : sgrad__board_end(s);
+    SGRAD_TRY(sgrad_ranks_await(error, "for rank 0, which writes the leaderboard"));
+    *result = (struct sgrad_search_result){ .rank = s->rank, .folder = sgrad_format("%s", s->folder), .hops = (long)s->moved[0],
+                                            .bytes = s->moved[1] };
+    if (s->rank == 0) tell_end(s, result);
+    return 0;
+}
+
+int sgrad_search(const struct sgrad_search_options *options, struct sgrad_search_result *result) {
+    struct sgrad__search *s = sgrad_alloc(1, sizeof *s);
+    s->options = options;
+    int error = run_search(s, result);
+    if (error) sgrad_ranks_abort(1);
+    close_search(s);
+    free(s);
+    return error;
+}

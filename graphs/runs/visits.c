@@ -1,0 +1,198 @@
+/* visits.c: orders of visits. Models A B C D, partitions 0 1 2, an epoch and the next:
+ *
+ *     ring         0   A B C D A B C D             staggered    0   A C B D .  .             open-shop   as whoever is free first
+ *                  1   . A B C D A B C D                        1   B A C . D  .
+ *                  2   . . A B C D A B C D                      2   C B A . .  D
+ *
+ * A ring's models begin one after another: max(M,K)·E + min(M,K) − 1 slots for M models, K partitions and E epochs. Staggered,
+ * K models at a time begin each with another partition, so that every partition is busy from the first slot on: M·E slots where K
+ * divides M; by Latin squares that are drawn anew for each epoch, so that no model always meets the partitions in one order.
+ *
+ * An order becomes times by simulation: a visit begins when its model and the rank that has its partition are free. */
+#include "graphs/runs/visits.h"
+#include "graphs/programs/order.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sgrad__visits_options options;   /* for the length of lines */
+
+static int count_of(const options *o) { return o->models * o->partitions * o->epochs; }
+static double cost_of(const options *o, int model) { return o->cost ? o->cost[model] : 1; }
+
+/* ---- orders ------------------------------------------------------------------------------------------------------- */
+
+/* Partition p has at slot t the model that partition 0 had at slot t − p. */
+static void order_ring(const options *o, struct sgrad__visit *visit) {
+    const int count = count_of(o), stride = o->models > o->partitions ? o->models : o->partitions;
+    for (int slot = 0, made = 0; made < count; slot++)
+        for (int p = 0; p < o->partitions && p <= slot; p++) {
+            const int epoch = (slot - p) / stride, model = (slot - p) % stride;
+            if (epoch < o->epochs && model < o->models)
+                visit[made++] = (struct sgrad__visit){ .model = model, .epoch = o->first_epoch + epoch, .partition = p };
+        }
+}
+
+static void draw(uint64_t seed, int number, int count, int *permutation) {
+    struct sgrad__order order = { .seed = sgrad_hash("visits", 6) ^ seed, .count = count, .shuffle = true };
+    for (int i = 0; i < count; i++) permutation[i] = (int)sgrad__order_sample(&order, (uint32_t)number, i);
+    sgrad__order_close(&order);
+}
+
+/* A Latin square of rows and columns in any order: members of a group by their rows. */
+static void order_staggered(const options *o, struct sgrad__visit *visit) {
+    const int k = o->partitions, groups = (o->models + k - 1) / k;
+    int *partition = sgrad_alloc((size_t)k, sizeof *partition), *row = sgrad_alloc((size_t)k, sizeof *row);
+    for (int block = 0; block < o->epochs * groups; block++) {
+        const int epoch = o->first_epoch + block / groups, first = block % groups * k;
+        draw(o->seed, 2 * (epoch * groups + block % groups), k, partition);
+        draw(o->seed, 2 * (epoch * groups + block % groups) + 1, k, row);
+        for (int slot = 0; slot < k; slot++)
+            for (int j = 0; j < k && first + j < o->models; j++)
+                *visit++ = (struct sgrad__visit){ .model = first + j, .epoch = epoch,
+                                                  .partition = partition[(row[j] + slot) % k] };
+    }
+    free(partition);
+    free(row);
+}
+
+/* What a shop looks like while it is planned. */
+struct shop {
+    const options *o;
+    double *model_free, *rank_free;
+    int *epochs;                    /* by model: that it has begun, one more than it has ended */
+    int *left;                      /* by model: partitions that it has not visited in that epoch */
+    bool *visited;                  /* (models, partitions): in that epoch */
+};
+
+static double work_left(const struct shop *s, int model) {
+    return cost_of(s->o, model) * (s->left[model] + (s->o->epochs - s->epochs[model]) * s->o->partitions);
+}
+
+/* Of all visits that can come next the one that begins first; of those the one whose model has most to do; of those the first in
+ * an order that is drawn. */
+static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
+    const int k = s->o->partitions;
+    struct sgrad__visit best = { .model = -1, .begin = DBL_MAX };
+    double most = 0;
+    for (int i = 0; i < s->o->models * k; i++) {
+        const int model = among[i] / k, partition = among[i] % k, rank = sgrad__visits_rank(partition, s->o->ranks);
+        if (!s->left[model] || s->visited[among[i]]) continue;
+        const double a = s->model_free[model], b = s->rank_free[rank], begin = a > b ? a : b, left = work_left(s, model);
+        if (begin > best.begin || (begin == best.begin && left <= most)) continue;
+        most = left;
+        best = (struct sgrad__visit){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1, .partition = partition,
+                                      .begin = begin, .end = begin + cost_of(s->o, model) };
+    }
+    return best;
+}
+
+static void note(struct shop *s, const struct sgrad__visit *v) {
+    const int k = s->o->partitions;
+    s->model_free[v->model] = s->rank_free[sgrad__visits_rank(v->partition, s->o->ranks)] = v->end;
+    s->visited[v->model * k + v->partition] = true;
+    if (--s->left[v->model] || s->epochs[v->model] == s->o->epochs) return;
+    s->epochs[v->model]++;
+    s->left[v->model] = k;
+    memset(s->visited + v->model * k, 0, (size_t)k * sizeof *s->visited);
+}
+
+static void order_open_shop(const options *o, struct sgrad__visit *visit) {
+    const int pairs = o->models * o->partitions, count = count_of(o);
+    int *among = sgrad_alloc((size_t)pairs, sizeof *among);
+    struct shop s = { .o = o, .model_free = sgrad_alloc((size_t)o->models, sizeof(double)),
+                      .rank_free = sgrad_alloc((size_t)o->ranks, sizeof(double)),
+                      .epochs = sgrad_alloc((size_t)o->models, sizeof(int)), .left = sgrad_alloc((size_t)o->models, sizeof(int)),
+                      .visited = sgrad_alloc((size_t)pairs, sizeof(bool)) };
+    for (int m = 0; m < o->models; m++) s.epochs[m] = 1, s.left[m] = o->partitions;
+    for (int i = 0; i < count; i++) {
+        if (i % pairs == 0) draw(o->seed, o->first_epoch + i / pairs, pairs, among);
+        visit[i] = next_visit(&s, among);
+        note(&s, &visit[i]);
+    }
+    free(among);
+    free(s.model_free);
+    free(s.rank_free);
+    free(s.epochs);
+    free(s.left);
+    free(s.visited);
+}
+
+const struct sgrad__tour sgrad__tours[] = {
+    { "staggered", "as many models as partitions at a time, each begins with another partition; drawn anew for each epoch",
+      "Latin squares", order_staggered },
+    { "ring", "models enter the first partition one after another, and go from each to the next",
+      "Chen, Lee, Xia, Lin, Suzumura and Lin 2015", order_ring },
+    { "open-shop", "whichever model and partition are free first, the model with most to do before others: for unequal models",
+      "Gonzalez and Sahni 1976; Kumar, Nakandala, Zhang, Li, Gemawat and Nagrecha 2021 (Cerebro)", order_open_shop },
+    { 0 },
+};
+
+/* ---- times -------------------------------------------------------------------------------------------------------- */
+
+static int by_begin(const void *one, const void *other) {
+    const struct sgrad__visit *a = one, *b = other;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return a->partition - b->partition;     /* different ranks', or of no length */
+}
+
+void sgrad__visits_time(const options *o, struct sgrad__visits *v) {
+    v->makespan = 0;
+    double *model = sgrad_alloc((size_t)o->models, sizeof *model), *rank = sgrad_alloc((size_t)o->ranks, sizeof *rank);
+    for (struct sgrad__visit *i = v->visit; i < v->visit + v->count; i++) {
+        double *a = &model[i->model], *b = &rank[sgrad__visits_rank(i->partition, o->ranks)];
+        i->begin = *a > *b ? *a : *b;
+        i->end = *a = *b = i->begin + cost_of(o, i->model);
+        if (i->end > v->makespan) v->makespan = i->end;
+    }
+    qsort(v->visit, (size_t)v->count, sizeof *v->visit, by_begin);
+    free(model);
+    free(rank);
+}
+
+static void number_visits(const options *o, struct sgrad__visits *v) {
+    int *next = sgrad_alloc((size_t)o->models, sizeof *next);
+    for (int i = 0; i < v->count; i++) v->visit[i].number = o->first_epoch * o->partitions + next[v->visit[i].model]++;
+    free(next);
+}
+
+static struct sgrad__visits plan(const struct sgrad__tour *tour, const options *o) {
+    struct sgrad__visits v = { .schedule = tour->name, .count = count_of(o) };
+    v.visit = sgrad_alloc((size_t)v.count, sizeof *v.visit);
+    tour->order(o, v.visit);
+    sgrad__visits_time(o, &v);
+    number_visits(o, &v);
+    return v;
+}
+
+int sgrad__visits_plan(const char *name, const options *o, struct sgrad__visits *visits) {
+    const double hardly = 1 - 1e-9;
+    struct sgrad__visits best = { 0 };
+    const char *names[4] = { 0 };
+    for (int i = 0; sgrad__tours[i].name; i++) {
+        names[i] = sgrad__tours[i].name;
+        if (name && strcmp(name, sgrad__tours[i].name)) continue;
+        struct sgrad__visits v = plan(&sgrad__tours[i], o);
+        const bool better = !best.visit || v.makespan < best.makespan * hardly;
+        sgrad__visits_free(better ? &best : &v);
+        if (better) best = v;
+    }
+    if (!best.schedule) {
+        const char *near = sgrad_nearest(name, names);
+        return sgrad_fail(SGRAD_ENAME, "no schedule '%s'; did you mean %s?", name, near ? near : "staggered, ring or open-shop");
+    }
+    *visits = best;
+    return 0;
+}
+
+void sgrad__visits_free(struct sgrad__visits *v) {
+    free(v->visit);
+    v->visit = NULL;
+}
+
+const struct sgrad__visit *sgrad__visits_next(const struct sgrad__visits *v, const struct sgrad__visit *visit) {
+    for (const struct sgrad__visit *next = visit + 1; next < v->visit + v->count; next++)
+        if (next->model == visit->model) return next;
+    return NULL;
+}

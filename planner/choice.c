@@ -1,0 +1,68 @@
+/* choice.c: a way of computing each layer, so that all are fast and their workspaces fit (Zou et al., arXiv:1709.06622): an
+ * integer program, solved by GLPK.
+ *
+ *     x[k,l] in {0, 1}: layer k goes way l       minimise Σ x[k,l] T[k,l]
+ *     Σ_l x[k,l] = 1 for each k                  Σ x[k,l] M[k,l] ≤ bound, or, of a shared workspace, each M[k,l] ≤ bound     */
+#include "config.h"
+#include "planner/planner.h"
+
+#include <glpk.h>
+#include <math.h>
+#include <stdlib.h>
+
+static bool open_way(const struct sgrad_way *way, double bound) { return isfinite(way->seconds) && way->bytes <= bound; }
+
+/* Rows 1 to LAYERS: one way each; the next: bytes. A column for each way of each layer, those that are none fixed at 0. */
+static glp_prob *state(const struct sgrad_way *way, int layers, int ways, double bound, bool share) {
+    glp_prob *p = glp_create_prob();
+    const int columns = layers * ways;
+    const size_t most = 2 * (size_t)columns + 1;        /* GLPK counts from 1 */
+    int *row = sgrad_alloc(most, sizeof *row), *column = sgrad_alloc(most, sizeof *column);
+    double *value = sgrad_alloc(most, sizeof *value), least = INFINITY;
+    int count = 0;
+    for (int i = 0; i < columns; i++)
+        if (open_way(&way[i], bound)) least = fmin(least, way[i].seconds);
+    glp_set_obj_dir(p, GLP_MIN);
+    glp_add_rows(p, layers + 1);
+    glp_add_cols(p, columns);
+    for (int k = 0; k < layers; k++) glp_set_row_bnds(p, k + 1, GLP_FX, 1, 1);
+    glp_set_row_bnds(p, layers + 1, share ? GLP_FR : GLP_UP, 0, 1);
+    for (int i = 0; i < columns; i++) {
+        const bool is_open = open_way(&way[i], bound);
+        glp_set_col_kind(p, i + 1, GLP_BV);
+        if (!is_open) glp_set_col_bnds(p, i + 1, GLP_FX, 0, 0);
+        glp_set_obj_coef(p, i + 1, is_open ? way[i].seconds / least : 0);   /* numbers near 1, as solvers like them */
+        row[++count] = i / ways + 1, column[count] = i + 1, value[count] = 1;
+        if (is_open && way[i].bytes > 0)
+            row[++count] = layers + 1, column[count] = i + 1, value[count] = way[i].bytes / bound;
+    }
+    glp_load_matrix(p, count, row, column, value);
+    free(row);
+    free(column);
+    free(value);
+    return p;
+}
+
+static void read_choice(glp_prob *p, const struct sgrad_way *way, int layers, int ways, bool share, struct sgrad_choice *choice) {
+    *choice = (struct sgrad_choice){ .way = sgrad_alloc((size_t)layers, sizeof *choice->way) };
+    for (int i = 0; i < layers * ways; i++) {
+        if (glp_mip_col_val(p, i + 1) < 0.5) continue;
+        choice->way[i / ways] = i % ways;
+        choice->seconds += way[i].seconds;
+        choice->bytes = share ? fmax(choice->bytes, way[i].bytes) : choice->bytes + way[i].bytes;
+    }
+}
+
+int sgrad_choice_make(const struct sgrad_way *way, int layers, int ways, double bound, bool share, struct sgrad_choice *choice) {
+    glp_iocp how;
+    glp_prob *p = state(way, layers, ways, bound, share);
+    glp_init_iocp(&how);
+    how.presolve = GLP_ON;
+    how.msg_lev = GLP_MSG_OFF;
+    const int failed = glp_intopt(p, &how), is = glp_mip_status(p);
+    if (!failed && is == GLP_OPT) read_choice(p, way, layers, ways, share, choice);
+    glp_delete_prob(p);
+    if (!failed && is == GLP_OPT) return 0;
+    return sgrad_fail(SGRAD_ENOMEM, "no way of computing all %d %s has workspaces of at most %.0f bytes", layers,
+                      sgrad_plural(layers, "layer", "layers"), bound);
+}

@@ -1,0 +1,250 @@
+/* forecast.c: what each number of nodes makes of a training: step, speed-up, memory, time, cost.
+ *
+ * Strategies of ranks: sync sums by a collective; ps reduces to servers and broadcasts from them; what servers answer to whoever
+ * comes first (async, mixed, backup) is each node's push and pull, of which a server takes one after another. */
+#include "config.h"
+#include "graphs/programs/programs.h"
+#include "planner/planner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const sgrad_limit_name[] = { "compute", "network", "bus", "input", "memory" };
+
+/* What is asked, and what holds for every point. */
+struct study {
+    const struct sgrad_question *q;
+    const struct sgrad_strategy *strategy;
+    const struct sgrad_collective *allreduce;   /* NULL: the cheapest */
+    double flops, scale;
+    double *end;                                /* of each task, seconds from the step's begin; room for them */
+    double bytes;                               /* of all gradients */
+};
+
+static double at(struct sgrad_growth g, double samples) { return g.fixed + g.each * samples; }
+
+/* The share of the peak that a kernel's operation reaches, its name's first word; else "other"'s, or all. */
+static double share_of(const struct sgrad_machine *m, const char *kernel) {
+    const size_t length = strcspn(kernel, " ");
+    double other = 1;
+    for (int i = 0; i < m->device.efficiencies; i++) {
+        const struct sgrad_efficiency *e = &m->device.efficiency[i];
+        if (strlen(e->operation) == length && !strncmp(e->operation, kernel, length)) return e->share;
+        if (!strcmp(e->operation, "other")) other = e->share;
+    }
+    return other;
+}
+
+/* Seconds of all tasks on SAMPLES of one device, when each ends with them. */
+static double compute(const struct study *s, double samples) {
+    const struct sgrad_machine *m = s->q->machine;
+    double now = 0;
+    for (int i = 0; i < s->q->work->tasks; i++) {
+        const struct sgrad_work_task *t = &s->q->work->task[i];
+        const double arithmetic = at(t->flops, samples) / (s->flops * share_of(m, t->kernel));
+        const double traffic = at(t->bytes, samples) / (m->device.bandwidth * m->device.traffic_share);
+        now += s->scale * t->often * (fmax(arithmetic, traffic) + m->device.launch);
+        s->end[i] = now;
+    }
+    return now;
+}
+
+/* ---- messages ---- */
+
+/* Of BYTES at once over all ranks of NET. */
+struct exchange {
+    const char *name;
+    double seconds;
+};
+
+static struct exchange by_kind(enum sgrad_collective_kind kind, const struct sgrad_collective *method, double bytes,
+                               const struct sgrad_network *net) {
+    const struct sgrad_exchange what = { .bytes = bytes };
+    if (net->ranks == 1) return (struct exchange){ "", 0 };
+    if (!method) method = sgrad_collective_cheapest(kind, &what, net);
+    return (struct exchange){ method->name, sgrad_collective_cost(method, &what, net) };
+}
+
+static struct exchange exchange(const struct study *s, double bytes, int nodes, const struct sgrad_network *net) {
+    if (!s->strategy->sharded) return by_kind(SGRAD_ALLREDUCE, s->allreduce, bytes, net);
+    if (!s->strategy->served) {
+        const struct exchange up = by_kind(SGRAD_REDUCE, NULL, bytes, net), down = by_kind(SGRAD_BROADCAST, NULL, bytes, net);
+        return (struct exchange){ up.name, up.seconds + down.seconds };
+    }
+    const struct sgrad_train_options *o = s->q->train;
+    const int workers = nodes / (o->group && o->group < nodes ? o->group : 1);
+    const int servers = o->servers && o->servers < nodes ? o->servers : nodes;
+    struct sgrad_network node = *net;
+    node.ranks = s->q->machine->device.count;
+    const double inside = by_kind(SGRAD_ALLREDUCE, NULL, bytes, &node).seconds;
+    const double between = nodes == 1 ? 0 : 2 * (net->latency + bytes * workers / servers / net->bandwidth);
+    return (struct exchange){ "servers", inside + between };
+}
+
+/* Gradients fill buckets in the order in which they are made; one that is larger than a bucket goes in several. */
+struct messages {
+    double seconds, way;        /* of all; the longest from where a weight is needed to its next value */
+};
+
+static struct messages send_all(const struct study *s, double bucket, int nodes, const struct sgrad_network *net) {
+    const struct sgrad_work *w = s->q->work;
+    struct messages all = { 0, 0 };
+    double filled = 0, known = 0, cost = 0, wire = 0;
+    for (int i = 0, first = 0; i < w->gradients; i++) {
+        filled += w->gradient[i].bytes;
+        if (filled < bucket && i + 1 < w->gradients) continue;
+        const double cuts = bucket > 0 ? ceil(filled / bucket) : 1;
+        if (filled / cuts != known) cost = exchange(s, known = filled / cuts, nodes, net).seconds;
+        wire = fmax(wire, s->end[w->gradient[i].made]) + cuts * cost;
+        all.seconds += cuts * cost;
+        for (; first <= i; first++) {
+            const int needed = w->gradient[first].needed;
+            all.way = fmax(all.way, wire - (needed > 0 ? s->end[needed - 1] : 0));
+        }
+        filled = 0;
+    }
+    return all;
+}
+
+/* ---- a point ---- */
+
+static double memory(const struct sgrad_work *w, double samples, int devices) {
+    const double summed = devices > 1 ? 2 * w->parameters * sizeof(float) : 0;      /* a bucket's copy, and its sum */
+    return w->kept_bytes + at(w->peak_bytes, samples) + summed;
+}
+
+static void find_limit(struct sgrad_point *p, double bus, double input) {
+    p->limit = p->step > 1.02 * p->compute ? SGRAD_BY_NETWORK : SGRAD_BY_COMPUTE;
+    if (p->step <= bus) p->limit = SGRAD_BY_BUS;
+    if (p->step <= input) p->limit = SGRAD_BY_INPUT;
+    if (p->memory > p->room) p->limit = SGRAD_BY_MEMORY;
+}
+
+static void find_money(const struct study *s, struct sgrad_point *p) {
+    const struct sgrad_work *w = s->q->work;
+    p->hours = w->epochs * (double)w->samples / p->samples_per_second / 3600;
+    p->cost = p->hours * p->nodes * s->q->machine->price;
+}
+
+/* One device with SAMPLES, of which it reads the bytes over the bus, or from wherever a node reads. */
+static double alone(const struct study *s, double samples) {
+    const struct sgrad_machine *m = s->q->machine;
+    const double input = m->input > 0 ? samples / m->input : 0;
+    return fmax(compute(s, samples), fmax(input, at(s->q->work->input_bytes, samples) / m->bus_bandwidth));
+}
+
+/* A device's batch, where it is kept: its micro-batch, as a device takes its samples at once. */
+static long own_batch(const struct sgrad_train_options *o) { return o->micro_batch ? o->micro_batch : o->batch; }
+
+static void find_point(const struct study *s, int nodes, struct sgrad_point *p) {
+    const struct sgrad_question *q = s->q;
+    const struct sgrad_machine *m = q->machine;
+    const int devices = nodes * m->device.count;
+    const double share = q->strong ? ceil((double)q->train->batch / devices) : (double)own_batch(q->train);
+    *p = (struct sgrad_point){ .nodes = nodes, .devices = devices };
+    p->batch = q->strong ? (double)q->train->batch : share * devices;
+    const double one = alone(s, q->strong ? p->batch : share);
+    const struct sgrad_network net = sgrad_machine_network(m, nodes);
+    p->compute = compute(s, share);
+    p->bucket = q->train->bucket > 0 ? fmin(q->train->bucket * 1e6, s->bytes)
+                : q->no_overlap || devices == 1 ? s->bytes : sgrad_work_bucket(s->bytes, &net, s->allreduce);
+    const struct messages sent = send_all(s, p->bucket, nodes, &net);
+    const double input = m->input > 0 ? share * m->device.count / m->input : 0;
+    const double bus = at(q->work->input_bytes, share) / m->bus_bandwidth;
+    p->communication = sent.seconds;
+    p->collective = exchange(s, p->bucket, nodes, &net).name;
+    p->step = q->no_overlap ? p->compute + sent.seconds : fmax(p->compute, sent.seconds);
+    if (!q->no_overlap && !s->strategy->served) p->step = fmax(p->step, devices > 1 ? sent.way : 0);
+    p->step = fmax(p->step, fmax(input, bus));
+    p->exposed = p->step - p->compute;
+    p->samples_per_second = p->batch / p->step;
+    p->speedup = p->samples_per_second * one / (q->strong ? p->batch : share);
+    p->efficiency = p->speedup / devices;
+    p->memory = memory(q->work, share, devices);
+    p->room = m->device.memory;
+    p->most = floor((p->room - memory(q->work, 0, devices)) / q->work->peak_bytes.each);
+    p->servers = nodes > 1 ? (int)sgrad_lemma_servers(s->bytes, nodes, net.bandwidth, p->compute) : 0;
+    find_limit(p, bus, input);
+    find_money(s, p);
+    free((int *)net.host);
+}
+
+/* ---- all of them ---- */
+
+/* What the tasks are multiplied by so that one device is as fast as was measured. */
+static double find_scale(struct study *s) {
+    const struct sgrad_machine *m = s->q->machine;
+    s->scale = 1;
+    for (int i = 0; i < m->measurements; i++) {
+        const struct sgrad_measured *is = &m->measured[i];
+        if (strcmp(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
+        return s->scale = is->batch / is->samples_per_second / compute(s, is->batch);
+    }
+    return 0;
+}
+
+static int open_study(const struct sgrad_question *q, struct study *s) {
+    const struct sgrad_train_options *o = q->train;
+    const char *strategy = o->strategy ? o->strategy : "sync";
+    *s = (struct study){ .q = q, .flops = q->machine->device.flops[o->precision] };
+    if (s->flops <= 0)
+        return sgrad_fail(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision asks for", q->machine->path,
+                          sgrad_precision_name(o->precision));
+    if (!(s->strategy = sgrad_record_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
+    if (o->allreduce && !(s->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce))) return SGRAD_ENAME;
+    if (o->allreduce && s->strategy->sharded)
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
+    for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
+    s->end = sgrad_alloc((size_t)q->work->tasks, sizeof *s->end);
+    return 0;
+}
+
+/* The most devices that reach the efficiency: doubling, then halving what is between. */
+static double find_devices(const struct study *s, double efficiency) {
+    enum { MOST = 4096 };
+    struct sgrad_point p;
+    int good = 0, bad = 1;
+    for (; bad <= MOST; bad *= 2) {
+        find_point(s, bad, &p);
+        if (p.efficiency < efficiency) break;
+        good = bad;
+    }
+    if (bad > MOST) return INFINITY;
+    while (bad - good > 1) {
+        const int middle = (good + bad) / 2;
+        find_point(s, middle, &p);
+        if (p.efficiency < efficiency) bad = middle;
+        else good = middle;
+    }
+    return good ? (double)good * s->q->machine->device.count : 1;
+}
+
+/* The overhead that makes the last point what it is; of one device alone, two nodes. */
+static void find_lemma(const struct study *s, struct sgrad_forecast *f) {
+    struct sgrad_point p = f->point[f->points - 1];
+    f->overhead = NAN;
+    if (p.devices == 1) find_point(s, 2, &p);
+    if (p.speedup > 1) f->overhead = sgrad_lemma_overhead(p.devices, p.speedup);
+    if (s->q->efficiency <= 0) return;
+    f->lemma_devices = sgrad_lemma_devices(f->overhead, s->q->efficiency);
+    f->devices = find_devices(s, s->q->efficiency);
+}
+
+int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f) {
+    struct study s;
+    SGRAD_TRY(open_study(q, &s));
+    *f = (struct sgrad_forecast){ .scale = find_scale(&s) };
+    for (int nodes = q->from; nodes <= q->to; nodes = nodes * 2 > q->to && nodes < q->to ? q->to : nodes * 2) {
+        f->point = sgrad_grow(f->point, f->points, sizeof *f->point);
+        find_point(&s, nodes, &f->point[f->points++]);
+    }
+    find_lemma(&s, f);
+    free(s.end);
+    return 0;
+}
+
+void sgrad_forecast_free(struct sgrad_forecast *f) {
+    free(f->point);
+    *f = (struct sgrad_forecast){ 0 };
+}

@@ -1,0 +1,273 @@
+/* machine.c: a machine, read from its file and checked: every figure has a source, and none is what no machine can have.
+ *
+ *     { "name": "titan", "summary": "…",
+ *       "device": { "kind": "gpu", "name": "K20x", "count": F, "memory": F, "bandwidth": F, "launch": F,
+ *                   "flops": { "f32": F, "tf32": F, "bf16": F }, "share": { "conv2d": F, "linear": F, "traffic": F } },
+ *       "bus": { "latency": F, "bandwidth": F },
+ *       "network": { "latency": F, "bandwidth": F, "hop": F, "torus": 3,
+ *                    "switches": [ { "name": "leaf", "nodes": F, "uplink": F, "above": "spine" }, { "name": "spine" } ] },
+ *       "input": F, "price": F, "currency": "$",
+ *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ] }
+ *
+ * where F is a figure, { "value": 3.9e12, "source": "…" }, in seconds, bytes, operations, and those a second. */
+#include "config.h"
+#include "planner/planner.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An object of the file, and what it is called there: "device.flops". */
+struct place {
+    const char *path, *name;
+    const json_t *object;
+};
+
+static int wrong(const struct place *at, const char *key, const char *what) {
+    const char *dot = *at->name && *key ? "." : "";
+    return sgrad_fail(SGRAD_EFORMAT, "%s: %s%s%s: %s", at->path, at->name, dot, key, what);
+}
+
+/* No other keys than KNOWN, which ends with NULL: a misspelt one would be left out silently. */
+static int check_keys(const struct place *at, const char *const *known) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)at->object, key, value) {
+        int i = 0;
+        while (known[i] && strcmp(known[i], key)) i++;
+        const char *nearest = known[i] ? NULL : sgrad_nearest(key, known);
+        char *what = nearest ? sgrad_format("is no field; did you mean %s?", nearest) : sgrad_format("is no field of a machine");
+        const int error = known[i] ? 0 : wrong(at, key, what);
+        free(what);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+static int read_text(const struct place *at, const char *key, char **text) {
+    const json_t *value = json_object_get(at->object, key);
+    if (!json_is_string(value) || !*json_string_value(value)) return wrong(at, key, value ? "is no text" : "is missing");
+    *text = sgrad_format("%s", json_string_value(value));
+    return 0;
+}
+
+enum { NEEDED = 1, ZERO = 2, WHOLE = 4 };   /* a figure has to be there; may be 0; has to be whole */
+
+static int read_figure(const struct place *at, const char *key, int rules, double most, double *figure) {
+    const json_t *object = json_object_get(at->object, key), *value = json_object_get(object, "value");
+    const char *source = json_string_value(json_object_get(object, "source"));
+    const double x = json_number_value(value);
+    if (!object) return rules & NEEDED ? wrong(at, key, "is missing") : 0;
+    if (!json_is_number(value)) return wrong(at, key, "has no value: takes {\"value\": NUMBER, \"source\": \"WHERE FROM\"}");
+    if (!source || !*source) return wrong(at, key, "has no source");
+    if (!isfinite(x) || x < 0 || (x == 0 && !(rules & ZERO)))
+        return wrong(at, key, rules & ZERO ? "is below 0" : "is not above 0");
+    if (x > most || (rules & WHOLE && x != floor(x))) {
+        char *what = sgrad_format("is %g: takes %s up to %g", x, rules & WHOLE ? "whole numbers" : "numbers", most);
+        const int error = wrong(at, key, what);
+        free(what);
+        return error;
+    }
+    *figure = x;
+    return 0;
+}
+
+static int enter(const struct place *from, const char *key, bool needed, const char *const *known, struct place *to) {
+    const json_t *object = json_object_get(from->object, key);
+    *to = (struct place){ from->path, key, object };
+    if (!object && !needed) return 0;
+    if (!json_is_object(object)) return wrong(from, key, object ? "is no object" : "is missing");
+    return check_keys(to, known);
+}
+
+static const double ANY = 1e30;
+
+static int read_device(const struct place *from, struct sgrad_machine *m) {
+    static const char *const keys[] = { "kind", "name", "count", "memory", "bandwidth", "launch", "flops", "share", NULL };
+    static const char *const precisions[] = { "f32", "tf32", "bf16", NULL };
+    struct place at, flops;
+    char *kind = NULL;
+    double count = 0;
+    SGRAD_TRY(enter(from, "device", true, keys, &at));
+    SGRAD_TRY(read_text(&at, "kind", &kind));
+    m->device.is_gpu = !strcmp(kind, "gpu");
+    const bool known = m->device.is_gpu || !strcmp(kind, "cpu");
+    free(kind);
+    if (!known) return wrong(&at, "kind", "is neither gpu nor cpu");
+    SGRAD_TRY(read_text(&at, "name", &m->device.name));
+    SGRAD_TRY(read_figure(&at, "count", NEEDED | WHOLE, m->device.is_gpu ? 64 : 1, &count));
+    m->device.count = (int)count;
+    SGRAD_TRY(read_figure(&at, "memory", NEEDED, ANY, &m->device.memory));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->device.bandwidth));
+    SGRAD_TRY(read_figure(&at, "launch", NEEDED | ZERO, 1, &m->device.launch));
+    SGRAD_TRY(enter(&at, "flops", true, precisions, &flops));
+    flops.name = "device.flops";
+    for (int p = 0; precisions[p]; p++) SGRAD_TRY(read_figure(&flops, precisions[p], p ? 0 : NEEDED, ANY, &m->device.flops[p]));
+    return 0;
+}
+
+/* Shares of what the device can do at most; every operation that is not named does what "other" says, or all. */
+static int read_shares(const struct place *from, struct sgrad_machine *m) {
+    struct place at = { from->path, "device.share", json_object_get(json_object_get(from->object, "device"), "share") };
+    const char *key;
+    json_t *value;
+    m->device.traffic_share = 1;
+    if (at.object && !json_is_object(at.object)) return wrong(&at, "", "is no object");
+    json_object_foreach((json_t *)at.object, key, value) {
+        double share;
+        SGRAD_TRY(read_figure(&at, key, NEEDED, 1, &share));
+        if (!strcmp(key, "traffic")) {
+            m->device.traffic_share = share;
+            continue;
+        }
+        m->device.efficiency = sgrad_grow(m->device.efficiency, m->device.efficiencies, sizeof *m->device.efficiency);
+        m->device.efficiency[m->device.efficiencies++] = (struct sgrad_efficiency){ sgrad_format("%s", key), share };
+    }
+    return 0;
+}
+
+/* The number of the switch called NAME; -1: there is none. */
+static int find_switch(const json_t *list, const char *name) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *is = json_string_value(json_object_get(json_array_get(list, i), "name"));
+        if (is && !strcmp(is, name)) return (int)i;
+    }
+    return -1;
+}
+
+/* Nodes hang on the first switch of the list; from each the way leads to the one above it, until one has none above. */
+static int read_switches(const struct place *from, struct sgrad_machine *m) {
+    static const char *const keys[] = { "name", "nodes", "uplink", "above", NULL };
+    const json_t *list = json_object_get(from->object, "switches");
+    if (!list) return 0;
+    if (!json_is_array(list) || !json_array_size(list)) return wrong(from, "switches", "is no list of switches");
+    m->network.level = sgrad_alloc(json_array_size(list), sizeof *m->network.level);
+    for (int at = 0; at >= 0;) {
+        char *called = sgrad_format("network.switches[%d]", at);
+        const struct place here = { from->path, called, json_array_get(list, (size_t)at) };
+        const char *above = json_string_value(json_object_get(here.object, "above"));
+        struct sgrad_switch *level = &m->network.level[m->network.levels];
+        int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is no object");
+        if (!error && above && m->network.levels == (int)json_array_size(list))
+            error = wrong(&here, "above", "leads round in a circle");
+        at = above ? find_switch(list, above) : -1;
+        if (!error && above && at < 0) error = wrong(&here, "above", "names no switch of the list");
+        if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);
+        if (!error && above) error = read_figure(&here, "uplink", NEEDED, ANY, &level->uplink);
+        if (!error && above && m->network.levels && level->nodes <= level[-1].nodes)
+            error = wrong(&here, "nodes", "are not more than those of the switch below");
+        m->network.levels += above != NULL;
+        free(called);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+static int read_network(const struct place *from, struct sgrad_machine *m) {
+    static const char *const bus[] = { "latency", "bandwidth", NULL };
+    static const char *const network[] = { "latency", "bandwidth", "hop", "torus", "switches", NULL };
+    struct place at;
+    double dimensions = 0;
+    SGRAD_TRY(enter(from, "bus", true, bus, &at));
+    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->bus_latency));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->bus_bandwidth));
+    SGRAD_TRY(enter(from, "network", true, network, &at));
+    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->network.latency));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->network.bandwidth));
+    SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &m->network.hop));
+    SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
+    m->network.dimensions = (int)dimensions;
+    SGRAD_TRY(read_switches(&at, m));
+    return dimensions && m->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
+}
+
+static int read_measured(const struct place *from, struct sgrad_machine *m) {
+    static const char *const keys[] = { "model", "batch", "precision", "samples_per_second", NULL };
+    const json_t *list = json_object_get(from->object, "measured");
+    if (list && !json_is_array(list)) return wrong(from, "measured", "is no list");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        char *called = sgrad_format("measured[%zu]", i);
+        const struct place at = { from->path, called, json_array_get(list, i) };
+        struct sgrad_measured is = { 0 };
+        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
+        if (!error) error = read_text(&at, "model", &is.model);
+        if (!error) error = read_figure(&at, "samples_per_second", NEEDED, ANY, &is.samples_per_second);
+        is.batch = json_number_value(json_object_get(at.object, "batch"));
+        if (!error && !(is.batch >= 1)) error = wrong(&at, "batch", "is no number from 1 on");
+        const char *precision = json_string_value(json_object_get(at.object, "precision"));
+        while (precision && is.precision < SGRAD_PRECISION_BF16 && strcmp(precision, sgrad_precision_name(is.precision)))
+            is.precision++;
+        if (!error && precision && strcmp(precision, sgrad_precision_name(is.precision)))
+            error = wrong(&at, "precision", "is none of f32, tf32, bf16");
+        free(called);
+        m->measured = sgrad_grow(m->measured, m->measurements, sizeof *m->measured);
+        m->measured[m->measurements++] = is;
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+static int read_all(const struct place *at, struct sgrad_machine *m) {
+    static const char *const keys[] = { "name", "summary", "device", "bus", "network", "input", "price", "currency", "measured",
+                                        NULL };
+    if (!json_is_object(at->object)) return wrong(at, "", "holds no object");
+    SGRAD_TRY(check_keys(at, keys));
+    SGRAD_TRY(read_text(at, "name", &m->name));
+    SGRAD_TRY(read_text(at, "summary", &m->summary));
+    SGRAD_TRY(read_device(at, m));
+    SGRAD_TRY(read_shares(at, m));
+    SGRAD_TRY(read_network(at, m));
+    SGRAD_TRY(read_figure(at, "input", 0, ANY, &m->input));
+    SGRAD_TRY(read_figure(at, "price", ZERO, ANY, &m->price));
+    if (m->price > 0) SGRAD_TRY(read_text(at, "currency", &m->currency));
+    return read_measured(at, m);
+}
+
+int sgrad_machine_read(const char *path, struct sgrad_machine **machine) {
+    json_error_t problem;
+    json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    if (!file && problem.line < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", path, problem.text);
+    if (!file) return sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", path, problem.line, problem.text);
+    struct sgrad_machine *m = sgrad_alloc(1, sizeof *m);
+    m->path = sgrad_format("%s", path);
+    const struct place at = { m->path, "", file };
+    const int error = read_all(&at, m);
+    json_decref(file);
+    if (error) sgrad_machine_free(m);
+    else *machine = m;
+    return error;
+}
+
+void sgrad_machine_free(struct sgrad_machine *m) {
+    if (!m) return;
+    for (int i = 0; i < m->device.efficiencies; i++) free(m->device.efficiency[i].operation);
+    for (int i = 0; i < m->measurements; i++) free(m->measured[i].model);
+    free(m->device.efficiency);
+    free(m->device.name);
+    free(m->network.level);
+    free(m->measured);
+    free(m->currency);
+    free(m->summary);
+    free(m->name);
+    free(m->path);
+    free(m);
+}
+
+/* A node's part of what the switches above it let through, where there are more nodes than one of them has below it; and the way
+ * between two nodes: through switches up and down, or the mean of a torus of so many nodes, a quarter of each side. */
+struct sgrad_network sgrad_machine_network(const struct sgrad_machine *m, int nodes) {
+    struct sgrad_network net = { .ranks = nodes * m->device.count, .latency = m->network.latency,
+                                 .bandwidth = m->network.bandwidth, .host_latency = m->bus_latency,
+                                 .host_bandwidth = m->bus_bandwidth };
+    for (int i = 0; i < m->network.levels && nodes > m->network.level[i].nodes; i++) {
+        net.bandwidth = fmin(net.bandwidth, m->network.level[i].uplink / m->network.level[i].nodes);
+        net.latency += 2 * m->network.hop;
+    }
+    if (m->network.dimensions)
+        net.latency += m->network.hop * m->network.dimensions * pow(nodes, 1.0 / m->network.dimensions) / 4;
+    int *host = sgrad_alloc((size_t)net.ranks, sizeof *host);
+    for (int r = 0; r < net.ranks; r++) host[r] = r / m->device.count;
+    net.host = host;
+    return net;
+}

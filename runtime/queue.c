@@ -1,0 +1,426 @@
+/* queue.c: tasks in a folder: queue.h says what lies where. */
+#include "config.h"
+#include "runtime/queue.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SHARD = 1000, FAILURES = 3, LOSSES = 50 };
+static const char *const parts[] = { "todo", "leased", "done", "failed", "logs" };
+
+/* A task by its file's name. */
+struct task {
+    int64_t number;
+    int lost, failed;
+};
+struct held {
+    struct task task;
+    struct held *next;
+};
+struct sgrad_queue {
+    char *folder, *owner;               /* "HOST,PID,START" */
+    double lease;
+    int64_t count, next_shard;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t heart;
+    bool beats, ends;
+    struct held *held;
+    double looked;                      /* for leases that are over */
+};
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static char *todo_path(const struct sgrad_queue *q, struct task t) {
+    return sgrad_format("%s/todo/%lld/%lld.%d.%d", q->folder, (long long)(t.number / SHARD), (long long)t.number, t.lost,
+                        t.failed);
+}
+static char *leased_path(const struct sgrad_queue *q, struct task t, const char *owner) {
+    return sgrad_format("%s/leased/%lld.%d.%d@%s", q->folder, (long long)t.number, t.lost, t.failed, owner);
+}
+static char *end_path(const struct sgrad_queue *q, const char *part, int64_t number) {
+    return sgrad_format("%s/%s/%lld/%lld", q->folder, part, (long long)(number / SHARD), (long long)number);
+}
+
+static bool parse_name(const char *name, struct task *t) {
+    long long number;
+    int lost, failed;
+    if (sscanf(name, "%lld.%d.%d", &number, &lost, &failed) != 3 || number < 0) return false;
+    *t = (struct task){ number, lost, failed };
+    return true;
+}
+
+/* When process PID of this host began, in ticks since the host did: another one of that number began at another time. 0: it is
+ * gone. */
+static long long start_of(long pid) {
+    char *path = sgrad_format("/proc/%ld/stat", pid), text[1024] = "";
+    FILE *file = fopen(path, "re");
+    long long start = 0;
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+        fclose(file);
+    }
+    free(path);
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+    if (at) start = strtoll(at, NULL, 10);
+    return start;
+}
+
+/* Is what NAME, "17.0.0@HOST,PID,START", says of its owner that it was a process of this host, and is gone? */
+static bool is_dead(const struct sgrad_queue *q, const char *name) {
+    const char *at = strchr(name, '@'), *comma = at ? strchr(at, ',') : NULL;
+    const size_t host = strcspn(q->owner, ",");
+    long pid;
+    long long start;
+    if (!comma || (size_t)(comma - at - 1) != host || strncmp(at + 1, q->owner, host)) return false;
+    if (sscanf(comma, ",%ld,%lld", &pid, &start) != 2) return false;
+    return start_of(pid) != start;
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
+
+/* 1: moved; 0: it was not there; below 0: an error. A folder that is missing is made. */
+static int move(const char *from, const char *to) {
+    if (!rename(from, to)) return 1;
+    if (errno == ENOENT && !access(from, F_OK)) {
+        char *folder = sgrad_format("%.*s", (int)(strrchr(to, '/') - to), to);
+        mkdir(folder, 0777);
+        free(folder);
+        if (!rename(from, to)) return 1;
+    }
+    return errno == ENOENT ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be moved to %s: %s", from, to, strerror(errno));
+}
+
+static int move_task(char *from, char *to) {
+    const int moved = move(from, to);
+    free(from);
+    free(to);
+    return moved;
+}
+
+/* Adds a line to the task's log, whatever comes of it. */
+static void log_line(const struct sgrad_queue *q, int64_t number, const char *why) {
+    char *path = sgrad_format("%s/logs/%lld", q->folder, (long long)number), date[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%FT%TZ", gmtime_r(&now, &utc));
+    FILE *file = fopen(path, "ae");
+    if (file) {
+        fprintf(file, "%s %s: %s\n", date, q->owner, why);
+        fclose(file);
+    }
+    free(path);
+}
+
+/* A lease that is over: the task goes back, or, lost too often, aside. */
+static int give_back(const struct sgrad_queue *q, const char *name, struct task t) {
+    char *from = sgrad_format("%s/leased/%s", q->folder, name);
+    t.lost++;
+    char *to = t.lost >= LOSSES ? end_path(q, "failed", t.number) : todo_path(q, t);
+    log_line(q, t.number, t.lost >= LOSSES ? "its lease was lost too often: put aside" : "its lease was lost");
+    return move_task(from, to);
+}
+
+/* The present time as the folder's server has it. */
+static double server_time(const struct sgrad_queue *q) {
+    char *path = sgrad_format("%s/leased/.now@%s", q->folder, q->owner);
+    struct stat status = { 0 };
+    FILE *file = fopen(path, "we");
+    if (file) {
+        fputc('\n', file);
+        fclose(file);
+    }
+    if (stat(path, &status)) status.st_mtim.tv_sec = time(NULL);
+    unlink(path);
+    free(path);
+    return (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+}
+
+/* Looks through all leases. *LEFT: how many there are still. */
+static int check_leases(struct sgrad_queue *q, int64_t *left) {
+    char *folder = sgrad_format("%s/leased", q->folder);
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    const double now = server_time(q);
+    int moved = 0;
+    *left = 0;
+    while (dir && moved >= 0 && (entry = readdir(dir))) {
+        struct task t;
+        struct stat status;
+        if (!parse_name(entry->d_name, &t) || fstatat(dirfd(dir), entry->d_name, &status, 0)) continue;
+        const double age = now - ((double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec);
+        if (is_dead(q, entry->d_name) || age > q->lease) moved = give_back(q, entry->d_name, t);
+        else ++*left;
+    }
+    if (dir) closedir(dir);
+    free(folder);
+    q->looked = sgrad_now();
+    return moved < 0 ? moved : 0;
+}
+
+/* ---- signs of life ------------------------------------------------------------------------------------------------ */
+
+static void renew(const struct sgrad_queue *q) {
+    for (const struct held *h = q->held; h; h = h->next) {
+        char *path = leased_path(q, h->task, q->owner);
+        utimensat(AT_FDCWD, path, NULL, 0);
+        free(path);
+    }
+}
+
+static void *beat(void *arg) {
+    struct sgrad_queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    while (!q->ends) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        const double at = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + q->lease / 4;
+        until = (struct timespec){ (time_t)at, (long)((at - (double)(time_t)at) * 1e9) };
+        pthread_cond_timedwait(&q->wake, &q->lock, &until);
+        renew(q);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+static int write_text(const char *path, const char *text) {
+    struct sgrad_file file;
+    SGRAD_TRY(sgrad_file_begin(path, &file));
+    fputs(text, file.stream);
+    return sgrad_file_commit(&file);
+}
+
+/* All tasks, in a folder beside, which is then renamed: a queue is there whole, or not at all. Of two who make it one succeeds.
+ */
+static int make(const struct sgrad_queue *q, const char *work) {
+    struct sgrad_queue own = { .folder = sgrad_format("%s.part.%s", q->folder, q->owner) };
+    int error = mkdir(own.folder, 0777) ? sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", own.folder, strerror(errno)) : 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *part = sgrad_format("%s/%s", own.folder, parts[i]);
+        mkdir(part, 0777);
+        free(part);
+    }
+    for (int64_t i = 0; i < q->count && !error; i++) {
+        if (i % SHARD == 0) {
+            char *shard = sgrad_format("%s/todo/%lld", own.folder, (long long)(i / SHARD));
+            mkdir(shard, 0777);
+            free(shard);
+        }
+        char *path = todo_path(&own, (struct task){ .number = i });
+        FILE *file = fopen(path, "we");
+        if (!file || fclose(file)) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", path, strerror(errno));
+        free(path);
+    }
+    char *file = sgrad_format("%s/work", own.folder);
+    if (!error) error = write_text(file, work);
+    free(file);
+    if (!error && rename(own.folder, q->folder)) {
+        const int why = errno;      /* ENOTEMPTY, EEXIST: another one was first; what is ours stays beside, unused */
+        if (why != ENOTEMPTY && why != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", q->folder, strerror(why));
+        char *command = sgrad_format("%s.gone", own.folder);
+        if (!error) rename(own.folder, command);
+        free(command);
+    }
+    free(own.folder);
+    return error;
+}
+
+static int compare_work(const struct sgrad_queue *q, const char *work) {
+    struct sgrad_map map;
+    char *path = sgrad_format("%s/work", q->folder);
+    int error = sgrad_map_open(path, 1 << 20, &map);
+    if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size)))
+        error = sgrad_fail(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %s", q->folder,
+                           (int)strcspn((const char *)map.data, "\n"), (const char *)map.data, work);
+    if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
+    free(path);
+    return error;
+}
+
+int sgrad_queue_open(const char *folder, const char *work, int64_t count, double lease, struct sgrad_queue **queue) {
+    struct sgrad_queue *q = sgrad_alloc(1, sizeof *q);
+    char host[256] = "", *path = sgrad_format("%s/work", folder);
+    gethostname(host, sizeof host - 1);
+    for (char *c = host; *c; c++)
+        if (strchr(",@/", *c)) *c = '_';
+    *q = (struct sgrad_queue){ .folder = sgrad_format("%s", folder), .lease = lease, .count = count,
+                               .owner = sgrad_format("%s,%ld,%lld", host, (long)getpid(), start_of(getpid())) };
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->wake, NULL);
+    int error = access(path, F_OK) ? make(q, work) : 0;
+    free(path);
+    if (!error) error = compare_work(q, work);
+    q->next_shard = count ? getpid() % ((count + SHARD - 1) / SHARD) : 0;
+    q->beats = !error && !pthread_create(&q->heart, NULL, beat, q);
+    if (error) sgrad_queue_close(q);
+    else *queue = q;
+    return error;
+}
+
+void sgrad_queue_close(struct sgrad_queue *q) {
+    if (!q) return;
+    pthread_mutex_lock(&q->lock);
+    q->ends = true;
+    pthread_cond_signal(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+    if (q->beats) pthread_join(q->heart, NULL);
+    while (q->held) {
+        struct held *h = q->held;
+        move_task(leased_path(q, h->task, q->owner), todo_path(q, h->task));
+        q->held = h->next;
+        free(h);
+    }
+    pthread_mutex_destroy(&q->lock);
+    pthread_cond_destroy(&q->wake);
+    free(q->folder);
+    free(q->owner);
+    free(q);
+}
+
+/* ---- taking and giving -------------------------------------------------------------------------------------------- */
+
+/* One of a shard's tasks. 1: taken. */
+static int take_from(struct sgrad_queue *q, int64_t shard, struct task *taken) {
+    char *folder = sgrad_format("%s/todo/%lld", q->folder, (long long)shard);
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    int moved = 0;
+    while (dir && !moved && (entry = readdir(dir))) {
+        if (!parse_name(entry->d_name, taken)) continue;
+        char *own = leased_path(q, *taken, q->owner);
+        moved = move_task(todo_path(q, *taken), sgrad_format("%s", own));
+        if (moved > 0) utimensat(AT_FDCWD, own, NULL, 0);
+        free(own);
+    }
+    if (dir) closedir(dir);
+    free(folder);
+    return moved;
+}
+
+static int take_any(struct sgrad_queue *q, struct task *taken) {
+    const int64_t shards = (q->count + SHARD - 1) / SHARD;
+    int moved = 0;
+    for (int64_t i = 0; i < shards && !moved; i++) {
+        moved = take_from(q, q->next_shard, taken);
+        if (!moved) q->next_shard = (q->next_shard + 1) % shards;
+    }
+    return moved;
+}
+
+int sgrad_queue_take(struct sgrad_queue *q, bool may_wait, int64_t *number) {
+    struct task t;
+    int64_t leased = 0;
+    *number = -1;
+    if (sgrad_now() - q->looked > q->lease / 2) SGRAD_TRY(check_leases(q, &leased));
+    for (;;) {
+        const int moved = take_any(q, &t);
+        if (moved < 0) return moved;
+        if (moved) break;
+        SGRAD_TRY(check_leases(q, &leased));
+        const int again = take_any(q, &t);
+        if (again < 0) return again;
+        if (again) break;
+        if (!leased) return 0;
+        if (!may_wait) return *number = -2, 0;
+        usleep((useconds_t)(1e6 * (q->lease / 8 < 1 ? q->lease / 8 : 1))); /* nobody tells when a file is renamed elsewhere */
+    }
+    struct held *h = sgrad_alloc(1, sizeof *h);
+    pthread_mutex_lock(&q->lock);
+    *h = (struct held){ t, q->held };
+    q->held = h;
+    pthread_mutex_unlock(&q->lock);
+    *number = t.number;
+    return 0;
+}
+
+/* What is known of a task that is held, which it is no longer. */
+static struct task leave(struct sgrad_queue *q, int64_t number) {
+    pthread_mutex_lock(&q->lock);
+    struct held **at = &q->held;
+    while ((*at)->task.number != number) at = &(*at)->next;
+    struct held *h = *at;
+    const struct task t = h->task;
+    *at = h->next;
+    pthread_mutex_unlock(&q->lock);
+    free(h);
+    return t;
+}
+
+/* Where the lease was lost meanwhile, the task is another's, who will do the same again. */
+int sgrad_queue_done(struct sgrad_queue *q, int64_t number) {
+    const struct task t = leave(q, number);
+    const int moved = move_task(leased_path(q, t, q->owner), end_path(q, "done", number));
+    return moved < 0 ? moved : 0;
+}
+
+int sgrad_queue_failed(struct sgrad_queue *q, int64_t number, const char *why) {
+    struct task t = leave(q, number);
+    char *from = leased_path(q, t, q->owner);
+    t.failed++;
+    log_line(q, number, why);
+    const int moved = move_task(from, t.failed >= FAILURES ? end_path(q, "failed", number) : todo_path(q, t));
+    return moved < 0 ? moved : 0;
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------ */
+
+struct count {
+    int64_t files;
+    double first, last;         /* times */
+    int64_t *number, kept;      /* of the files, where they are asked for */
+};
+
+static void count_files(const char *path, struct count *c, bool deeper) {
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        struct stat status;
+        if (entry->d_name[0] == '.') continue;
+        if (deeper) {
+            char *inner = sgrad_format("%s/%s", path, entry->d_name);
+            count_files(inner, c, false);
+            free(inner);
+            continue;
+        }
+        c->files++;
+        if (fstatat(dirfd(dir), entry->d_name, &status, 0)) continue;
+        const double at = (double)status.st_ctim.tv_sec + 1e-9 * (double)status.st_ctim.tv_nsec;
+        if (c->first == 0 || at < c->first) c->first = at;
+        if (at > c->last) c->last = at;
+        if (c->kept >= 1000) continue;
+        c->number = sgrad_grow(c->number, (int)c->kept, sizeof *c->number);
+        c->number[c->kept++] = strtoll(entry->d_name, NULL, 10);
+    }
+    if (dir) closedir(dir);
+}
+
+int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
+    struct count c[4] = { { 0 } };
+    char *work = sgrad_format("%s/work", folder);
+    const bool is_queue = !access(work, F_OK);
+    free(work);
+    if (!is_queue) return sgrad_fail(SGRAD_EIO, "%s: is no queue", folder);
+    for (int i = 0; i < 4; i++) {
+        char *part = sgrad_format("%s/%s", folder, parts[i]);
+        count_files(part, &c[i], i != 1);
+        free(part);
+        if (i != 3) free(c[i].number);
+    }
+    const double seconds = c[2].last - c[2].first;
+    *state = (struct sgrad_queue_state){ .todo = c[0].files, .leased = c[1].files, .done = c[2].files, .failed = c[3].files,
+                                         .per_second = c[2].files > 1 && seconds > 0 ? (double)(c[2].files - 1) / seconds : 0,
+                                         .failures = c[3].number };
+    return 0;
+}

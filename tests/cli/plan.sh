@@ -1,0 +1,54 @@
+#!/bin/bash
+# What machines would make of a training: every machine file is read, figures add up, published rows come out, refusals are plain.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+machines=$srcdir/machines
+small=(--model resnet20 --data synthetic:32x32x3,10,50000)
+for file in "$machines"/*.json; do
+	passes plan --model mlp --data digits --machine "$file" --nodes 2
+	says '^ *2 '
+done
+
+# Weak scaling, then strong, and what does not overlap.
+passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json
+mv out weak
+passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json --batch 1024 --overlap none --efficiency 0.8
+python3 - <<'END' || wrong 'plan: its figures do not add up'
+import json
+weak, strong = json.load(open("weak")), json.load(open("out"))
+assert [p["nodes"] for p in weak["points"]] == [1, 2, 4, 6] and weak["overlap"] == "full" and strong["overlap"] == "none"
+for p in weak["points"] + strong["points"]:
+    assert p["gpus"] == 4 * p["nodes"] and p["method"] == "formula" and p["fits"] is True
+    assert abs(p["samples_per_second"] * p["step_seconds"] / p["batch"] - 1) < 1e-6
+    assert abs(p["speedup"] / p["gpus"] / p["efficiency"] - 1) < 1e-6 and 0 < p["efficiency"] <= 1.0001
+    assert p["exposed_seconds"] >= -1e-12 and p["memory_bytes"] > 1e6
+assert [p["batch"] for p in weak["points"]] == [512, 1024, 2048, 3072]
+assert [p["batch"] for p in strong["points"]] == [1024] * 4
+assert strong["points"][3]["efficiency"] < weak["points"][3]["efficiency"]
+assert strong["gpus"] >= 1 and strong["lemma_gpus"] >= 1
+END
+
+# FireCaffe: Iandola et al. 2016, 128 GPUs: 39 times as fast as one.
+passes plan --model nin_imagenet --data synthetic:224x224x3,1000,1281167 --machine "$machines/titan.json" --batch 1024 \
+	--nodes 32-128 --allreduce tree --overlap none --json
+python3 - <<'END' || wrong 'plan: FireCaffe had 23 and 39'
+import json
+got = {p["nodes"]: p["speedup"] for p in json.load(open("out"))["points"]}
+assert abs(got[32] / 23 - 1) < .1 and abs(got[128] / 39 - 1) < .1, got
+END
+
+passes plan --model lenet --data synthetic:28x28x1,10,1000 --machine "$machines/titan.json" --mini-batch 1-4 --workspace 64
+says '^ *4 .* [1-9][0-9]* [a-z]'
+if command -v gnuplot >/dev/null; then
+	passes plan "${small[@]}" --machine "$machines/titan.json" --nodes 1-8 --out pictures
+	[ -s pictures/plan.svg ] && [ -s pictures/plan.png ] || wrong 'plan: no picture'
+fi
+
+refuses 2 'plan: --machine FILE is missing' plan "${small[@]}"
+refuses 2 "plan: --nodes 4-2: takes" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
+refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
+refuses 1 'none.json: ' plan "${small[@]}" --machine none.json
+refuses 2 'no model is called' plan --model resnet21 --data digits --machine "$machines/titan.json"
+sed 's/"value": 3950000000000.0/"value": 0/' "$machines/titan.json" >still.json
+refuses 1 'still.json: device.flops.f32: is not above 0' plan "${small[@]}" --machine still.json

@@ -1,0 +1,236 @@
+/* What training does to images: as text, and done: the views of an image are those that they should be, and depend on seed, epoch
+ * and sample alone. */
+#include "config.h"
+
+#include "datasets/datasets.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+static void texts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *becomes;
+        int height, width;
+    } good[] = {
+        { "none", "none", 32, 32 },       { "crop:4,flip", "crop:4,flip", 32, 32 },     { "flip,crop:4", "crop:4,flip", 32, 32 },
+        { "crop:31", "crop:31", 32, 40 }, { "crop:1/8,flip", "crop:28,flip", 224, 300 }, { "crop:1/8,flip", "flip", 7, 224 },
+        { "flip", "flip", 1, 1 },         { "crop:1/1", "none", 0, 0 },                 { "crop:99", "crop:99", 0, 0 },
+        { "mixup:.25,randaugment:2,9,rotate:10", "rotate:10,randaugment,mixup:0.25", 32, 32 },
+        { "cutmix,randaugment:3,11,jitter:0.4,cutout:1/2", "randaugment:3,11,jitter:0.4,cutout:16,cutmix", 32, 32 },
+        { "flip,crop:4,rrc,rotate:10,jitter:.2,cutout:8,mixup:.2,cutmix,autocontrast,randaugment:2,9",
+          "crop:4,flip,rrc,rotate:10,randaugment,jitter,autocontrast,cutout:8,mixup,cutmix", 32, 32 },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct sgrad_augmentations a;
+        assert_int_equal(sgrad_augmentations_parse(good[i].text, good[i].height, good[i].width, &a), 0);
+        char *text = sgrad_augmentations_text(&a);
+        assert_string_equal(text, good[i].becomes);
+        free(text);
+    }
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        { "", "'' is neither none nor" }, { "None", "'None' is neither" }, { "flip,", "'' is neither" },
+        { ",flip", "'' is neither" },
+        { "flip,flip", "flip is there twice" }, { "none,flip", "'none' is neither" }, { "crop", "takes crop:N: padded" },
+        { "crop:", "takes crop:N" }, { "crop:0", "takes crop:N" }, { "crop:-1", "takes crop:N" }, { "crop:1/", "takes crop:N" },
+        { "crop:1/0", "takes crop:N" }, { "crop:2/8", "takes crop:N" }, { "crop: 4", "takes crop:N" },
+        { "crop:4 ", "takes crop:N" },
+        { "crop:4,crop:4", "crop is there twice" }, { "pad:4", "'pad' is neither" }, { "crop:4x", "takes crop:N" },
+        { "crop:99999", "takes crop:N" }, { "crop:99999999999999999999", "takes crop:N" }, { "flip:2", "takes flip: left" },
+        { "jitter:2", "takes jitter[:X]" }, { "jitter:nan", "takes jitter[:X]" }, { "randaugment:2", "takes randaugment[:N,M]" },
+        { "randaugment:2,99", "takes randaugment[:N,M]" }, { "rotate:10,20", "'20' is neither" },
+        { "crop:32", "crop takes 31 pixels at most of images of 40x32" },
+    };
+    struct sgrad_augmentations none;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(sgrad_augmentations_parse(wrong[i].text, 40, 32, &none), SGRAD_EINVAL, wrong[i].says);
+    for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++)
+        if ((*r)->augment) assert_int_equal(sgrad_augmentations_parse((*r)->augment, 32, 32, &none), 0);
+}
+
+/* ---- images that are there ---- */
+
+enum { IMAGES = 720, HEIGHT = 6, WIDTH = 5, CHANNELS = 3, PIXELS = HEIGHT * WIDTH * CHANNELS, CLASSES = 10 };
+
+static uint8_t pixel_of(int64_t image, int i) { return (uint8_t)(image * 31 + i * 7 + i * image % 13) % 200; }
+
+/* With MASKS, every pixel has a label, which its first channel tells. */
+static struct sgrad_dataset *open_images(bool masks) {
+    static const struct sgrad_reader reader = { .name = "ours", .summary = "images that a test has made" };
+    uint8_t *pixels = sgrad_alloc(IMAGES, PIXELS);
+    int32_t *label = sgrad_alloc((size_t)IMAGES * HEIGHT * WIDTH, sizeof *label);
+    for (int64_t n = 0; n < IMAGES; n++) {
+        for (int i = 0; i < PIXELS; i++) pixels[n * PIXELS + i] = pixel_of(n, i);
+        if (!masks) label[n] = (int32_t)(n % CLASSES);
+        for (int i = 0; masks && i < HEIGHT * WIDTH; i++) label[n * HEIGHT * WIDTH + i] = pixel_of(n, CHANNELS * i);
+    }
+    struct sgrad_dataset *d = sgrad_alloc(1, sizeof *d);
+    *d = (struct sgrad_dataset){ .reader = &reader, .count = IMAGES, .classes = masks ? 256 : CLASSES, .full_scale = 200,
+                                 .field = { { "pixels", SGRAD_U8, sgrad_shape(3, HEIGHT, WIDTH, CHANNELS), pixels },
+                                            { "label", SGRAD_I32, sgrad_shape(masks ? 2 : 0, HEIGHT, WIDTH), label } } };
+    return d;
+}
+
+static struct sgrad_drawing drawing(const char *text, uint32_t epoch) {
+    struct sgrad_drawing how = { .seed = 3, .epoch = epoch };
+    assert_int_equal(sgrad_augmentations_parse(text, HEIGHT, WIDTH, &how.augmentations), 0);
+    return how;
+}
+
+/* Samples FIRST + k·STRIDE as training sees them. */
+struct seen {
+    uint8_t pixels[IMAGES][PIXELS];
+    int32_t label[IMAGES], other[IMAGES];
+    float share[IMAGES];
+};
+static struct seen *see(struct sgrad_dataset *d, const char *text, uint32_t epoch, int first, int stride, int count) {
+    struct seen *s = sgrad_alloc(1, sizeof *s);
+    const struct sgrad_drawing how = drawing(text, epoch);
+    int64_t index[IMAGES];
+    for (int i = 0; i < count; i++) index[i] = first + (int64_t)i * stride;
+    sgrad_dataset_mix(d, sgrad_augmentations_mix(&how.augmentations));
+    assert_int_equal(sgrad_dataset_draw(d, index, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }), 0);
+    return s;
+}
+
+/* Is Y what comes of IMAGE, padded by one pixel, cropped at (TOP, LEFT) of the padded image, and then flipped? */
+static bool shows(const uint8_t *y, int64_t image, int top, int left, bool flip) {
+    for (int i = 0; i < PIXELS; i++) {
+        const int c = i % CHANNELS, column = i / CHANNELS % WIDTH;
+        const int h = i / (WIDTH * CHANNELS) + top - 1, w = (flip ? WIDTH - 1 - column : column) + left - 1;
+        const bool inside = h >= 0 && h < HEIGHT && w >= 0 && w < WIDTH;
+        if (y[i] != (inside ? pixel_of(image, (h * WIDTH + w) * CHANNELS + c) : 0)) return false;
+    }
+    return true;
+}
+
+/* Every image is one of the 18 views of itself, and each view is as frequent as the others. */
+static void views(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    struct seen *s = see(d, "crop:1,flip", 0, 0, 1, IMAGES);
+    int times[18] = { 0 };
+    for (int n = 0; n < IMAGES; n++) {
+        int views = 0;
+        for (int v = 0; v < 18; v++)
+            if (shows(s->pixels[n], n, v / 6, v / 2 % 3, v % 2)) views++, times[v]++;
+        assert_int_equal(views, 1);
+        assert_int_equal(s->label[n], n % CLASSES);
+    }
+    for (int v = 0; v < 18; v++) assert_in_range(times[v], 15, 70);      /* 40 on average */
+    free(s);
+    sgrad_dataset_close(d);
+}
+
+/* What a sample becomes follows from seed, epoch and sample, whatever else is drawn, and is another in another epoch. */
+static void alone(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a; a++) {
+        if (!(*a)->move && !(*a)->change && !(*a)->mix) continue;
+        char *text = sgrad_format("%s%s", (*a)->name, (*a)->argument && !(*a)->number[0].usual ? ":2" : "");
+        struct seen *all = see(d, text, 1, 0, 1, IMAGES), *part = see(d, text, 1, 10, 7, 50);
+        struct seen *later = see(d, text, 2, 0, 1, IMAGES);
+        int same = 0, changed = 0;
+        for (int i = 0; i < 50; i++) {
+            assert_memory_equal(part->pixels[i], all->pixels[10 + 7 * i], PIXELS);
+            if (!(*a)->mix) continue;
+            assert_int_equal(part->other[i], all->other[10 + 7 * i]);
+            assert_true(part->share[i] == all->share[10 + 7 * i]);
+        }
+        for (int n = 0; n < IMAGES; n++) {
+            same += !memcmp(all->pixels[n], later->pixels[n], PIXELS);
+            changed += !shows(all->pixels[n], n, 1, 1, false);
+        }
+        if (same > IMAGES * 2 / 3 || changed < IMAGES / 4) fail_msg("%s: %d same, %d changed", text, same, changed);
+        free(all);
+        free(part);
+        free(later);
+        free(text);
+    }
+    sgrad_dataset_close(d);
+}
+
+/* Pixels and labels go the same way; beyond the image pixels are black, and nothing is known. */
+static void masks(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(true);
+    const struct sgrad_drawing how = drawing("crop:2,flip,rotate", 0);
+    int beyond = 0, there = 0;
+    for (int64_t n = 0; n < IMAGES; n++) {
+        uint8_t pixels[PIXELS];
+        int32_t label[HEIGHT * WIDTH];
+        const struct sgrad_drawing still = drawing("crop:2,flip", 0);
+        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &still, (void *[]){ pixels, label }), 0);
+        for (int i = 0; i < HEIGHT * WIDTH; i++) {
+            if (label[i] < 0) assert_true(label[i] == -1 && !pixels[CHANNELS * i] && !pixels[CHANNELS * i + 1]);
+            else assert_int_equal(label[i], pixels[CHANNELS * i]);
+        }
+        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }), 0);
+        for (int i = 0; i < HEIGHT * WIDTH; i++)
+            if (label[i] < 0) beyond++;
+            else there++, assert_in_range(label[i], 0, 199);
+    }
+    assert_true(beyond > IMAGES && there > IMAGES);
+    sgrad_dataset_close(d);
+}
+
+/* A turn by 0 degrees, a part that is the whole, and changes of no strength leave an image as it is. */
+static void nothing(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    struct seen *s = see(d, "rrc:1,rotate:0,jitter:0", 0, 0, 1, IMAGES);
+    int same = 0;
+    for (int n = 0; n < IMAGES; n++) same += shows(s->pixels[n], n, 1, 1, false);
+    assert_in_range(same, 1, IMAGES);           /* of a ratio of 1 alone the part is the whole */
+    free(s);
+    s = see(d, "rotate:0,jitter:0", 0, 0, 1, IMAGES);
+    for (int n = 0; n < IMAGES; n++) assert_true(shows(s->pixels[n], n, 1, 1, false));
+    free(s);
+    sgrad_dataset_close(d);
+}
+
+/* A mixed image is its share of its own, and the rest of another of the class that is told. */
+static void mixed(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    struct seen *up = see(d, "mixup:1", 0, 0, 1, IMAGES), *cut = see(d, "cutmix", 0, 0, 1, IMAGES);
+    double least = 1;
+    for (int n = 0; n < IMAGES; n++) {
+        int found = 0, pasted = 0;
+        for (int64_t o = up->other[n]; o < IMAGES && !found; o += CLASSES) {
+            int near = 0;
+            for (int i = 0; i < PIXELS; i++)
+                near += fabs(up->share[n] * pixel_of(n, i) + (1 - up->share[n]) * pixel_of(o, i) - up->pixels[n][i]) <= 0.51;
+            found = near == PIXELS;
+        }
+        assert_true(found && up->share[n] >= 0.5 && up->share[n] <= 1);
+        least = fmin(least, (double)up->share[n]);
+        for (int i = 0; i < PIXELS; i++) pasted += cut->pixels[n][i] != pixel_of(n, i);
+        assert_true(pasted <= (1 - cut->share[n]) * PIXELS + 0.5 && cut->other[n] >= 0 && cut->other[n] < CLASSES);
+    }
+    assert_true(least < 0.55);
+    free(up);
+    free(cut);
+    uint8_t pixels[PIXELS];         /* what is read, not drawn, is of one class */
+    int32_t label, other;
+    float share;
+    sgrad_dataset_mix(d, true);
+    assert_int_equal(sgrad_dataset_read(d, (int64_t[]){ 17 }, 1, (void *[]){ pixels, &label, &other, &share }), 0);
+    assert_true(label == 7 && other == 7 && share == 1 && shows(pixels, 17, 1, 1, false));
+    assert_ptr_equal(sgrad_dataset_target(d), &d->field[1]);
+    const uint64_t fingerprint = sgrad_dataset_fingerprint(d);
+    sgrad_dataset_mix(d, false);
+    assert_true(sgrad_dataset_fields(d) == 2 && sgrad_dataset_fingerprint(d) == fingerprint);
+    sgrad_dataset_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts), cmocka_unit_test(views), cmocka_unit_test(alone),
+        cmocka_unit_test(masks), cmocka_unit_test(nothing), cmocka_unit_test(mixed),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}

@@ -1,0 +1,306 @@
+/* onnx: networks to ONNX files and back; what PyTorch exported (tests/reference/export_onnx.py); files that are refused. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "graphs/graphs.h"
+#include "graphs/networks/onnx/reader.h"
+#include "tests/graphs/asserts.h"
+
+#define FILE_1 scratch_path("first.onnx")
+#define FILE_2 scratch_path("second.onnx")
+
+static char *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *data = sgrad_alloc(1, 1 << 25);
+    *size = fread(data, 1, 1 << 25, file);
+    assert_true(*size > 0 && *size < 1 << 25);
+    fclose(file);
+    return data;
+}
+
+/* ---- there and back: the same bytes ------------------------------------------------------------------------------ */
+
+/* With weights, of SEED, where the model brings none. */
+static struct sgrad_graph *make(const char *text, int side, int channels, uint64_t seed) {
+    const struct sgrad_model *model = sgrad_model_find(text);
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    assert_int_equal(sgrad__graph_set_model(g, model, text), 0);
+    const int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, channels));
+    const int y = model->build(g, x, 10);
+    const struct sgrad_shape logits = sgrad_graph_shape(g, y);
+    struct sgrad_shape label = { .rank = logits.rank - 2 };
+    for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
+    sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
+    assert_int_equal(sgrad_graph_error(g), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, NULL, seed), 0);
+    if (g->brought) assert_int_equal(sgrad__weights_load(g, &g->brought->weights, false, NULL), 0);
+    return g;
+}
+
+static void round_trips(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        int side, channels;
+    } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
+               { "unet2d", 16, 1 } };
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct sgrad_graph *g = make(is[i].model, is[i].side, is[i].channels, 3);
+        assert_int_equal(sgrad__onnx_write(g, FILE_1), 0);
+        char *text = sgrad_format("onnx:%s", FILE_1);
+        struct sgrad_graph *again = make(text, is[i].side, is[i].channels, 4);
+        assert_int_equal(sgrad__onnx_write(again, FILE_2), 0);
+        assert_true(sgrad__parameters_count(g) == sgrad__parameters_count(again));
+        size_t one, other;
+        char *a = read_file(FILE_1, &one), *b = read_file(FILE_2, &other);
+        if (one != other || memcmp(a, b, one)) fail_msg("%s is another one, read and written again", is[i].model);
+        free(a);
+        free(b);
+        free(text);
+        sgrad_graph_destroy(g);
+        sgrad_graph_destroy(again);
+    }
+    sgrad_context_close(context);
+}
+
+/* ---- logits ------------------------------------------------------------------------------------------------------ */
+
+static struct sgrad_train_options options(const char *model, const char *data) {
+    struct sgrad_train_options o = sgrad_train_defaults();
+    o.model = model;
+    o.data = data;
+    o.batch = 64;
+    o.cpus = 1;
+    o.deterministic = true;
+    return o;
+}
+
+/* A run, its file, and the run that goes on from that. */
+static void a_run(void **state) {
+    (void)state;
+    struct sgrad_train_options o = options("convnet", "digits");
+    struct sgrad_train_result result;
+    struct sgrad_answers answers, again;
+    o.steps = 2;
+    o.out = scratch_path("run");
+    o.json = true;
+    freopen("/dev/null", "w", stdout);
+    assert_int_equal(sgrad_train(&o, &result), 0);
+    free(result.folder);
+    o.init = scratch_path("run/model.safetensors");
+    assert_int_equal(sgrad_export(&o, FILE_1), 0);
+    assert_int_equal(sgrad_predict(&o, &result, &answers), 0);
+
+    char *text = sgrad_format("onnx:%s", FILE_1);
+    struct sgrad_train_options from_file = options(text, "digits");     /* the file's folder has no config.json: it normalises */
+    assert_int_equal(sgrad_predict(&from_file, &result, &again), 0);
+    assert_int_equal(answers.samples * answers.numbers, again.samples * again.numbers);
+    assert_memory_equal(answers.said, again.said, (size_t)(answers.samples * answers.numbers) * sizeof(float));
+    sgrad_answers_free(&again);
+
+    from_file.steps = 2;
+    from_file.out = scratch_path("on");
+    from_file.json = true;
+    assert_int_equal(sgrad_train(&from_file, &result), 0);
+    free(result.folder);
+    from_file.init = scratch_path("on/model.safetensors");
+    assert_int_equal(sgrad_export(&from_file, FILE_2), 0);
+    assert_int_equal(sgrad_predict(&from_file, &result, &again), 0);
+    assert_memory_not_equal(answers.said, again.said, (size_t)(answers.samples * answers.numbers) * sizeof(float));
+    sgrad_answers_free(&answers);
+    sgrad_answers_free(&again);
+    free(text);
+}
+
+enum { SIDE = 8, IMAGES = 8, CLASSES = 10 };
+
+/* export_onnx.py's images. */
+static int open_images(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *how) {
+    float *pixel = sgrad_alloc(IMAGES * SIDE * SIDE, sizeof *pixel);
+    (void)argument, (void)how;
+    for (int i = 0; i < IMAGES * SIDE * SIDE; i++) pixel[i] = (float)(i * 7919 % 251) / 255;
+    d->count = IMAGES;
+    d->classes = CLASSES;
+    d->field[0] = (struct sgrad_field){ "images", SGRAD_F32, sgrad_shape(3, SIDE, SIDE, 1), pixel };
+    d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, sgrad_alloc(IMAGES, sizeof(int32_t)) };
+    return 0;
+}
+static const struct sgrad_reader reader = { .name = "floats", .summary = "of a test", .open = open_images };
+
+static void pytorch(void **state) {
+    (void)state;
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/onnx.txt", source ? source : "."), name[32], last[32] = "";
+    FILE *logits = fopen(path, "r");
+    struct sgrad_answers answers = { 0 };
+    int rows = 0;
+    assert_non_null(logits);
+    while (fscanf(logits, "%31s", name) == 1) {
+        if (strcmp(name, last)) {
+            char *model = sgrad_format("onnx:%s/tests/reference/onnx-%s.onnx", source ? source : ".", name);
+            struct sgrad_train_options o = options(model, NULL);
+            struct sgrad_train_result result;
+            o.custom_reader = &reader;
+            sgrad_answers_free(&answers);
+            assert_int_equal(sgrad_predict(&o, &result, &answers), 0);
+            assert_int_equal(answers.numbers, CLASSES);
+            snprintf(last, sizeof last, "%s", name);
+            rows = 0;
+            free(model);
+        }
+        for (int c = 0; c < CLASSES; c++) {
+            double logit;
+            assert_int_equal(fscanf(logits, "%lf", &logit), 1);
+            assert_near(answers.said[rows * CLASSES + c], logit, 1e-5);
+        }
+        rows++;
+    }
+    assert_int_equal(rows, IMAGES);
+    sgrad_answers_free(&answers);
+    fclose(logits);
+    free(path);
+}
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+static Onnx__Node *node_of(Onnx__Model *m, const char *type) {
+    for (size_t i = 0; i < m->graph->n_node; i++)
+        if (!strcmp(m->graph->node[i]->op_type, type)) return m->graph->node[i];
+    fail_msg("no node is a %s", type);
+    return NULL;
+}
+
+static void put(char **text, const char *word) {
+    free(*text);
+    *text = strdup(word);
+}
+
+static void other_operator(Onnx__Model *m) { put(&node_of(m, "Conv")->op_type, "Einsum"); }
+static void other_domain(Onnx__Model *m) { node_of(m, "Conv")->domain = strdup("com.example"); }
+static void other_attribute(Onnx__Model *m) { put(&node_of(m, "Conv")->attribute[0]->name, "shape"); }
+static void no_input(Onnx__Model *m) { put(&node_of(m, "MaxPool")->input[0], "nothing"); }
+static void no_weight(Onnx__Model *m) { put(&m->graph->initializer[0]->name, "nothing"); }
+static void circle(Onnx__Model *m) { put(&node_of(m, "Conv")->input[0], "fc1"); }
+static void twice(Onnx__Model *m) { put(&node_of(m, "MaxPool")->output[0], "conv1"); }
+static void two_inputs(Onnx__Model *m) {
+    m->graph->initializer[0]->name[0] = 'C';        /* is an input now, not a tensor */
+    m->graph->input = realloc(m->graph->input, 2 * sizeof *m->graph->input);
+    Onnx__Value *v = m->graph->input[m->graph->n_input++] = sgrad_alloc(1, sizeof *v);
+    onnx__value__init(v);
+    v->name = strdup("mask");
+}
+static void elsewhere(Onnx__Model *m) {
+    m->graph->initializer[0]->has_data_location = true;
+    m->graph->initializer[0]->data_location = 1;
+}
+static void negative(Onnx__Model *m) { m->graph->initializer[0]->dims[0] = -6; }
+static void huge(Onnx__Model *m) { m->graph->initializer[0]->dims[0] = INT64_MAX; }
+static void too_many(Onnx__Model *m) { m->graph->initializer[0]->dims[0]++; }
+static void of_texts(Onnx__Model *m) { m->graph->initializer[0]->data_type = 8; }
+static void of_ints(Onnx__Model *m) { m->graph->initializer[0]->data_type = ONNX_INT32; }
+static void no_steps(Onnx__Model *m) { node_of(m, "Conv")->attribute[1]->ints[0] = 0; }
+static void oblong(Onnx__Model *m) { node_of(m, "MaxPool")->attribute[0]->ints[1] = 3; }
+static void wide(Onnx__Model *m) { node_of(m, "Conv")->attribute[2]->ints[0] = INT64_MAX; }
+static void scaled(Onnx__Model *m) { put(&node_of(m, "Gemm")->attribute[0]->name, "transA"); }
+static void no_output(Onnx__Model *m) { put(&m->graph->output[0]->name, "nothing"); }
+static void sparse(Onnx__Model *m) {
+    m->graph->sparse_initializer = sgrad_alloc(1, sizeof *m->graph->sparse_initializer);
+    m->graph->n_sparse_initializer = 1;
+}
+
+static int read_back(const void *data, size_t size) {
+    struct sgrad__onnx *file;
+    SGRAD_TRY(sgrad__onnx_parse("a.onnx", data, size, &file));
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 28, 28, 1)), 10);
+    const int error = sgrad_graph_error(g);
+    sgrad_graph_destroy(g);
+    sgrad__onnx_close(file);
+    return error;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(Onnx__Model *m);
+        int error;
+        const char *text;
+    } is[] = {
+        { other_operator, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Einsum): the operator is not known" },
+        { other_domain, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): is of domain 'com.example'" },
+        { other_attribute, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its attribute shape is not known" },
+        { no_input, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): takes 'nothing', which nothing before it makes" },
+        { no_weight, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'conv1.weight', which nothing before it makes" },
+        { circle, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'fc1', which nothing before it makes" },
+        { twice, SGRAD_EFORMAT, "a.onnx: 'conv1' is made twice" },
+        { two_inputs, SGRAD_EFORMAT, "a.onnx: has inputs 'images' and 'mask'" },
+        { elsewhere, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is in another file" },
+        { negative, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is -6" },
+        { huge, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is 9223372036854775807" },
+        { too_many, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has 600 bytes, where its dimensions say 700" },
+        { of_texts, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 8" },
+        { of_ints, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 6, which no weights are" },
+        { no_steps, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
+        { oblong, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): its window is not square" },
+        { wide, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
+        { scaled, SGRAD_EFORMAT, "a.onnx: node 'fc1' (Gemm): rows (N,C), transA 0" },
+        { no_output, SGRAD_EFORMAT, "a.onnx: its output 'nothing' is made by no node" },
+        { sparse, SGRAD_EFORMAT, "a.onnx: has sparse tensors" },
+    };
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    struct sgrad_graph *g = make("lenet", 28, 1, 3);
+    assert_int_equal(sgrad__onnx_write(g, FILE_1), 0);
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+    size_t size;
+    char *data = read_file(FILE_1, &size);
+    assert_int_equal(read_back(data, size), 0);
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
+        is[i].change(m);
+        uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
+        const size_t changed_size = onnx__model__pack(m, changed);
+        assert_fails(read_back(changed, changed_size), is[i].error, is[i].text);
+        onnx__model__free_unpacked(m, NULL);
+        free(changed);
+    }
+    for (size_t end = 0; end < size; end += end < 4000 ? 97 : 40009) assert_false(survives(read_back(data, end)));
+    assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is no ONNX file, or a damaged one");
+    free(data);
+
+    struct sgrad__onnx *file;
+    assert_fails(sgrad__onnx_open(scratch_path("none.onnx"), &file), SGRAD_EIO, "none.onnx: No such file");
+    struct sgrad_train_options o = options("onnx", "digits");
+    struct sgrad_train_result result;
+    o.print = true;
+    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: is the network of a file: onnx:FILE");
+}
+
+/* What has no form is told by its layer. */
+static void no_form(void **state) {
+    (void)state;
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
+    x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
+    sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
+    assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
+    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of (1,4,4,2) has no form in ONNX");
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trips), cmocka_unit_test(pytorch), cmocka_unit_test(refusals), cmocka_unit_test(no_form),
+        cmocka_unit_test(a_run),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}

@@ -1,0 +1,201 @@
+/* volumes.c: networks run over volumes patch by patch: what goes in comes out, no seam shows, all is the same however it is
+ * shared; and patches of a data set: those of a grid have every voxel once, those that are drawn are the same again. */
+#include "config.h"
+#include "codelets/operations.h"
+#include "datasets/datasets.h"
+#include "graphs/graphs.h"
+#include "tests/scratch.h"
+#include "volumes/volumes.h"
+
+#include <math.h>
+
+enum { Z = 20, Y = 150, X = 170, VOXELS = Z * Y * X };
+static uint8_t pixels[VOXELS];
+
+static void write_volume(const char *name, const uint8_t *voxels) {
+    struct sgrad_volume *v;
+    const struct sgrad_box all = { { 0 }, { 1, Z, Y, X } };
+    assert_int_equal(sgrad_volume_create(scratch_path(name), SGRAD_VOXEL_U8, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v), 0);
+    assert_int_equal(sgrad_volume_write(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+    sgrad_volume_close(v);
+}
+
+static int make_files(void **state) {
+    int error = scratch_open(state);
+    for (int i = 0; i < VOXELS; i++) pixels[i] = (uint8_t)(((uint32_t)i * 2654435761u >> 13) % 251);
+    write_volume("in.zarr", pixels);
+    return error;
+}
+
+/* What goes in, and a filter of 3x3x3. */
+static int build_identity(struct sgrad_graph *g, int x, int classes) {
+    (void)classes;
+    return sgrad_layer(g, identity, "identity", (x), 0);
+}
+static int build_filter(struct sgrad_graph *g, int x, int classes) {
+    return sgrad_layer(g, conv3d, "out", (x), .channels = classes, .kernel = 3, .padding = 1, .bias = true);
+}
+static const struct sgrad_model identity = { .name = "identity", .build = build_identity };
+static const struct sgrad_model filter = { .name = "filter", .build = build_filter };
+
+static float *segment(struct sgrad_segment_options o) {
+    struct sgrad_segment_result result;
+    struct sgrad_volume *v;
+    float *voxels = malloc((size_t)o.classes * VOXELS * sizeof *voxels);
+    o.in = scratch_path("in.zarr");
+    o.logits = true;
+    o.cpus = 2;
+    o.gpus = -1;
+    if (!o.memory) o.memory = 1;
+    assert_int_equal(sgrad_segment(&o, &result), 0);
+    if (!o.queue) assert_int_equal(result.voxels, VOXELS);
+    assert_int_equal(sgrad_volume_open(o.out, &v), 0);
+    assert_int_equal(sgrad_volume_read(v, &(struct sgrad_box){ { 0 }, { o.classes, Z, Y, X } }, SGRAD_VOXEL_F32, voxels), 0);
+    sgrad_volume_close(v);
+    return voxels;
+}
+
+static void goes_through(void **state) {
+    (void)state;
+    float *out = segment((struct sgrad_segment_options){ .custom_model = &identity,
+                                                         .classes = 1,
+                                                         .out = scratch_path("identity.zarr"),
+                                                         .patch = { 8, 64, 48 },
+                                                         .overlap = { 3, 20, 17 },
+                                                         .memory = 0.004 });
+    for (int i = 0; i < VOXELS; i++)
+        if (!(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f)) fail_msg("voxel %d: %g, not %g", i, out[i], pixels[i] / 255.0);
+    free(out);
+}
+
+/* A volume smaller than a patch, and one voxel's overlap. */
+static void larger_patch(void **state) {
+    (void)state;
+    float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1, .out = scratch_path("large.h5"),
+                                                         .patch = { 32, 160, 64 }, .overlap = { 0, 0, 1 }, .batch = 3 });
+    for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f);
+    free(out);
+}
+
+/* In the whole at once, and in patches with chunks of one block: the same but at the volume's own faces. */
+static void no_seams(void **state) {
+    (void)state;
+    float *whole = segment((struct sgrad_segment_options){
+        .custom_model = &filter, .classes = 2, .out = scratch_path("whole.zarr"), .patch = { Z, Y, X } });
+    float *parts = segment((struct sgrad_segment_options){ .custom_model = &filter,
+                                                           .classes = 2,
+                                                           .out = scratch_path("parts.zarr"),
+                                                           .patch = { 10, 64, 64 },
+                                                           .overlap = { 5, 24, 24 },
+                                                           .memory = 0.004 });
+    for (int c = 0; c < 2; c++)
+        for (int z = 1; z < Z - 1; z++)
+            for (int y = 1; y < Y - 1; y++)
+                for (int x = 1; x < X - 1; x++) {
+                    const int i = ((c * Z + z) * Y + y) * X + x;
+                    if (!(fabsf(whole[i] - parts[i]) < 1e-4f))
+                        fail_msg("%d,%d,%d,%d: %g, not %g", c, z, y, x, parts[i], whole[i]);
+                }
+    free(whole);
+    free(parts);
+}
+
+/* By a queue: the same bits; then nothing is left. */
+static void shared(void **state) {
+    struct sgrad_segment_options o = { .custom_model = &filter, .classes = 2, .patch = { 10, 64, 64 }, .overlap = { 5, 24, 24 },
+                                       .memory = 0.004 };
+    struct sgrad_segment_result again;
+    (void)state;
+    o.out = scratch_path("alone.zarr");
+    float *alone = segment(o);
+    o.out = scratch_path("queued.zarr");
+    o.queue = scratch_path("queue");
+    float *queued = segment(o);
+    assert_memory_equal(alone, queued, 2 * VOXELS * sizeof *alone);
+    o.in = scratch_path("in.zarr"), o.logits = true, o.gpus = -1;
+    assert_int_equal(sgrad_segment(&o, &again), 0);
+    assert_int_equal(again.chunks, 0);
+    o.queue = NULL;
+    assert_int_equal(sgrad_segment(&o, &again), 0);
+    assert_true(again.chunks == 0 && again.skipped == again.all_chunks);
+    free(alone);
+    free(queued);
+}
+
+/* ---- patches ------------------------------------------------------------------------------------------------------- */
+
+static struct sgrad_dataset *open_patches(enum sgrad_split split) {
+    struct sgrad_dataset *d;
+    char *text = sgrad_format("volume:%s,8x64x64", scratch_path("set"));
+    assert_int_equal(sgrad_dataset_open(text, split, NULL, &d), 0);
+    free(text);
+    return d;
+}
+
+static int make_set(void **state) {
+    static uint8_t labels[VOXELS];
+    int error = make_files(state);
+    for (int i = 0; i < VOXELS; i++) labels[i] = i % 3 ? 255 : 0;
+    static const char *const folders[] = { "set", "set/train", "set/val" };
+    for (int i = 0; i < 3; i++) mkdir(scratch_path(folders[i]), 0777);
+    write_volume("set/train/image.zarr", pixels);
+    write_volume("set/train/label.zarr", labels);
+    write_volume("set/val/image.zarr", pixels);
+    write_volume("set/val/label.zarr", labels);
+    return error;
+}
+
+static void grid(void **state) {
+    enum { PATCH = 8 * 64 * 64 };
+    struct sgrad_dataset *d = open_patches(SGRAD_TEST);
+    uint8_t *pixel = malloc(PATCH);
+    int32_t *label = malloc(PATCH * sizeof *label);
+    int64_t counted = 0, sum = 0, wanted = 0, ones = 0;
+    (void)state;
+    assert_int_equal(d->count, 3 * 3 * 3);
+    assert_int_equal(d->classes, 2);
+    for (int64_t i = 0; i < d->count; i++) {
+        assert_int_equal(sgrad_dataset_read(d, &i, 1, (void *[]){ pixel, label }), 0);
+        for (int j = 0; j < PATCH; j++) {
+            counted += label[j] >= 0;
+            ones += label[j] == 1;
+            sum += label[j] >= 0 ? pixel[j] : 0;
+        }
+    }
+    for (int i = 0; i < VOXELS; i++) wanted += pixels[i];
+    assert_int_equal(counted, VOXELS);
+    assert_int_equal(sum, wanted);
+    assert_int_equal(ones, VOXELS - (VOXELS + 2) / 3);
+    free(pixel);
+    free(label);
+    sgrad_dataset_close(d);
+}
+
+static void drawn(void **state) {
+    enum { PATCH = 8 * 64 * 64 };
+    static uint8_t pixel[3][PATCH];
+    static int32_t label[3][PATCH];
+    struct sgrad_dataset *d = open_patches(SGRAD_TRAIN);
+    struct sgrad_drawing how = { .seed = 7 };
+    const int64_t index = 2;
+    (void)state;
+    for (int augmented = 0; augmented < 2; augmented++) {
+        if (augmented) assert_int_equal(sgrad_augmentations_parse(d->augment, 64, 64, &how.augmentations), 0);
+        for (int i = 0; i < 3; i++) {
+            how.epoch = i == 2;
+            assert_int_equal(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ pixel[i], label[i] }), 0);
+        }
+        assert_memory_equal(pixel[0], pixel[1], PATCH);
+        assert_memory_equal(label[0], label[1], sizeof label[0]);
+        assert_memory_not_equal(pixel[0], pixel[2], PATCH);
+        for (int j = 0; j < PATCH; j++) assert_in_range(label[0][j] + 1, augmented ? 0 : 1, 2);
+    }
+    sgrad_dataset_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(goes_through), cmocka_unit_test(larger_patch),
+                                        cmocka_unit_test(no_seams),     cmocka_unit_test(shared),
+                                        cmocka_unit_test(grid),         cmocka_unit_test(drawn) };
+    return cmocka_run_group_tests(tests, make_set, scratch_close);
+}

@@ -1,0 +1,218 @@
+/* The planner: lemmas against their formulas, the integer program against brute force, machines that cannot be, forecasts of work
+ * that a person can sum up. */
+#include "config.h"
+#include "planner/planner.h"
+#include "tests/scratch.h"
+
+#include <jansson.h>
+#include <math.h>
+
+/* ---- lemmas ---- */
+
+static void near(double is, double wanted, double tolerance) {
+    if (!(fabs(is - wanted) <= tolerance * fabs(wanted))) fail_msg("%g is not %g", is, wanted);
+}
+
+static void lemmas(void **state) {
+    (void)state;
+    near(sgrad_lemma_efficiency(0.1, 4), 0.7857, 1e-3);
+    near(sgrad_lemma_devices(0.1, sgrad_lemma_efficiency(0.1, 4)), 4, 1e-9);
+    assert_true(isinf(sgrad_lemma_devices(0, 0.9)));
+    /* what published speed-ups come to */
+    static const struct { double devices, speedup, overhead; } known[] = {
+        { 128, 47, .0138 }, { 128, 39, .0183 }, { 32, 20, .0197 }, { 32, 13, .0495 }, { 16, 10.3, .0383 }, { 12, 10.11, .0173 },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const double overhead = sgrad_lemma_overhead(known[i].devices, known[i].speedup);
+        near(overhead, known[i].overhead, 5e-3);
+        near(known[i].devices * sgrad_lemma_efficiency(overhead, known[i].devices), known[i].speedup, 1e-9);
+    }
+    assert_true(sgrad_lemma_servers(100e6, 16, 1e9, 1) == 4);
+    assert_true(sgrad_lemma_servers(100e6, 16, 1e9, 3.2) == 1);
+}
+
+/* ---- the integer program ---- */
+
+enum { LAYERS = 5, WAYS = 4 };
+
+/* The least seconds of all combinations that fit; INFINITY: none does. */
+static double brute_force(const struct sgrad_way *way, double bound, bool share) {
+    double best = INFINITY;
+    for (int all = 0; all < 1 << (2 * LAYERS); all++) {
+        double seconds = 0, bytes = 0;
+        for (int k = 0; k < LAYERS; k++) {
+            const struct sgrad_way *w = &way[k * WAYS + (all >> 2 * k & 3)];
+            seconds += w->seconds;
+            bytes = share ? fmax(bytes, w->bytes) : bytes + w->bytes;
+        }
+        if (bytes <= bound && seconds < best) best = seconds;
+    }
+    return best;
+}
+
+static void choices(void **state) {
+    (void)state;
+    int infeasible = 0;
+    srand(1);
+    for (int again = 0; again < 60; again++) {
+        struct sgrad_way way[LAYERS * WAYS], *w = way;
+        const bool share = again % 2;
+        for (; w < way + LAYERS * WAYS; w++)
+            *w = (struct sgrad_way){ "", rand() % 7 ? 1e-3 * (1 + rand() % 1000) : INFINITY, 1e6 * (rand() % 100) };
+        const double bound = 1e6 * (1 + rand() % (share ? 100 : 250)), best = brute_force(way, bound, share);
+        struct sgrad_choice choice;
+        if (isinf(best)) {
+            assert_fails(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice), SGRAD_ENOMEM, "no way of computing");
+            infeasible++;
+            continue;
+        }
+        assert_int_equal(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice), 0);
+        near(choice.seconds, best, 1e-9);
+        assert_true(choice.bytes <= bound);
+        free(choice.way);
+    }
+    assert_in_range(infeasible, 1, 40);
+}
+
+/* ---- machines ---- */
+
+#define F(value) "{\"value\": " value ", \"source\": \"x\"}"
+static const char good[] =
+    "{\"name\": \"m\", \"summary\": \"s\", \"device\": {\"kind\": \"gpu\", \"name\": \"d\", \"count\": " F("2") ","
+    "\"memory\": " F("1e9") ", \"bandwidth\": " F("1e11") ","
+    "\"launch\": " F("0") ", \"flops\": {\"f32\": " F("1e12") "}},"
+    "\"bus\": {\"latency\": " F("0") ", \"bandwidth\": " F("1e10") "},"
+    "\"network\": {\"latency\": " F("1e-6") ", \"bandwidth\": " F("1e9") "}}";
+
+/* The good machine with the value at PATH ("device.count") being VALUE, JSON; NULL: it is gone. Returns the file's path. */
+static const char *altered(const char *path, const char *value) {
+    json_t *machine = json_loads(good, 0, NULL), *at = machine;
+    char word[64];
+    for (; strchr(path, '.'); path = strchr(path, '.') + 1) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(path, "."), path);
+        at = json_object_get(at, word);
+    }
+    if (value) json_object_set_new(at, path, json_loads(value, JSON_DECODE_ANY, NULL));
+    else json_object_del(at, path);
+    char *text = json_dumps(machine, 0);
+    const char *file = scratch_write("machine.json", text, strlen(text));
+    free(text);
+    json_decref(machine);
+    return file;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct { const char *path, *value, *says; } is[] = {
+        { "device.flops.f32", NULL, "machine.json: device.flops.f32: is missing" },
+        { "device.flops.f32", F("-1"), "device.flops.f32: is not above 0" },
+        { "device.count", F("1.5"), "device.count: is 1.5: takes whole numbers" },
+        { "device.count", "4", "device.count: has no value" },
+        { "device.memory", "{\"value\": 1}", "device.memory: has no source" },
+        { "device.kind", "\"tpu\"", "device.kind: is neither gpu nor cpu" },
+        { "device.share", "{\"conv2d\": " F("1.2") "}", "device.share.conv2d: is 1.2" },
+        { "network", NULL, "network: is missing" },
+        { "network.bandwidht", "1", "network.bandwidht: is no field; did you mean bandwidth?" },
+        { "network.latency", F("-1e-6"), "network.latency: is below 0" },
+        { "price", F("3"), "currency: is missing" },
+        { "measured", "[{\"model\": \"a\", \"batch\": 0, \"samples_per_second\": " F("1") "}]",
+          "measured[0].batch: is no number" },
+        { "network.switches",
+          "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("4") ", \"uplink\": " F("1e9") "},"
+          " {\"name\": \"b\", \"above\": \"a\", \"nodes\": " F("8") ", \"uplink\": " F("1e9") "}]",
+          "network.switches[0].above: leads round in a circle" },
+        { "network.switches", "[{\"name\": \"a\", \"above\": \"c\"}]", "network.switches[0].above: names no switch" },
+    };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct sgrad_machine *machine;
+        assert_fails(sgrad_machine_read(altered(is[i].path, is[i].value), &machine), SGRAD_EFORMAT, is[i].says);
+    }
+    struct sgrad_machine *machine;
+    assert_fails(sgrad_machine_read(scratch_path("none.json"), &machine), SGRAD_EIO, "none.json");
+    assert_fails(sgrad_machine_read(scratch_write("bad.json", "{\n\"a\":", 6), &machine), SGRAD_EFORMAT, "bad.json: line 2");
+}
+
+/* Two nodes below a switch whose uplink is half as wide as their links together. */
+static void topologies(void **state) {
+    (void)state;
+    struct sgrad_machine *m;
+    assert_int_equal(sgrad_machine_read(altered("network.switches",
+        "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("2") ", \"uplink\": " F("1e9") "},"
+        " {\"name\": \"b\"}]"), &m), 0);
+    for (int nodes = 1; nodes <= 4; nodes *= 2) {
+        struct sgrad_network net = sgrad_machine_network(m, nodes);
+        assert_int_equal(net.ranks, 2 * nodes);
+        assert_int_equal(net.host[net.ranks - 1], nodes - 1);
+        near(net.bandwidth, nodes > 2 ? 0.5e9 : 1e9, 1e-12);
+        free((int *)net.host);
+    }
+    sgrad_machine_free(m);
+}
+
+/* ---- forecasts ---- */
+
+/* Forward and backward of a device take half a millisecond each for a sample; one weight of 4 MB. */
+static struct sgrad_work_task tasks[] = { { "conv2d forward", { 0, 5e8 }, { 0, 0 }, 1 },
+                                          { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, 1 },
+                                          { "sgd", { 0, 0 }, { 0, 0 }, 1 } };
+static struct sgrad_work_gradient gradient[] = { { 4e6, 1, 0 } };
+static struct sgrad_work work = { .model = (char *)"mine", .samples = 1000, .epochs = 2, .batch = 8, .tasks = 3, .gradients = 1,
+                                  .task = tasks, .gradient = gradient, .parameters = 1e6, .kept_bytes = 8e6,
+                                  .peak_bytes = { 1e6, 1e7 } };
+
+static struct sgrad_forecast forecast(struct sgrad_question q) {
+    struct sgrad_forecast f;
+    assert_int_equal(sgrad_forecast_make(&q, &f), 0);
+    return f;
+}
+
+/* Computing takes B/p milliseconds; the one weight is summed behind all of it, and is the first that is needed: nothing hides. */
+static void sums_up(void **state) {
+    (void)state;
+    struct sgrad_train_options o = sgrad_train_defaults();
+    struct sgrad_machine *m;
+    assert_int_equal(sgrad_machine_read(altered("device.count", F("1")), &m), 0);
+    o.batch = 64;
+    o.allreduce = "ring";
+    struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &work, 1, 6, true, true, 0.5 });
+    assert_int_equal(f.points, 4);
+    const int nodes[] = { 1, 2, 4, 6 };
+    for (int i = 0; i < 4; i++) {
+        const double p = nodes[i], share = ceil(64 / p), ring = p > 1 ? 2 * (p - 1) * (1e-6 + 4e6 / p / 1e9) : 0;
+        assert_int_equal(f.point[i].nodes, nodes[i]);
+        near(f.point[i].step, 1e-3 * share + ring, 1e-6);
+        near(f.point[i].speedup, 64e-3 / f.point[i].step, 1e-6);
+        near(f.point[i].exposed + 1e-12, ring + 1e-12, 1e-6);
+        near(f.point[i].memory, 8e6 + 1e6 + 1e7 * share + (p > 1 ? 8e6 : 0), 1e-9);
+        near(f.point[i].hours, 2000 / f.point[i].samples_per_second / 3600, 1e-9);
+    }
+    assert_true(f.lemma_devices > 1 && f.devices > 1);
+    sgrad_forecast_free(&f);
+
+    o.batch = 8;
+    f = forecast((struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 });
+    near(f.point[0].batch, 32, 1e-12);
+    near(f.point[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);      /* behind backward, before forward */
+    sgrad_forecast_free(&f);
+
+    tasks[2] = (struct sgrad_work_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, 1 };     /* hides the message */
+    gradient[0].needed = 2;
+    f = forecast((struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 });
+    near(f.point[0].step, 16e-3, 1e-6);
+    near(f.point[0].communication, 6 * (1e-6 + 1e-3), 1e-6);
+    assert_int_equal(f.point[0].limit, SGRAD_BY_COMPUTE);
+    sgrad_forecast_free(&f);
+
+    o.precision = SGRAD_PRECISION_BF16;
+    assert_fails(sgrad_forecast_make(&(struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 }, &f), SGRAD_EINVAL,
+                 "device.flops has no bf16");
+    sgrad_machine_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lemmas),     cmocka_unit_test(choices), cmocka_unit_test(refusals),
+        cmocka_unit_test(topologies), cmocka_unit_test(sums_up),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Makes onnx-*.onnx, as PyTorch exports them, with logits of their own: onnx.txt; and the seeds of tests/fuzz/onnx. Wants torch,
+onnx, onnxscript and onnxruntime."""
+import copy
+import sys
+from pathlib import Path
+
+import numpy
+import onnx
+import onnxruntime
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, taken, made, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(taken, made, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(made)
+        self.conv2 = nn.Conv2d(made, made, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(made)
+        self.downsample = nn.Sequential(nn.Conv2d(taken, made, 1, stride, bias=False), nn.BatchNorm2d(made))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(6)
+        self.layer1 = Block(6, 8, 2)
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 1, 1)
+        x = F.adaptive_avg_pool2d(self.layer1(x), 1)
+        return self.fc(torch.flatten(x, 1))
+
+
+class Plain(nn.Module):
+    """Two branches, a transposed convolution, a shortcut without parameters, a reshape by the batch's size."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.up = nn.ConvTranspose2d(4, 2, 2, 2)
+        self.drop = nn.Dropout(0.25)
+        self.fc1 = nn.Linear(8 * 2 * 2, 12, bias=False)
+        self.fc2 = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(F.relu(self.conv(x)), 2)
+        x = torch.cat([x, F.avg_pool2d(self.up(x), 2)], 1)
+        x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1))
+        x = x.view(x.size(0), -1)
+        return self.fc2(self.drop(F.relu(self.fc1(x))))
+
+
+def images():
+    """(8,1,8,8): 0 to 250, divided by 255."""
+    return ((torch.arange(8 * 64) * 7919 % 251).float() / 255).view(8, 1, 8, 8)
+
+
+def seeds(model, folder, name):
+    """Whole, and with nodes of other kinds."""
+    (folder / name).write_bytes(model.SerializeToString())
+    for i, node in enumerate(model.graph.node):
+        if i % 4:
+            continue
+        other = copy.deepcopy(model)
+        del other.graph.node[i + 1:]
+        other.graph.output[0].name = other.graph.node[i].output[0]
+        (folder / f"{name}-{i}").write_bytes(other.SerializeToString())
+
+
+def main():
+    here = Path(__file__).parent
+    torch.manual_seed(1)
+    lines = []
+    for name, net, new in (("residual", Residual(), True), ("batchnorm", Residual(), False), ("plain", Plain(), True)):
+        net.eval()
+        for m in net.modules():
+            if isinstance(m, nn.BatchNorm2d):
+                m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 1.5)
+                m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
+        path = here / f"onnx-{name}.onnx"
+        if new:
+            torch.onnx.export(net, (images(),), str(path), dynamo=True, external_data=False, dynamic_shapes={"x": {0: "batch"}},
+                              verbose=False)
+            model = onnx.load(path)
+            for node in model.graph.node:
+                del node.metadata_props[:]
+            for value in list(model.graph.value_info):
+                model.graph.value_info.remove(value)
+            for tensor in [*model.graph.input, *model.graph.output, *model.graph.initializer]:
+                del tensor.metadata_props[:]
+            model.doc_string = ""
+            onnx.save(model, path)
+        else:
+            torch.onnx.export(net, (images(),), str(path), dynamo=False, training=torch.onnx.TrainingMode.PRESERVE,
+                              do_constant_folding=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
+        session = onnxruntime.InferenceSession(str(path))
+        logits = session.run(None, {"x": images().numpy()})[0]
+        assert numpy.abs(logits - net(images()).detach().numpy()).max() < 1e-5
+        lines += [name + " " + " ".join(f"{v:.9g}" for v in row) for row in logits]
+        if len(sys.argv) > 1:
+            seeds(onnx.load(path), Path(sys.argv[1]), name)
+    (here / "onnx.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""--best, --patience, --evaluate-every: the weights of the best evaluation are kept, a run that gets no better ends, and evaluations
+come within epochs, too."""
+import json
+
+from run import content, events, folder, main, ranks, stargrad
+
+# A rate so high that accuracy goes up and down.
+WORDS = ("--model", "convnet", "--data", "digits", "--batch", 64, "--lr", 0.4, "--deterministic", "--cpus", 1)
+
+
+def best_of(out):
+    tops = [e["test_top1"] for e in events(out, "epoch")]
+    return tops, max(tops)
+
+
+def check(out):
+    tops, best = best_of(out)
+    told = json.loads(stargrad("eval", out, "--weights", f"{out}/best.safetensors", "--json"))
+    assert told["test_top1"] == best, (told, tops)
+
+
+def test_best():
+    out = folder("best")
+    said = stargrad("train", *WORDS, "--epochs", 5, "--best", "--out", out)
+    check(out)
+    tops, best = best_of(out)
+    assert f"best: top-1 {100 * best:.2f} %, after epoch {tops.index(best) + 1}" in said, said
+    stargrad("train", *WORDS, "--epochs", 8, "--best", "--out", out, "--resume")
+    check(out)
+
+
+def test_patience():
+    for count in (1, 2):
+        out = folder("patient")
+        words = ("train", *WORDS, "--epochs", 60, "--best", "--patience", 2, "--bn-group", "global", "--out", out)
+        said = stargrad(*words) if count == 1 else ranks(count, *words[:-2], "--out", out)
+        tops, best = best_of(out)
+        assert "without a better top-1" in said and len(tops) < 60 and content(out)
+        assert all(top <= best for top in tops[tops.index(best) + 1:]) and len(tops) - 1 - tops.index(best) >= 2
+        check(out)
+
+
+def test_within_epochs():
+    """Also of a run that goes on; what is told of training is of the steps since the evaluation before."""
+    words = ("train", *WORDS, "--epochs", 2, "--evaluate-every", 8, "--checkpoint-every", "4s")
+    whole, halved = folder("whole"), folder("halved")
+    stargrad(*words, "--out", whole)
+    stargrad(*words, "--steps", 12, "--out", halved)
+    stargrad(*words, "--out", halved, "--resume")
+    told = [[(e["step"], e["train_top1"], e["test_top1"]) for e in events(out, "epoch")] for out in (whole, halved)]
+    assert [step for step, _, _ in told[0]] == [8, 16, 22, 24, 32, 40, 44], told
+    assert [e for e in told[1] if e[0] != 12] == told[0], told
+    steps = [e["top1"] for e in events(whole, "step")]
+    for (end, train, _), begin in zip(told[0], [0] + [e[0] for e in told[0]]):
+        assert abs(sum(steps[begin:end]) / (end - begin) - train) < 1e-6, (begin, end, train)
+    report = json.loads(stargrad("report", whole, "--json"))
+    assert [e["train_top1"] for e in report["epochs"]] == [train for _, train, _ in told[0]], report
+
+
+if __name__ == "__main__":
+    main(globals())

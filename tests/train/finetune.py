@@ -1,0 +1,93 @@
+"""Fine-tuning: --init-skip, --freeze, --lr-of, --mean and --deviation."""
+import json
+import struct
+
+from run import content, folder, losses, main, ranks, stargrad
+
+WORDS = ("--batch", 64, "--deterministic", "--weight-decay", 0, "--momentum", 0, "--cpus", 1)
+
+
+def tensors(path):
+    data = content(path)
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: struct.unpack(f"<{(e - b) // 4}f", data[8 + size + b:8 + size + e])
+            for name, (b, e) in ((n, t["data_offsets"]) for n, t in header.items()) if header[name]["dtype"] == "F32"}
+
+
+def train(*words, count=1, **more):
+    out = folder("out")
+    said = (stargrad if count == 1 else lambda *a, **k: ranks(count, *a, **k))("train", *words, *WORDS, "--out", out, **more)
+    return said, out
+
+
+def base():
+    said, out = train("--model", "convnet", "--data", "digits", "--steps", 4)
+    return tensors(out), f"{out}/model.safetensors"
+
+
+def test_freeze():
+    for count in (1, 2):
+        start = tensors(train("--model", "convnet", "--data", "digits", "--steps", 1, "--lr", 0)[1])
+        said, out = train("--model", "convnet", "--data", "digits", "--steps", 3, "--freeze", "conv1,bn?,fc.bias", count=count)
+        after = tensors(out)
+        assert "frozen " in said
+        for name, values in start.items():
+            frozen = name.split(".")[0] in ("conv1", "bn1", "bn2", "bn3", "bn4") or name == "fc.bias"
+            if "running" not in name:
+                assert (after[name] == values) == frozen, name
+    train("--model", "mlp", "--data", "digits", "--steps", 2, "--optimizer", "kfac", "--freeze", "fc1.bias")
+    assert "leaves no parameter to train" in train("--model", "mlp", "--data", "digits", "--steps", 1, "--freeze", "*", status=2)[0]
+    assert "no parameter is called 'fd'" in train("--model", "mlp", "--data", "digits", "--steps", 1, "--freeze", "fc1,fd", status=2)[0]
+
+
+def test_prefix_costs_nothing():
+    said = stargrad("train", "--model", "convnet", "--data", "digits", "--print", "--no-fuse", "--freeze", "conv1,bn1,conv2,bn2")
+    assert "conv3 backward-weight" in said and "fc backward-weight" in said
+    assert "conv2 backward" not in said and "conv3 backward-data" not in said and "conv1.weight update" not in said
+
+
+def test_rates():
+    """Without momentum and decay a step is the rate times the gradient: of the first step it can be compared."""
+    start = tensors(train("--model", "mlp", "--data", "digits", "--steps", 1, "--lr", 0)[1])
+    once = tensors(train("--model", "mlp", "--data", "digits", "--steps", 1, "--lr", 0.01)[1])
+    name = next(n for n in start if n.endswith("weight"))
+    layer = name.rsplit(".", 1)[0]
+    four = tensors(train("--model", "mlp", "--data", "digits", "--steps", 1, "--lr", 0.01, "--lr-of", f"{layer}=4")[1])
+    for n, values in start.items():
+        for a, b, c in zip(values, once[n], four[n]):
+            assert abs((c - a) - (4 if n.startswith(layer) else 1) * (b - a)) < 1e-6, n
+    for wrong in ("fc1", "fc1=", "fc1=0", "fc1=-1", "fc1=x", "=2,fc1"):
+        assert "--lr-of" in train("--model", "mlp", "--data", "digits", "--steps", 1, "--lr-of", wrong, status=2)[0]
+
+
+def test_init_skip():
+    start, weights = base()
+    keep = folder("keep") + ".safetensors"
+    with open(keep, "wb") as f:
+        f.write(content(weights.rsplit("/", 1)[0]))
+    data = "synthetic:8x8x1,4,256"
+    words = ("--model", "convnet", "--data", data, "--init", keep, "--steps", 1, "--lr", 0)
+    assert "fc.weight has shape (10,64), the network's has (4,64); --init-skip leaves it out" in train(*words, status=1)[0]
+    said, out = train(*words, "--init-skip", "fc")
+    assert "anew fc.weight, fc.bias" in said
+    after = tensors(out)
+    assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
+    assert "--init-skip" in train("--model", "convnet", "--data", data, "--init-skip", "fc", "--steps", 1, status=2)[0]
+
+
+def test_mean_and_deviation():
+    words = ("--model", "mlp", "--data", "digits", "--steps", 2)
+    out = train(*words)[1]
+    plain, config = losses(out), json.load(open(f"{out}/config.json"))
+    same = train(*words, "--mean", repr(config["mean"][0]), "--deviation", repr(config["deviation"][0]))[1]
+    assert losses(same) == plain
+    other = train(*words, "--mean", 0, "--deviation", 1)[1]
+    assert losses(other) != plain and json.load(open(f"{other}/config.json"))["deviation"] == [1]
+    for wrong in (("--mean", "1,2"), ("--mean", "x"), ("--deviation", "0"), ("--mean", "1,")):
+        assert "takes 1 number" in train(*words, *wrong, status=2)[0], wrong
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,269 @@
+"""Language models: ten steps from given weights have PyTorch's losses (tests/reference/gpt.py made them), at any micro-batch and
+on several ranks; weights under Hugging Face's names load with their prefix and without; what is learned is told; text is drawn from
+it with cached keys and values, as the whole network would have it; what does not fit is refused."""
+import array
+import json
+import math
+import os
+import random
+import struct
+import sys
+
+from run import FOLDER, REFERENCE, Skip, events, folder, losses, main, ranks, stargrad
+
+sys.path.insert(0, REFERENCE)
+import weights  # noqa: E402
+
+TEXT = os.path.join(REFERENCE, "text.txt")
+TINY = "gpt:layers=2,heads=2,width=32,context=24"
+
+
+def read(path):
+    """{name: (shape, floats)} of a safetensors file."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (is_["shape"], array.array("f", data[slice(*is_["data_offsets"])])) for name, is_ in header.items()}
+
+
+def write(path, tensors):
+    header, end = {}, 0
+    for name, (shape, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end := end + 4 * len(values)]}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, values in tensors.values():
+            values.tofile(file)
+
+
+def reference(run):
+    """Its options, and the words that make the same of stargrad train."""
+    with open(os.path.join(REFERENCE, "gpt.json")) as f:
+        how = json.load(f)[run]
+    init = os.path.join(FOLDER, f"gpt-{run}.safetensors")
+    weights.write(init, {name: [int(size) for size in shape.split()] for name, shape in how["weights"].items()})
+    model = "gpt:" + ",".join(f"{key}={how[key]}" for key in ("layers", "heads", "width", "context", "vocabulary"))
+    return how, ("train", "--model", model, "--data", f"text:{TEXT},{how['length']}", "--init", init, "--batch", how["batch"], "--no-shuffle",
+                 "--optimizer", "adamw", "--lr", how["lr"], "--beta2", how["beta2"], "--weight-decay", how["weight_decay"], "--no-decay-1d",
+                 "--clip-norm", how["clip_norm"], "--steps", 10, "--checkpoint-every", 0)
+
+
+def check(run, *more, start=stargrad, within=2e-5):
+    how, words = reference(run)
+    out = folder("reference")
+    start(*words, "--out", out, *more)
+    got = losses(out)
+    assert len(got) == 10
+    for step, (a, b) in enumerate(zip(got, how["loss"])):
+        assert abs(a - b) <= within * b, f"{run} {more}, step {step + 1}: {a} is not PyTorch's {b}, by {abs(a - b) / b:.1e}"
+    return out
+
+
+def test_reference():
+    check("small")
+    check("small", "--micro-batch", 1)
+    check("small", "--no-fuse", "--recompute")
+    check("small", "--precision", "bf16", within=0.02)
+
+
+def test_large():
+    if not os.environ.get("STARGRAD_LONG"):
+        raise Skip("ten steps of a larger network are for make check-long")
+    check("large")
+
+
+def test_ranks():
+    check("small", start=lambda *words: ranks(2, *words))
+
+
+def test_tensor():
+    """Layers split over ranks: PyTorch's losses, one rank's weights and test loss, and a run that goes on without the other rank."""
+    one = check("small", "--micro-batch", 2)
+    for count, mesh in ((2, "tensor=1d:2"), (4, "data=2,tensor=2")):
+        parts = check("small", "--mesh", mesh, "--micro-batch", 2, start=lambda *words, count=count: ranks(count, *words))
+        whole, other = (read(os.path.join(path, "model.safetensors")) for path in (one, parts))
+        assert {name: is_[0] for name, is_ in whole.items()} == {name: is_[0] for name, is_ in other.items()}
+        for name, (_, values) in whole.items():
+            far = max(abs(a - b) for a, b in zip(values, other[name][1]))
+            assert far <= 1e-5 * max(map(abs, values)) + 1e-6, f"{mesh}: {name} is off by {far}"
+        tests = [events(path, "epoch")[-1]["test_loss"] for path in (one, parts)]
+        assert abs(tests[0] - tests[1]) <= 1e-5 * tests[0], (mesh, tests)
+    _, words = reference("small")
+    half = folder("half")
+    words = [*words[:words.index("--checkpoint-every")], "--checkpoint-every", "5s", "--out", half]
+    at = words.index("--steps") + 1
+    ranks(2, *words[:at], 5, *words[at + 1:], "--mesh", "tensor=2")
+    stargrad(*words, "--resume")
+    assert all(abs(a - b) <= 1e-5 * b for a, b in zip(losses(half), losses(one), strict=True)), (losses(half), losses(one))
+
+
+def test_tensor_refused():
+    def refused(what, *more, count=2):
+        said = ranks(count, "train", "--model", "gpt:heads=4,width=32,context=24", "--data", f"text:{TEXT},24", "--print", *more, status=2)
+        assert what in said, said
+
+    refused("heads: 4 cannot be split over the 3 ranks of axis tensor, but over 2 or 4", "--mesh", "tensor=3", count=3)
+    refused("values move between ranks in F32", "--mesh", "tensor=2", "--precision", "bf16")
+    refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2", "--mesh", "tensor=2d:2")
+    refused("the mesh asks for a multiple of 4 ranks, and 2 are here", "--mesh", "tensor=4")
+    refused("shares no work over axis pipe", "--mesh", "pipe=2")
+
+
+def test_metrics():
+    out = check("small")
+    end = events(out, "epoch")[-1]
+    assert abs(end["test_perplexity"] - math.exp(end["test_loss"])) < 1e-6 * end["test_perplexity"]
+    assert end["perplexity"] == end["test_perplexity"] and end["bits_per_byte"] == end["test_bits_per_byte"]
+    assert abs(end["test_bits_per_byte"] - end["test_loss"] / math.log(2)) < 1e-6
+
+
+def test_names():
+    """Without the prefix, with masks and the head that is the embedding; another head is refused."""
+    _, words = reference("small")
+    at = words.index("--init") + 1
+    tensors = read(words[at])
+    bare = {name.removeprefix("transformer."): value for name, value in tensors.items()}
+    bare["h.0.attn.bias"] = ([1, 1, 24, 24], array.array("f", bytes(4 * 24 * 24)))
+    bare["lm_head.weight"] = bare["wte.weight"]
+    other = os.path.join(FOLDER, "bare.safetensors")
+    write(other, bare)
+    with open(os.path.join(FOLDER, "config.json"), "w") as f:
+        f.write('{"n_layer": 2}')       # Hugging Face's, which lies beside its weights
+    stargrad("eval", "--weights", other, "--model", TINY, "--data", words[words.index("--data") + 1])
+    outs = []
+    for init in (words[at], other):
+        outs.append(folder(f"names-{len(outs)}"))
+        stargrad(*words[:at], init, *words[at + 1:], "--deterministic", "--out", outs[-1])
+    assert losses(outs[0]) == losses(outs[1])
+    saved = read(os.path.join(outs[1], "model.safetensors"))
+    assert {name: shape for name, (shape, _) in saved.items()} == {name: shape for name, (shape, _) in tensors.items()}
+    bare["lm_head.weight"] = (bare["wte.weight"][0], array.array("f", reversed(bare["wte.weight"][1])))
+    write(other, bare)
+    said = stargrad(*words[:at], other, *words[at + 1:], "--out", folder("names-2"), status=1)
+    assert "lm_head.weight is not transformer.wte.weight" in said, said
+
+
+def learn():
+    """Weights that know some of the text."""
+    model = os.path.join(FOLDER, "learned", "model.safetensors")
+    if not os.path.exists(model):
+        stargrad("train", "--model", TINY, "--data", f"text:{TEXT},24", "--batch", 16, "--optimizer", "adamw", "--lr", 0.01, "--epochs", 4,
+                 "--deterministic", "--checkpoint-every", 0, "--out", os.path.dirname(model))
+    return model
+
+
+def test_sample():
+    """The likeliest bytes, beyond the context; the same seed says the same."""
+    say = ("sample", "--weights", learn(), "--model", TINY, "--prompt", "a", "--tokens", 60)
+    greedy = stargrad(*say, "--temperature", 0)
+    assert greedy == stargrad(*say, "--temperature", 0) == stargrad(*say, "--top-k", 1) and len(greedy) == 62
+    assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
+    assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
+    assert "takes text" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
+
+
+def test_cache():
+    """Keys and values kept from step to step give what the whole network gives: of all bytes, that which is drawn as the likeliest has
+    the least loss."""
+    model = learn()
+    text = stargrad("sample", "--weights", model, "--model", TINY, "--prompt", "ab", "--tokens", 12, "--temperature", 0)[:14].encode()
+
+    def loss(last):
+        path = os.path.join(FOLDER, "said.txt")
+        with open(path, "wb") as f:
+            f.write(bytes(126) + text[:13] + bytes([last]))      # the last tenth: what was said
+        tested = json.loads(stargrad("eval", "--weights", model, "--model", TINY, "--data", f"text:{path},13", "--json"))
+        return tested["test_loss"]
+
+    assert len(text) == 14
+    drawn = loss(text[13])
+    for other in {*b" aeiourstn,.\n"} - {text[13]}:
+        assert drawn < loss(other), (text, other)
+
+
+def test_tokenizer():
+    """Text becomes GPT-2's tokens and back, from either file: as the tokens' numbers have it."""
+    words = [*"abcdefghijklmnopqrstuvwxyz.\u0120", "th", "the", "\u0120the"]
+    merges, path = ["t h", "th e", "\u0120 the"], folder("tokenizer")
+    os.makedirs(path)
+    with open(os.path.join(path, "vocab.json"), "w") as f:
+        json.dump({word: number for number, word in enumerate(words)}, f)
+    with open(os.path.join(path, "merges.txt"), "w") as f:
+        f.write("#version: 0.2\n" + "\n".join(merges) + "\n")
+    with open(os.path.join(path, "tokenizer.json"), "w") as f:
+        json.dump({"model": {"vocab": {word: number for number, word in enumerate(words)}, "merges": [pair.split() for pair in merges]}}, f)
+    how, _ = reference("small")
+    shapes = {name: [int(size) for size in shape.split()] for name, shape in how["weights"].items()}
+    init = os.path.join(FOLDER, "gpt-words.safetensors")
+    weights.write(init, shapes | {"transformer.wte.weight": [len(words), 32]})
+    say = ("sample", "--weights", init, "--model", TINY + f",vocabulary={len(words)}", "--tokens", 8)
+    numbers = stargrad(*say, "--prompt", " ".join(str(words.index(word)) for word in ("the", "\u0120the", "\u0120", "a")))
+    said = "the the a" + "".join(words[int(number)] for number in numbers.split()).replace("\u0120", " ") + "\n"
+    for file in ("vocab.json", "tokenizer.json"):
+        assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, file)) == said, said
+    with open(os.path.join(path, "vocab.json"), "w") as f:
+        f.write('{"a": -1}')
+    assert "a token whose number is none" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
+
+
+def test_tokens():
+    """nanoGPT's files, and llm.c's with their header, are the same tokens."""
+    drawn = random.Random(3)
+    tokens = array.array("H", (drawn.randrange(500) for _ in range(400)))
+    header = array.array("I", [20240520, 1, len(tokens)] + [0] * 253)
+    said = []
+    for name, head in (("nano", b""), ("llm", header.tobytes())):
+        path = folder(name)
+        os.makedirs(path)
+        for part in ("train", "val"):
+            with open(os.path.join(path, f"{part}.bin"), "wb") as f:
+                f.write(head + tokens.tobytes())
+        out = folder("tokens")
+        stargrad("train", "--model", TINY + ",vocabulary=512", "--data", f"tokens:{path},16", "--batch", 4, "--optimizer", "adamw", "--steps", 3,
+                 "--deterministic", "--checkpoint-every", 0, "--out", out)
+        said.append(losses(out))
+        assert "test_bits_per_byte" not in events(out, "epoch")[-1]
+    assert said[0] == said[1]
+    said = stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--batch", 4, "--print", status=2)
+    assert "vocabulary=256, and the data have tokens to" in said, said
+    with open(os.path.join(path, "val.bin"), "ab") as f:
+        f.write(b"xx")
+    assert "its header says 400 tokens, and it has 401" in stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--print", status=1)
+
+
+def test_resume():
+    """The model's options belong to a run: it goes on with the same, and with no other."""
+    words = ("train", "--model", TINY, "--data", f"text:{TEXT},24", "--batch", 16, "--optimizer", "adamw", "--deterministic", "--checkpoint-every", "3s")
+    whole, cut = folder("whole"), folder("cut")
+    stargrad(*words, "--steps", 20, "--out", whole)
+    stargrad(*words, "--steps", 6, "--out", cut)
+    stargrad(*words, "--steps", 20, "--out", cut, "--resume")
+    assert losses(whole) == losses(cut)
+    other = ("train", "--model", TINY + ",dropout=0.5", *words[3:])
+    said = stargrad(*other, "--steps", 30, "--out", cut, "--resume", status=2)
+    assert "dropout=0" in said and "cannot be continued" in said, said
+
+
+def test_wrong():
+    def refused(model, data, what, status=2):
+        said = stargrad("train", "--model", model, "--data", data, "--print", status=status)
+        assert what in said and said.count("\n") == 1, said
+
+    data = f"text:{TEXT},16"
+    refused("gpt:layer=2", data, "did you mean layers?")
+    refused("gpt:layers=two", data, "layers=two: takes a whole number from 1 to 1000")
+    refused("gpt:layers", data, "layers=: takes a whole number")
+    refused("gpt:dropout=1", data, "takes a number from 0 to 0.99")
+    refused("gpt:heads=5", data, "width=384 is not divided by heads=5")
+    refused("gpt:context=8", data, "samples have 16 positions, the network has context=8", 1)
+    refused("resnet20:layers=2", "digits", "model resnet20: takes no options")
+    refused("gpt", "text:nothing.txt,16", "nothing.txt", 1)
+    refused("gpt", f"text:{TEXT}", "does not end with ,T")
+    refused("gpt", f"text:{TEXT},0", "does not end with ,T")
+    refused("gpt", f"text:{TEXT},100000", "a sample of 100000 and the one after it need 100001", 1)
+
+
+if __name__ == "__main__":
+    main(globals())

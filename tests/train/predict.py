@@ -1,0 +1,132 @@
+"""predict, eval of a run's folder, train --like: what a run's folder is enough for."""
+import csv
+import io
+import json
+import os
+import random
+import struct
+import subprocess
+import zlib
+
+from run import command, events, folder, losses, main, ranks, stargrad
+
+SIDE, CLASSES = 8, ("ant", "bee, wild", 'cat "Tom"')
+
+
+def write_png(path, pixels, side=SIDE, depth=8):
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    wide = pixels if depth == 8 else b"".join(bytes((p, 7)) for p in pixels)
+    row = 3 * side * depth // 8
+    rows = b"".join(b"\0" + wide[row * y:row * (y + 1)] for y in range(side))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, depth, 2, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def picture(draw, label, side=SIDE):
+    return bytes(draw.randrange(120) + (110 if i % 3 == label else 0) for i in range(3 * side * side))
+
+
+def make_folder(path):
+    draw = random.Random(3)
+    for part, count in (("train", 24), ("val", 6)):
+        for label, name in enumerate(CLASSES):
+            os.makedirs(f"{path}/{part}/{name}")
+            for i in range(count):
+                write_png(f"{path}/{part}/{name}/{i:02}.png", picture(draw, label))
+    return path
+
+
+def trained(pets):
+    out = folder("run")
+    stargrad("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 6, "--lr",
+             0.05, "--augment", "none", "--cpus", 1, "--out", out)
+    return out
+
+
+def test_predict():
+    pets = make_folder(folder("pets"))
+    run = trained(pets)
+    told = json.loads(stargrad("eval", run, "--json", "--details"))
+    rows = list(csv.DictReader(io.StringIO(stargrad("predict", run))))
+    lines = [json.loads(line) for line in stargrad("predict", run, "--json", "--top", 3).splitlines()]
+    assert [row["sample"] for row in rows] == [line["sample"] for line in lines] and len(rows) == 18
+    for row, line in zip(rows, lines):
+        assert row["class"] == line["classes"][0]["class"] and abs(sum(c["probability"] for c in line["classes"]) - 1) < 1e-6
+    right = [line["label"] == line["classes"][0]["class"] for line in lines]
+    assert sum(right) / 18 == told["test_top1"] > 0.9 and {line["label"] for line in lines} == set(CLASSES)
+    assert [sum(row) for row in told["confusion"]] == [6, 6, 6] and told["top5"] == 1
+    assert sum(told["confusion"][i][i] for i in range(3)) == sum(right)
+    assert [c["name"] for c in told["classes"]] == sorted(CLASSES) and sum(c["samples"] for c in told["calibration"]) == 18
+    assert json.loads(stargrad("eval", "--weights", f"{run}/model.safetensors", "--model", "convnet", "--data", f"folder:{pets}",
+                               "--json"))["test_loss"] == told["test_loss"]
+
+    files = [f"{pets}/{line['sample']}" for line in lines]
+    of_files = list(csv.DictReader(io.StringIO(stargrad("predict", run, *files))))
+    assert [(row["class"], row["probability"]) for row in of_files] == [(row["class"], row["probability"]) for row in rows]
+    assert list(csv.DictReader(io.StringIO(ranks(2, "predict", run, *files)))) == of_files
+    of_folder = list(csv.DictReader(io.StringIO(stargrad("predict", run, f"{pets}/val/ant"))))
+    assert [row["class"] for row in of_folder] == ["ant"] * 6, of_folder
+    write_png(f"{pets}/large.png", picture(random.Random(4), 1, 50), 50)
+    assert stargrad("predict", run, f"{pets}/large.png").splitlines()[1].split(",", 1)[1].startswith('"bee, wild",')
+
+    assert "nothing.png: No such file" in stargrad("predict", run, "nothing.png", status=1)
+    assert "run.py: " in stargrad("predict", run, os.path.join(os.path.dirname(__file__), "run.py"), status=1)
+    assert "is no folder of a run" in stargrad("predict", folder("nowhere"), status=1)
+    assert "RUN-DIR" in stargrad("predict", status=2) and "--model NAME is missing" in stargrad("eval", "--data", "digits", "--weights",
+                                                                                             "x", status=2)
+
+
+def test_details():
+    """What eval --details leaves is in the report; what others have made of it is refused."""
+    run = trained(make_folder(folder("details")))
+    assert "details" not in json.loads(stargrad("report", run, "--json"))
+    told = json.loads(stargrad("eval", run, "--json", "--details"))
+    said, report = stargrad("report", run), json.loads(stargrad("report", run, "--json"))
+    assert report["details"] == told and "calibration error" in said and "details.png" in said, said
+    with open(f"{run}/report.html") as page, open(f"{run}/details.svg") as picture:
+        svg = picture.read()
+        assert svg[svg.index("<svg"):] in page.read() and all(name.split()[0] in svg for name in ("ant", "bee, wild", "cat"))
+    whole = json.dumps(told)
+    damages = (("[", "line 1"), ("[7]", "eval --details writes"), (whole[:-1] + "} x", "line 1"),
+               *((json.dumps(told | change), "eval --details writes") for change in (
+                   {"classes": []}, {"classes": told["classes"][:2]}, {"confusion": [[1, 2, 3]] * 2}, {"confusion": [[1, 2, -3]] * 3},
+                   {"calibration": [{"samples": 1}]}, {"top5": "x"}, {"data": None})))
+    for content, why in damages:
+        with open(f"{run}/details.json", "w") as f:
+            f.write(content)
+        said = stargrad("report", run, status=1)
+        assert "details.json" in said and why in said and said.count("\n") == 1, (content, said)
+
+
+def test_deep():
+    """Of 16 bits a channel 8 are read: told once of the images of training, once of those of testing, and of each file."""
+    pets, run = make_folder(folder("pets")), folder("deep")
+    for part in ("train", "val"):
+        for i in range(3):
+            write_png(f"{pets}/{part}/ant/0{i}.png", picture(random.Random(i), 0), depth=16)
+    for words in (("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 2, "--out", run),
+                  ("predict", run, f"{pets}/val/ant/00.png", f"{pets}/val/ant/02.png")):
+        done = subprocess.run(command(*words), capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr.count("has more than 8 bits a channel") == 2, done.stderr
+
+
+def test_like():
+    first, again, other = folder("first"), folder("again"), folder("other")
+    words = ("--deterministic", "--cpus", 1)
+    stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--steps", 6, "--lr", 0.03, "--momentum", 0.5, "--seed", 7,
+             "--schedule", "cosine", "--precision", "bf16", *words, "--out", first)
+    stargrad("train", "--like", first, "--out", again)
+    assert losses(again) == losses(first)
+    stargrad("train", "--out", other, "--steps", 3, "--like", first, "--lr", 0.5)
+    options = json.load(open(f"{other}/config.json"))["options"]
+    assert (options["steps"], options["lr"], options["momentum"], options["seed"]) == (3, 0.5, 0.5, "7")
+    assert len(events(other, "step")) == 3
+    with open(f"{other}/config.json", "w") as f:
+        f.write('{"options": {"batch": "many"}}')
+    assert "option batch has a value of another kind" in stargrad("train", "--like", other, status=1)
+    assert "is no folder of a run" in stargrad("train", "--like", folder("nowhere"), status=1)
+
+
+if __name__ == "__main__":
+    main(globals())

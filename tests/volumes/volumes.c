@@ -1,0 +1,134 @@
+/* volumes.c: volumes as other libraries write them (tests/reference/volumes.py), window by window; what we write, read again;
+ * what is refused. */
+#include "config.h"
+#include "tests/scratch.h"
+#include "volumes/volumes.h"
+
+#include <math.h>
+
+enum { Z = 5, Y = 7, X = 9 };
+
+static double voxel_at(int64_t z, int64_t y, int64_t x) { return (double)((100 * z + 10 * y + x) % 251); }
+
+static char *data_path(const char *name) {
+    const char *source = getenv("srcdir");
+    return sgrad_format("%s/tests/reference/volumes/%s", source ? source : ".", name);
+}
+
+static void check_window(const struct sgrad_volume *v, struct sgrad_box box) {
+    float window[Z * Y * X];
+    assert_int_equal(sgrad_volume_read(v, &box, SGRAD_VOXEL_F32, window), 0);
+    for (int64_t i = 0; i < sgrad_box_count(&box); i++) {
+        const int64_t z = i / (box.size[2] * box.size[3]), y = i / box.size[3] % box.size[2], x = i % box.size[3];
+        assert_true(window[i] == voxel_at(box.from[1] + z, box.from[2] + y, box.from[3] + x));
+    }
+}
+
+static void check_windows(const struct sgrad_volume *v) {
+    assert_true(v->dim[0] == 1 && v->dim[1] == Z && v->dim[2] == Y && v->dim[3] == X);
+    check_window(v, (struct sgrad_box){ { 0, 0, 0, 0 }, { 1, Z, Y, X } });
+    check_window(v, (struct sgrad_box){ { 0, 1, 2, 3 }, { 1, 3, 4, 5 } });
+    check_window(v, (struct sgrad_box){ { 0, Z - 1, Y - 1, X - 1 }, { 1, 1, 1, 1 } });
+}
+
+static void others(void **state) {
+    static const struct {
+        const char *name;
+        enum sgrad_voxel voxel;
+    } files[] = {
+        { "v2-none", SGRAD_VOXEL_U16 },   { "v2-zlib", SGRAD_VOXEL_U16 },       { "v2-zstd", SGRAD_VOXEL_U16 },
+        { "v2-blosc", SGRAD_VOXEL_U16 },  { "v2-slash", SGRAD_VOXEL_F32 },      { "v3-none", SGRAD_VOXEL_I32 },
+        { "v3-gzip", SGRAD_VOXEL_I32 },   { "v3-zstd", SGRAD_VOXEL_I32 },       { "v3-blosc", SGRAD_VOXEL_I32 },
+        { "chunked.h5", SGRAD_VOXEL_U8 }, { "chunked.h5:raw", SGRAD_VOXEL_U8 }, { "two.h5:a/raw", SGRAD_VOXEL_F64 },
+        { "strips.tif", SGRAD_VOXEL_U8 }, { "deflate.tif", SGRAD_VOXEL_U16 },   { "tiles.tif", SGRAD_VOXEL_F32 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct sgrad_volume *v;
+        char *path = data_path(files[i].name);
+        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_int_equal(v->voxel, files[i].voxel);
+        check_windows(v);
+        sgrad_volume_close(v);
+        free(path);
+    }
+}
+
+static void refused(void **state) {
+    static const struct {
+        const char *name, *says;
+        int error;
+    } files[] = {
+        { "v2-lz4", "compressed with 'lz4'", SGRAD_EFORMAT }, { "v2-fortran", "order 'F'", SGRAD_EFORMAT },
+        { "v3-sharded", "sharding_indexed", SGRAD_EFORMAT },  { "two.h5", "has 2 data sets", SGRAD_EFORMAT },
+        { "two.h5:none", "no data set none", SGRAD_EFORMAT }, { "colour.tif", "3 samples", SGRAD_EFORMAT },
+        { "absent.tif", "No such file", SGRAD_EIO },          { "absent", "No such file", SGRAD_EIO },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct sgrad_volume *v;
+        char *path = data_path(files[i].name);
+        assert_fails(sgrad_volume_open(path, &v), files[i].error, files[i].says);
+        free(path);
+    }
+}
+
+/* Written block by block, of which the last are shorter. */
+static void write_and_read(const char *name) {
+    static const int64_t dim[] = { 1, Z, Y, X }, chunk[] = { 1, 2, 4, 4 };
+    struct sgrad_volume *v;
+    const char *path = scratch_path(name);
+    assert_int_equal(sgrad_volume_create(path, SGRAD_VOXEL_U8, dim, chunk, &v), 0);
+    for (int64_t z = 0; z < Z; z += 2)
+        for (int64_t x = 0; x < X; x += 4) {
+            const struct sgrad_box box = { { 0, z, 0, x }, { 1, Z - z < 2 ? Z - z : 2, Y, X - x < 4 ? X - x : 4 } };
+            float voxels[2 * Y * 4];
+            for (int64_t i = 0; i < sgrad_box_count(&box); i++)
+                voxels[i] = (float)voxel_at(z + i / (Y * box.size[3]), i / box.size[3] % Y, x + i % box.size[3]) + 0.25f;
+            assert_int_equal(sgrad_volume_write(v, &box, SGRAD_VOXEL_F32, voxels), 0);
+        }
+    sgrad_volume_close(v);
+    assert_int_equal(sgrad_volume_open(path, &v), 0);
+    check_windows(v);
+    sgrad_volume_close(v);
+}
+static void written(void **state) {
+    (void)state;
+    write_and_read("own.zarr");
+    write_and_read("own.h5:some/where");
+}
+
+/* A chunk that is missing is zeros, and told; one that is damaged is an error that names it. */
+static void chunks(void **state) {
+    const struct sgrad_box first = { { 0, 0, 0, 0 }, { 1, 2, 4, 4 } };
+    struct sgrad_volume *v;
+    uint8_t voxels[32];
+    (void)state;
+    write_and_read("broken.zarr");
+    assert_int_equal(sgrad_volume_open(scratch_path("broken.zarr"), &v), 0);
+    assert_true(sgrad_volume_has(v, &first));
+    scratch_write("broken.zarr/0.0.0.0", "abc", 3);
+    assert_fails(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), SGRAD_EFORMAT, "0.0.0.0");
+    unlink(scratch_path("broken.zarr/0.0.0.0"));
+    assert_false(sgrad_volume_has(v, &first));
+    assert_int_equal(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), 0);
+    for (int i = 0; i < 32; i++) assert_int_equal(voxels[i], 0);
+    sgrad_volume_close(v);
+}
+
+static void converted(void **state) {
+    const float x[] = { -1, 0.4f, 0.6f, 254.5f, 300, NAN };
+    const uint8_t wanted[] = { 0, 0, 1, 254, 255, 0 };
+    uint8_t y[6];
+    (void)state;
+    sgrad_voxel_convert(SGRAD_VOXEL_F32, x, 6, SGRAD_VOXEL_U8, y);
+    assert_memory_equal(y, wanted, 6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others), cmocka_unit_test(refused), cmocka_unit_test(written), cmocka_unit_test(chunks),
+        cmocka_unit_test(converted),
+    };
+    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+}

@@ -1,0 +1,54 @@
+/* codec.c: the compressors of chunks: zlib and gzip, Zstandard, Blosc. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <blosc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+bool sgrad__codec_find(const char *name, enum sgrad__codec *codec) {
+    static const struct {
+        const char *name;
+        enum sgrad__codec codec;
+    } known[] = { { "zlib", SGRAD__ZLIB }, { "gzip", SGRAD__ZLIB }, { "zstd", SGRAD__ZSTD }, { "blosc", SGRAD__BLOSC } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].name, name)) return *codec = known[i].codec, true;
+    return false;
+}
+
+/* Both of zlib's headers are taken. Returns bytes, or SIZE_MAX. */
+static size_t inflate_all(const void *data, size_t size, void *to, size_t wanted) {
+    z_stream z = { .next_in = (Bytef *)data, .avail_in = (uInt)size, .next_out = to, .avail_out = (uInt)wanted };
+    if (inflateInit2(&z, MAX_WBITS + 32)) return SIZE_MAX;
+    const int status = inflate(&z, Z_FINISH);
+    const size_t bytes = z.total_out;
+    inflateEnd(&z);
+    return status == Z_STREAM_END ? bytes : SIZE_MAX;
+}
+
+static size_t blosc_all(const void *data, size_t size, void *to, size_t wanted) {
+    size_t bytes;
+    if (blosc_cbuffer_validate(data, size, &bytes) || bytes != wanted) return SIZE_MAX;
+    const int got = blosc_decompress_ctx(data, to, wanted, 1);
+    return got < 0 ? SIZE_MAX : (size_t)got;
+}
+
+int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted) {
+    static const char *const title[] = { "uncompressed", "zlib", "zstd", "blosc" };
+    size_t got = size;
+    if (codec == SGRAD__NO_CODEC && size == wanted) memcpy(to, data, wanted);
+    else if (codec == SGRAD__ZLIB) got = inflate_all(data, size, to, wanted);
+    else if (codec == SGRAD__ZSTD) got = ZSTD_decompress(to, wanted, data, size);
+    else if (codec == SGRAD__BLOSC) got = blosc_all(data, size, to, wanted);
+    if (got == wanted) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: its %zu bytes are no %s chunk of %zu: damaged", name, size, title[codec], wanted);
+}
+
+size_t sgrad__codec_pack(const void *data, size_t size, void **packed) {
+    const size_t most = ZSTD_compressBound(size);
+    *packed = sgrad_alloc(most, 1);
+    const size_t bytes = ZSTD_compress(*packed, most, data, size, 1);
+    return ZSTD_isError(bytes) ? 0 : bytes;
+}

@@ -1,0 +1,43 @@
+/* formats.h: what the files of volumes/ share. Private to volumes/; the fuzz targets call the parsers. */
+#ifndef SGRAD_VOLUMES_FORMATS_H
+#define SGRAD_VOLUMES_FORMATS_H
+
+#include "volumes/volumes.h"
+
+/* Fills dim and chunk of a volume whose file has RANK dimensions DIM and CHUNK: those that it lacks are 1. SGRAD_EFORMAT: no
+ * volume is like that, or one of so many voxels would not fit a chunk of SGRAD__CHUNK_LIMIT bytes. */
+#define SGRAD__CHUNK_LIMIT ((size_t)1 << 30)
+int sgrad__volume_shape(struct sgrad_volume *volume, int rank, const int64_t *dim, const int64_t *chunk);
+
+/* Calls DO of every chunk that BOX meets: its place in the grid of chunks, the whole chunk's box, and what of it lies in BOX. */
+struct sgrad__piece {
+    int64_t place[SGRAD_VOLUME_RANK];
+    struct sgrad_box chunk, inside;
+};
+int sgrad__volume_pieces(const struct sgrad_volume *volume, const struct sgrad_box *box,
+                         int (*work)(const struct sgrad__piece *piece, void *arg), void *arg);
+
+/* ---- codec.c: how a chunk is compressed --------------------------------------------------------------------------- */
+
+enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };
+/* By the names of Zarr: "zlib", "gzip", "zstd", "blosc". False: not known. */
+bool sgrad__codec_find(const char *name, enum sgrad__codec *codec);
+/* SIZE bytes to exactly WANTED; NAME is for messages. */
+int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted);
+/* Compresses as ZSTD; returns bytes, in *PACKED, free it; 0: it failed. */
+size_t sgrad__codec_pack(const void *data, size_t size, void **packed);
+
+/* ---- zarr_metadata.c: what .zarray or zarr.json say ---------------------------------------------------------------- */
+
+struct sgrad__zarr {
+    int version, rank;
+    enum sgrad_voxel voxel;
+    int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
+    enum sgrad__codec codec;
+    char separator;             /* between a chunk's numbers: '.' or '/' */
+    bool prefixed;              /* they follow "c" and the separator */
+    double fill;                /* what a chunk that is not there holds */
+};
+int sgrad__zarr_parse(const char *name, const void *data, size_t size, int version, struct sgrad__zarr *zarr);
+
+#endif

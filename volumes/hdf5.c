@@ -1,0 +1,194 @@
+/* hdf5.c: a data set of an HDF5 file: FILE.h5:NAME, or the only one at the top of the file.
+ *
+ * The library's global state makes it one call at a time; compressors are those that it knows itself.
+ *
+ * Limits: one process writes. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <hdf5.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct hdf5 {
+    hid_t file, set;
+    char *name;         /* of the data set */
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Where the data set's name begins: behind the file's ending and a colon; at the end of NAME, if there is none. NULL: it names no
+ * such file. */
+static const char *ending_of(const char *name) {
+    static const char *const endings[] = { ".h5", ".hdf5", ".hdf" };
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        for (const char *at = name; (at = strstr(at, endings[i])); at++) {
+            const char *end = at + strlen(endings[i]);
+            if (!*end || *end == ':') return end;
+        }
+    return NULL;
+}
+static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
+
+/* Of the names at the top those of data sets. */
+struct search {
+    char *found;
+    int count;
+};
+static herr_t look(hid_t group, const char *name, const H5L_info_t *info, void *arg) {
+    struct search *search = arg;
+    const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+    (void)info;
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET && search->count++ == 0) search->found = sgrad_format("%s", name);
+    if (object >= 0) H5Oclose(object);
+    return 0;
+}
+
+static int find_set(const struct sgrad_volume *v, struct hdf5 *h) {
+    struct search search = { 0 };
+    if (h->name) return 0;
+    H5Literate(h->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, look, &search);
+    h->name = search.found;
+    if (search.count == 1) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: has %d data sets at its top: name one, %s:NAME", v->path, search.count, v->path);
+}
+
+static hid_t native_of(enum sgrad_voxel voxel) {
+    const hid_t type[SGRAD_VOXELS] = { H5T_NATIVE_UINT8, H5T_NATIVE_UINT16, H5T_NATIVE_UINT32, H5T_NATIVE_UINT64,
+                                       H5T_NATIVE_INT8,  H5T_NATIVE_INT16,  H5T_NATIVE_INT32,  H5T_NATIVE_INT64,
+                                       H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE };
+    return type[voxel];
+}
+
+static int find_voxel(struct sgrad_volume *v, const struct hdf5 *h) {
+    const hid_t type = H5Dget_type(h->set);
+    const H5T_class_t class = H5Tget_class(type);
+    const size_t size = H5Tget_size(type);
+    const bool is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
+    H5Tclose(type);
+    for (enum sgrad_voxel voxel = 0; voxel < SGRAD_VOXELS; voxel++) {
+        const bool real = voxel >= SGRAD_VOXEL_F32, sign = voxel >= SGRAD_VOXEL_I8 && !real;
+        if (sgrad_voxel_size(voxel) == size && (real ? class == H5T_FLOAT : class == H5T_INTEGER && sign == is_signed))
+            return v->voxel = voxel, 0;
+    }
+    return sgrad_fail(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", v->path, h->name);
+}
+
+static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
+    hsize_t dims[H5S_MAX_RANK], chunks[H5S_MAX_RANK];
+    int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
+    const hid_t space = H5Dget_space(h->set), how = H5Dget_create_plist(h->set);
+    const int rank = H5Sget_simple_extent_dims(space, dims, NULL);
+    const bool chunked = H5Pget_layout(how) == H5D_CHUNKED && H5Pget_chunk(how, H5S_MAX_RANK, chunks) == rank;
+    for (int d = 0; d < rank && d < SGRAD_VOLUME_RANK; d++) {
+        dim[d] = (int64_t)dims[d];
+        chunk[d] = chunked ? (int64_t)chunks[d] : d < rank - 2 ? 1 : (int64_t)dims[d];
+    }
+    H5Sclose(space);
+    H5Pclose(how);
+    return sgrad__volume_shape(v, rank, dim, chunk);
+}
+
+static int open_set(struct sgrad_volume *v) {
+    const char *end = ending_of(v->path);
+    struct hdf5 *h = v->state = sgrad_alloc(1, sizeof *h);
+    h->file = h->set = -1;
+    if (*end) h->name = sgrad_format("%s", end + 1);
+    v->path[end - v->path] = 0;
+    if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: is not there, or may not be read", v->path);
+    if ((h->file = H5Fopen(v->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: is no HDF5 file, or a damaged one", v->path);
+    SGRAD_TRY(find_set(v, h));
+    if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has no data set %s", v->path, h->name);
+    SGRAD_TRY(find_voxel(v, h));
+    return find_shape(v, h);
+}
+
+static int open_hdf5(struct sgrad_volume *v) {
+    pthread_mutex_lock(&lock);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    int error = open_set(v);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* Chunks are compressed by gzip, which every reader knows. */
+static int create_set(struct sgrad_volume *v) {
+    const char *end = ending_of(v->path);
+    struct hdf5 *h = v->state = sgrad_alloc(1, sizeof *h);
+    hsize_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
+    h->file = h->set = -1;
+    h->name = sgrad_format("%s", *end ? end + 1 : "volume");
+    v->path[end - v->path] = 0;
+    if (!access(v->path, F_OK)) return sgrad_fail(SGRAD_EIO, "%s: is there already", v->path);
+    if ((h->file = H5Fcreate(v->path, H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT)) < 0)
+        return sgrad_fail(SGRAD_EIO, "%s: cannot be made", v->path);
+    for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
+        dim[d] = (hsize_t)v->dim[d], chunk[d] = (hsize_t)(v->chunk[d] < v->dim[d] ? v->chunk[d] : v->dim[d]);
+    const hid_t space = H5Screate_simple(SGRAD_VOLUME_RANK, dim, NULL), how = H5Pcreate(H5P_DATASET_CREATE),
+                links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_chunk(how, SGRAD_VOLUME_RANK, chunk);
+    H5Pset_deflate(how, 1);
+    H5Pset_create_intermediate_group(links, 1);
+    h->set = H5Dcreate2(h->file, h->name, native_of(v->voxel), space, links, how, H5P_DEFAULT);
+    H5Sclose(space);
+    H5Pclose(how);
+    H5Pclose(links);
+    return h->set < 0 ? sgrad_fail(SGRAD_EIO, "%s: data set %s cannot be made", v->path, h->name) : 0;
+}
+
+static int create_hdf5(struct sgrad_volume *v) {
+    pthread_mutex_lock(&lock);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    int error = create_set(v);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* BOX, as the file has it, from TO or to it. */
+static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
+    const struct hdf5 *h = v->state;
+    hsize_t start[SGRAD_VOLUME_RANK], count[SGRAD_VOLUME_RANK];
+    const int first = SGRAD_VOLUME_RANK - v->rank;
+    for (int d = 0; d < v->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
+    pthread_mutex_lock(&lock);
+    const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(v->rank, count, NULL);
+    herr_t status = H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL);
+    if (status >= 0 && to) status = H5Dread(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, to);
+    else if (status >= 0) status = H5Dwrite(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, from);
+    H5Sclose(file);
+    H5Sclose(memory);
+    pthread_mutex_unlock(&lock);
+    if (status >= 0) return 0;
+    return to ? sgrad_fail(SGRAD_EFORMAT, "%s:%s: cannot be read: damaged, or of a compressor that this HDF5 has not", v->path,
+                           h->name)
+              : sgrad_fail(SGRAD_EIO, "%s:%s: cannot be written", v->path, h->name);
+}
+
+static int read_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }
+static int write_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
+    return pass(v, box, NULL, from);
+}
+
+static void close_hdf5(struct sgrad_volume *v) {
+    struct hdf5 *h = v->state;
+    pthread_mutex_lock(&lock);
+    if (h->set >= 0) H5Dclose(h->set);
+    if (h->file >= 0) H5Fclose(h->file);
+    pthread_mutex_unlock(&lock);
+    free(h->name);
+    free(h);
+}
+
+const struct sgrad_volume_format sgrad__hdf5_format = {
+    .name = "hdf5",
+    .summary = "a data set of an HDF5 file, FILE.h5[:NAME]",
+    .is = is_hdf5,
+    .open = open_hdf5,
+    .create = create_hdf5,
+    .read = read_hdf5,
+    .write = write_hdf5,
+    .close = close_hdf5,
+};

@@ -1,0 +1,92 @@
+/* volumes.c: volumes of any format: found by name, opened, read, written. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern const struct sgrad_volume_format sgrad__tiff_format, sgrad__hdf5_format, sgrad__zarr_format;
+const struct sgrad_volume_format *const sgrad_volume_formats[] = { &sgrad__zarr_format, &sgrad__hdf5_format, &sgrad__tiff_format,
+                                                                   NULL };
+
+static struct sgrad_volume *volume_of(const char *name) {
+    struct sgrad_volume *v = sgrad_alloc(1, sizeof *v);
+    v->path = sgrad_format("%s", name);
+    for (int i = 0; sgrad_volume_formats[i] && !v->format; i++)
+        if (sgrad_volume_formats[i]->is(name)) v->format = sgrad_volume_formats[i];
+    return v;
+}
+
+static int finish(struct sgrad_volume *v, int error, struct sgrad_volume **volume) {
+    if (error) sgrad_volume_close(v);
+    else *volume = v;
+    return error;
+}
+
+static int no_format(const char *name) {
+    struct stat status;
+    if (stat(name, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", name, strerror(errno));
+    return sgrad_fail(SGRAD_ENAME, "%s: of no format that is known: takes NAME.tif, NAME.h5[:DATASET], and folders of Zarr",
+                      name);
+}
+
+int sgrad_volume_open(const char *name, struct sgrad_volume **volume) {
+    struct sgrad_volume *v = volume_of(name);
+    return finish(v, v->format ? v->format->open(v) : no_format(name), volume);
+}
+
+int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t dim[SGRAD_VOLUME_RANK],
+                        const int64_t chunk[SGRAD_VOLUME_RANK], struct sgrad_volume **volume) {
+    struct sgrad_volume *v = volume_of(name);
+    v->voxel = voxel;
+    int error = 0;
+    if (!v->format || !v->format->create)
+        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr and NAME.h5[:DATASET]", name);
+    if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);
+    return finish(v, error ? error : v->format->create(v), volume);
+}
+
+void sgrad_volume_close(struct sgrad_volume *v) {
+    if (!v) return;
+    if (v->state) v->format->close(v);
+    free(v->path);
+    free(v);
+}
+
+static void check_box(const struct sgrad_volume *v, const struct sgrad_box *box) {
+    for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
+        assert(box->from[d] >= 0 && box->size[d] > 0 && box->from[d] + box->size[d] <= v->dim[d]);
+}
+
+int sgrad_volume_read(const struct sgrad_volume *v, const struct sgrad_box *box, enum sgrad_voxel as, void *to) {
+    check_box(v, box);
+    if (as == v->voxel) return v->format->read(v, box, to);
+    const int64_t count = sgrad_box_count(box);
+    void *room = sgrad_alloc((size_t)count, sgrad_voxel_size(v->voxel));
+    int error = v->format->read(v, box, room);
+    if (!error) sgrad_voxel_convert(v->voxel, room, count, as, to);
+    free(room);
+    return error;
+}
+
+int sgrad_volume_write(const struct sgrad_volume *v, const struct sgrad_box *box, enum sgrad_voxel is, const void *from) {
+    check_box(v, box);
+    for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
+        assert(box->from[d] % v->chunk[d] == 0 &&
+               (box->from[d] + box->size[d] == v->dim[d] || (box->from[d] + box->size[d]) % v->chunk[d] == 0));
+    if (is == v->voxel) return v->format->write(v, box, from);
+    const int64_t count = sgrad_box_count(box);
+    void *room = sgrad_alloc((size_t)count, sgrad_voxel_size(v->voxel));
+    sgrad_voxel_convert(is, from, count, v->voxel, room);
+    int error = v->format->write(v, box, room);
+    free(room);
+    return error;
+}
+
+bool sgrad_volume_has(const struct sgrad_volume *v, const struct sgrad_box *box) {
+    return v->format->has && v->format->has(v, box);
+}
+bool sgrad_volume_is_shared(const struct sgrad_volume *v) { return v->format->shared; }

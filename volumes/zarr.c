@@ -1,0 +1,196 @@
+/* zarr.c: Zarr: a folder with what the array is, and a file for each of its chunks.
+ *
+ *     version 2    stack.zarr/.zarray       stack.zarr/0.3.1     or 0/3/1
+ *     version 3    stack.zarr/zarr.json     stack.zarr/c/0/3/1   or c.0.3.1, 0.3.1
+ *
+ * A chunk that is not there holds the fill value; those at the end of a dimension are whole, beyond it, too. What is written is
+ * of version 2, compressed by Zstandard. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define METADATA_LIMIT ((size_t)1 << 20)
+
+static char *metadata_of(const char *path, int version) {
+    return sgrad_format("%s/%s", path, version == 3 ? "zarr.json" : ".zarray");
+}
+
+static int version_of(const char *path) {
+    int found = 0;
+    for (int version = 2; version <= 3 && !found; version++) {
+        char *file = metadata_of(path, version);
+        if (!access(file, F_OK)) found = version;
+        free(file);
+    }
+    return found;
+}
+
+static bool is_zarr(const char *name) {
+    const size_t length = strlen(name), bare = length && name[length - 1] == '/' ? length - 1 : length;
+    return version_of(name) || (bare > 5 && !strncmp(name + bare - 5, ".zarr", 5));
+}
+
+static int open_zarr(struct sgrad_volume *v) {
+    const int version = version_of(v->path);
+    struct stat status;
+    if (stat(v->path, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if (!version)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has neither .zarray nor zarr.json: no array of Zarr, or a group of some", v->path);
+    struct sgrad__zarr *zarr = v->state = sgrad_alloc(1, sizeof *zarr);
+    struct sgrad_map map;
+    char *file = metadata_of(v->path, version);
+    int error = sgrad_map_open(file, METADATA_LIMIT, &map);
+    if (!error) {
+        error = sgrad__zarr_parse(file, map.data, map.size, version, zarr);
+        sgrad_map_close(&map);
+    }
+    free(file);
+    SGRAD_TRY(error);
+    v->voxel = zarr->voxel;
+    return sgrad__volume_shape(v, zarr->rank, zarr->dim, zarr->chunk);
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------------------------ */
+
+/* "FOLDER/c/0/3/1"; free it. */
+static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
+    const struct sgrad__zarr *zarr = v->state;
+    char text[96], *to = text;
+    if (zarr->prefixed) to += sprintf(to, "c%c", zarr->separator);
+    for (int d = SGRAD_VOLUME_RANK - v->rank; d < SGRAD_VOLUME_RANK; d++)
+        to += sprintf(to, "%lld%c", (long long)place[d], zarr->separator);
+    to[-1] = 0;
+    return sgrad_format("%s/%s", v->path, text);
+}
+
+struct passage {
+    const struct sgrad_volume *volume;
+    const struct sgrad_box *box;
+    void *to;
+    const void *from;
+    void *room;                 /* of a chunk */
+    size_t bytes;
+};
+
+static void fill(const struct sgrad_volume *v, int64_t count, void *room) {
+    const double value = ((const struct sgrad__zarr *)v->state)->fill;
+    memset(room, 0, (size_t)count * sgrad_voxel_size(v->voxel));
+    for (int64_t i = 0; i < count && value != 0; i++)
+        sgrad_voxel_convert(SGRAD_VOXEL_F64, &value, 1, v->voxel, (char *)room + (size_t)i * sgrad_voxel_size(v->voxel));
+}
+
+static int read_chunk(const struct sgrad__piece *piece, void *arg) {
+    const struct passage *p = arg;
+    const struct sgrad_volume *v = p->volume;
+    char *path = chunk_path(v, piece->place);
+    struct sgrad_map map;
+    int error = 0;
+    if (access(path, F_OK) && errno == ENOENT) fill(v, sgrad_box_count(&piece->chunk), p->room);
+    else if (!(error = sgrad_map_open(path, 2 * SGRAD__CHUNK_LIMIT, &map))) {
+        error = sgrad__codec_expand(((const struct sgrad__zarr *)v->state)->codec, path, map.data, map.size, p->room, p->bytes);
+        sgrad_map_close(&map);
+    }
+    if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(v->voxel), &piece->chunk, p->room, p->box, p->to);
+    free(path);
+    return error;
+}
+
+static int pass(struct passage *p, int (*work)(const struct sgrad__piece *, void *)) {
+    const int64_t *chunk = p->volume->chunk;
+    p->bytes = (size_t)(chunk[0] * chunk[1] * chunk[2] * chunk[3]) * sgrad_voxel_size(p->volume->voxel);
+    p->room = sgrad_alloc(1, p->bytes);
+    int error = sgrad__volume_pieces(p->volume, p->box, work, p);
+    free(p->room);
+    return error;
+}
+
+static int read_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
+    return pass(&(struct passage){ .volume = v, .box = box, .to = to }, read_chunk);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const void *data, size_t size) {
+    struct sgrad_file file;
+    SGRAD_TRY(sgrad_file_begin(path, &file));
+    fwrite(data, 1, size, file.stream);
+    return sgrad_file_commit(&file);
+}
+
+static int write_chunk(const struct sgrad__piece *piece, void *arg) {
+    const struct passage *p = arg;
+    char *path = chunk_path(p->volume, piece->place);
+    void *packed;
+    memset(p->room, 0, p->bytes);
+    sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), p->box, p->from, &piece->chunk, p->room);
+    const size_t size = sgrad__codec_pack(p->room, p->bytes, &packed);
+    int error = size ? write_file(path, packed, size) : sgrad_fail(SGRAD_ENOMEM, "%s: cannot be compressed", path);
+    free(packed);
+    free(path);
+    return error;
+}
+
+static int write_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
+    const struct sgrad__zarr *zarr = v->state;
+    if (zarr->version != 2 || zarr->codec != SGRAD__ZSTD || zarr->separator != '.')
+        return sgrad_fail(SGRAD_EFORMAT, "%s: is Zarr of another making: what is written is of version 2, by zstd, with '.'",
+                          v->path);
+    return pass(&(struct passage){ .volume = v, .box = box, .from = from }, write_chunk);
+}
+
+static int has_chunk(const struct sgrad__piece *piece, void *arg) {
+    char *path = chunk_path(((struct passage *)arg)->volume, piece->place);
+    struct stat status;
+    const bool is_there = !stat(path, &status) && status.st_size > 0;
+    free(path);
+    return is_there ? 0 : SGRAD_EIO;
+}
+
+static bool has_zarr(const struct sgrad_volume *v, const struct sgrad_box *box) {
+    return sgrad__volume_pieces(v, box, has_chunk, &(struct passage){ .volume = v }) == 0;
+}
+
+/* One that is there has to be the same. */
+static int take_over(struct sgrad_volume *v) {
+    struct sgrad_volume there = { .path = v->path };
+    int error = open_zarr(&there);
+    const bool same = !error && there.voxel == v->voxel && there.rank == v->rank && !memcmp(there.dim, v->dim, sizeof v->dim) &&
+                      !memcmp(there.chunk, v->chunk, sizeof v->chunk);
+    if (same) v->state = there.state;
+    else free(there.state);
+    SGRAD_TRY(error);
+    return same ? 0 : sgrad_fail(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", v->path);
+}
+
+static int create_zarr(struct sgrad_volume *v) {
+    static const char *const type[SGRAD_VOXELS] = { "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f4", "<f8" };
+    const int64_t *d = v->dim, *c = v->chunk;
+    if (version_of(v->path)) return take_over(v);
+    if (mkdir(v->path, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", v->path, strerror(errno));
+    struct sgrad__zarr *zarr = v->state = sgrad_alloc(1, sizeof *zarr);
+    *zarr = (struct sgrad__zarr){ .version = 2, .rank = v->rank, .voxel = v->voxel, .codec = SGRAD__ZSTD, .separator = '.' };
+    memcpy(zarr->dim, d, sizeof zarr->dim);
+    memcpy(zarr->chunk, c, sizeof zarr->chunk);
+    char *text = sgrad_format("{\"zarr_format\": 2, \"shape\": [%lld, %lld, %lld, %lld], \"chunks\": [%lld, %lld, %lld, %lld], "
+                              "\"dtype\": \"%s\", \"compressor\": {\"id\": \"zstd\", \"level\": 1}, \"fill_value\": 0, "
+                              "\"order\": \"C\", \"filters\": null, \"dimension_separator\": \".\"}\n",
+                              (long long)d[0], (long long)d[1], (long long)d[2], (long long)d[3], (long long)c[0],
+                              (long long)c[1], (long long)c[2], (long long)c[3], type[v->voxel]);
+    char *file = metadata_of(v->path, 2);
+    int error = write_file(file, text, strlen(text));
+    free(file);
+    free(text);
+    return error;
+}
+
+static void close_zarr(struct sgrad_volume *v) { free(v->state); }
+
+const struct sgrad_volume_format sgrad__zarr_format = {
+    .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_zarr,
+    .create = create_zarr, .read = read_zarr, .write = write_zarr, .has = has_zarr, .close = close_zarr,
+};

@@ -1,0 +1,123 @@
+/* zarr_metadata.c: what an array's .zarray (Zarr version 2) or zarr.json (version 3) says of it, and what of that is known here.
+ *
+ * Sources: zarr-specs.readthedocs.io, v2/v2.0 and v3/core. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#define FAIL(...) sgrad_fail(SGRAD_EFORMAT, __VA_ARGS__)
+
+/* "<f4", "|u1" (version 2) or "float32" (version 3). */
+static int find_voxel(const char *name, const char *text, int version, struct sgrad__zarr *zarr) {
+    static const char *const short_name[SGRAD_VOXELS] = { "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8" };
+    for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++) {
+        const bool same =
+            version == 3 ? !strcmp(text, sgrad_voxel_name(v))
+                         : strlen(text) == 3 && strchr(text[2] == '1' ? "<>|" : "<", *text) && !strcmp(text + 1, short_name[v]);
+        if (same) return zarr->voxel = v, 0;
+    }
+    return FAIL("%s: voxels of type '%s': takes little-endian whole and real numbers of 8 to 64 bits", name, text ? text : "?");
+}
+
+static int read_sizes(const char *name, const char *what, const json_t *list, int64_t *to, struct sgrad__zarr *zarr) {
+    const size_t count = json_array_size(list);
+    if (count < 1 || count > SGRAD_VOLUME_RANK || (zarr->rank && zarr->rank != (int)count))
+        return FAIL("%s: \"%s\" is no list of 1 to %d sizes", name, what, SGRAD_VOLUME_RANK);
+    zarr->rank = (int)count;
+    for (size_t i = 0; i < count; i++) {
+        to[i] = (int64_t)json_integer_value(json_array_get(list, i));
+        if (to[i] < 1) return FAIL("%s: \"%s\" has a size that is no number of 1 or more", name, what);
+    }
+    return 0;
+}
+
+/* A number; null stands for 0. */
+static int read_fill(const char *name, const json_t *fill, struct sgrad__zarr *zarr) {
+    const char *text = json_string_value(fill);
+    if (json_is_number(fill)) zarr->fill = json_number_value(fill);
+    else if (json_is_true(fill)) zarr->fill = 1;
+    else if (text && !strcmp(text, "NaN")) zarr->fill = NAN;
+    else if (text) return FAIL("%s: \"fill_value\" is '%s': takes a number", name, text);
+    return 0;
+}
+
+static int read_separator(const char *name, const char *text, struct sgrad__zarr *zarr) {
+    if (!text || strlen(text) != 1 || !strchr("./", *text)) return FAIL("%s: chunks' numbers are separated by '.' or '/'", name);
+    zarr->separator = *text;
+    return 0;
+}
+
+static int read_codec(const char *name, const char *id, struct sgrad__zarr *zarr) {
+    if (id && sgrad__codec_find(id, &zarr->codec)) return 0;
+    return FAIL("%s: compressed with '%s': takes none, zlib, gzip, zstd and blosc", name, id ? id : "?");
+}
+
+static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr) {
+    const char *order = json_string_value(json_object_get(json, "order")), *separator = ".";
+    const json_t *compressor = json_object_get(json, "compressor"), *filters = json_object_get(json, "filters");
+    const json_t *own = json_object_get(json, "dimension_separator");
+    SGRAD_TRY(read_sizes(name, "shape", json_object_get(json, "shape"), zarr->dim, zarr));
+    SGRAD_TRY(read_sizes(name, "chunks", json_object_get(json, "chunks"), zarr->chunk, zarr));
+    SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "dtype")), 2, zarr));
+    if (order && strcmp(order, "C")) return FAIL("%s: chunks in order '%s': takes C, rows of x", name, order);
+    if (json_array_size(filters)) return FAIL("%s: has filters, which are not known here", name);
+    if (own) separator = json_string_value(own);
+    if (json_is_object(compressor)) SGRAD_TRY(read_codec(name, json_string_value(json_object_get(compressor, "id")), zarr));
+    SGRAD_TRY(read_separator(name, separator, zarr));
+    return read_fill(name, json_object_get(json, "fill_value"), zarr);
+}
+
+/* "bytes", then a compressor or nothing. */
+static int parse3_codecs(const char *name, const json_t *codecs, struct sgrad__zarr *zarr) {
+    bool bytes = false;
+    for (size_t i = 0; i < json_array_size(codecs); i++) {
+        const json_t *codec = json_array_get(codecs, i), *how = json_object_get(codec, "configuration");
+        const char *id = json_is_string(codec) ? json_string_value(codec) : json_string_value(json_object_get(codec, "name"));
+        const char *endian = json_string_value(json_object_get(how, "endian"));
+        if (id && !strcmp(id, "bytes") && !bytes) {
+            if (endian && strcmp(endian, "little")) return FAIL("%s: voxels are %s-endian: takes little", name, endian);
+            bytes = true;
+        } else if (!bytes || zarr->codec != SGRAD__NO_CODEC)
+            return FAIL("%s: codec '%s': takes \"bytes\" and one compressor at most", name, id ? id : "?");
+        else SGRAD_TRY(read_codec(name, id, zarr));
+    }
+    return bytes ? 0 : FAIL("%s: \"codecs\" has no \"bytes\"", name);
+}
+
+static int parse3(const char *name, const json_t *json, struct sgrad__zarr *zarr) {
+    const char *type = json_string_value(json_object_get(json, "node_type"));
+    const json_t *grid = json_object_get(json, "chunk_grid"), *keys = json_object_get(json, "chunk_key_encoding");
+    const char *kind = json_string_value(json_object_get(grid, "name")), *key = json_string_value(json_object_get(keys, "name"));
+    if (!type || strcmp(type, "array"))
+        return FAIL("%s: is a %s, not an array: name the array's own folder", name, type ? type : "?");
+    if (!kind || strcmp(kind, "regular")) return FAIL("%s: chunks of grid '%s': takes a regular one", name, kind ? kind : "?");
+    if (!key || (strcmp(key, "default") && strcmp(key, "v2")))
+        return FAIL("%s: chunks' names are '%s': takes default and v2", name, key ? key : "?");
+    if (json_array_size(json_object_get(json, "storage_transformers")))
+        return FAIL("%s: has storage transformers, which are not known here", name);
+    zarr->prefixed = strcmp(key, "default") == 0;
+    const json_t *separator = json_object_get(json_object_get(keys, "configuration"), "separator");
+    SGRAD_TRY(read_sizes(name, "shape", json_object_get(json, "shape"), zarr->dim, zarr));
+    SGRAD_TRY(read_sizes(name, "chunk_shape", json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), zarr->chunk,
+                         zarr));
+    SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "data_type")), 3, zarr));
+    SGRAD_TRY(read_separator(name, separator ? json_string_value(separator) : zarr->prefixed ? "/" : ".", zarr));
+    SGRAD_TRY(parse3_codecs(name, json_object_get(json, "codecs"), zarr));
+    return read_fill(name, json_object_get(json, "fill_value"), zarr);
+}
+
+int sgrad__zarr_parse(const char *name, const void *data, size_t size, int version, struct sgrad__zarr *zarr) {
+    json_error_t wrong;
+    json_t *json = json_loadb(data, size, 0, &wrong);
+    struct sgrad__zarr parsed = { .version = version };
+    if (!json) return FAIL("%s: line %d: %s", name, wrong.line, wrong.text);
+    int error = json_integer_value(json_object_get(json, "zarr_format")) == version
+                    ? (version == 3 ? parse3 : parse2)(name, json, &parsed)
+                    : FAIL("%s: \"zarr_format\" is not %d", name, version);
+    json_decref(json);
+    if (!error) *zarr = parsed;
+    return error;
+}
