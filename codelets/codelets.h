@@ -204,7 +204,7 @@ struct sgrad_patches {
 };
 
 #define SGRAD_MAX_TASKS 4
-#define SGRAD_MAX_TESTS 20
+#define SGRAD_MAX_TESTS 24
 #define SGRAD_ONNX_OPSET 20
 struct sgrad_op {
     const char *name, *summary;
@@ -281,7 +281,7 @@ struct sgrad_way {
     const char *name;               /* "winograd" */
     double seconds, bytes;
 };
-enum { SGRAD_MAX_WAYS = 4 };
+enum { SGRAD_MAX_WAYS = 5 };
 struct sgrad_call;
 int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MAX_WAYS]);
 

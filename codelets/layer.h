@@ -1,5 +1,5 @@
-/* layer.h: a convolution or an inner product, forward or backward, as those see it who compute it: onednn.c and winograd.c;
- * ways.c, which chooses between them; passes.c, which makes kernels of that. Private to codelets/. */
+/* layer.h: a convolution or an inner product, forward or backward, as those see it who compute it: onednn.c, winograd.c and
+ * others; ways.c, which chooses between them; passes.c, which makes kernels of that. Private to codelets/. */
 #ifndef SGRAD_CODELETS_LAYER_H
 #define SGRAD_CODELETS_LAYER_H
 

@@ -1,5 +1,5 @@
-/* level.h: what is computed with a processor's vectors: winograd.c and product.c plan a call, level_avx2.c and level_avx512.c,
- * each with stages of its own vectors' width, compute it. Private to codelets/. */
+/* level.h: what is computed with a processor's vectors: winograd.c, product.c and pixels.c plan a call, level_avx2.c and
+ * level_avx512.c, each with stages of its own vectors' width, compute it. Private to codelets/. */
 #ifndef SGRAD_CODELETS_LEVEL_H
 #define SGRAD_CODELETS_LEVEL_H
 
@@ -52,11 +52,22 @@ struct product {
                                  * left one, in floats; and its size */
 };
 
+/* ---- small images, pixel by pixel: pixels.c ------------------------------------------------------------------------- */
+
+struct pixels {
+    int64_t samples, in, out;   /* N, C, K */
+    int64_t ins, outs, taps;    /* pixels of an image of x, of y; taps of a filter */
+    int64_t padded;             /* samples: whole vectors */
+    int64_t left, sums, size;   /* where what follows the widened or turned left factor begins in the workspace,
+                                 * and backward-data's sums, in floats; and its size */
+};
+
 /* ---- a processor's vectors ------------------------------------------------------------------------------------------ */
 
 struct sgrad__level {
     int lanes, rows;        /* floats of a vector; rows of a product's that stay in registers, each two vectors wide */
     void (*winograd[FILTER_SIDES][FACTORS_COUNT])(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room);
+    void (*pixels[SGRAD__PASSES])(const struct sgrad__layer *l, struct pixels p, void *const data[], float *room);
     void (*product[SGRAD__PASSES])(const struct sgrad__layer *l, struct product p, void *const data[], float *room);
     /* Z (M,N) = E (M,T) V (T,N), or ADDed to it, N whole vectors, rows strides apart; for multiply_columns E lies (T,M), E_STEP
      * between terms. */

@@ -5,6 +5,7 @@ enum { LANES = 8, ROWS = 6 };
 #define STAGE SGRAD_FOR_AVX2 static void
 #include "codelets/winograd_vectors.h"
 #include "codelets/product_stages.h"
+#include "codelets/pixels_stages.h"
 
 #define NAME(stage) stage##_of_3_on_floats
 #define SIDE 3
@@ -21,6 +22,7 @@ const struct sgrad__level sgrad__level_avx2 = {
     .rows = ROWS,
     .winograd = { { run_of_3_on_floats }, { run_of_5_on_floats } },
     .product = { forward, backward_data, backward_weight },
+    .pixels = { pixels_forward, pixels_backward_data, pixels_backward_weight },
     .multiply_rows = multiply_rows,
     .multiply_columns = multiply_columns,
     .widen = widen,

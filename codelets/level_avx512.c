@@ -6,6 +6,7 @@ enum { LANES = 16, ROWS = 12 };
 #define STAGE SGRAD_FOR_AVX512 static void
 #include "codelets/winograd_vectors.h"
 #include "codelets/product_stages.h"
+#include "codelets/pixels_stages.h"
 
 #define NAME(stage) stage##_of_3_on_floats
 #define SIDE 3
@@ -43,6 +44,7 @@ const struct sgrad__level sgrad__level_avx512 = {
     .winograd = { { run_of_3_on_floats, run_of_3_on_channel_pairs, run_of_3_on_tile_pairs },
                   { run_of_5_on_floats, run_of_5_on_channel_pairs, run_of_5_on_tile_pairs } },
     .product = { forward, backward_data, backward_weight },
+    .pixels = { pixels_forward, pixels_backward_data, pixels_backward_weight },
     .multiply_rows = multiply_rows,
     .multiply_columns = multiply_columns,
     .widen = widen,

@@ -5,6 +5,7 @@
  * depend on a measurement, though: with --deterministic a rule decides, as it does where GPUs do the work. */
 #include "config.h"
 #include "codelets/onednn.h"
+#include "codelets/pixels.h"
 #include "codelets/product.h"
 #include "codelets/ways.h"
 #include "codelets/winograd.h"
@@ -20,11 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 6 };       /* of what the ways are: to be raised when a way changes */
-const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product" };
+enum { EDITION = 7 };       /* of what the ways are: to be raised when a way changes */
+const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product", "pixels" };
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
     if (way == SGRAD__PRODUCT) return sgrad__product_open(l);
+    if (way == SGRAD__PIXELS) return sgrad__pixels_open(l);
     if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
     if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
     const bool widened = l->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
@@ -46,6 +48,7 @@ static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struc
     plan->way = way;
     plan->workspace = SGRAD_LINE + (way == SGRAD__WINOGRAD  ? sgrad__winograd_workspace(l)
                                     : way == SGRAD__PRODUCT ? sgrad__product_workspace(l)
+                                    : way == SGRAD__PIXELS  ? sgrad__pixels_workspace(l)
                                                             : plan->onednn.workspace);
     return true;
 }
@@ -56,6 +59,7 @@ static void plan_run(const struct sgrad__layer *l, const struct plan *plan, void
     void *room = (void *)sgrad_aligned((size_t)workspace);
     if (plan->way == SGRAD__WINOGRAD) sgrad__winograd_run(l, data, room);
     else if (plan->way == SGRAD__PRODUCT) sgrad__product_run(l, data, room);
+    else if (plan->way == SGRAD__PIXELS) sgrad__pixels_run(l, data, room);
     else sgrad__onednn_run(l, &plan->onednn, data, room);
 }
 
@@ -150,8 +154,8 @@ static void ask(void) {
     if (!name || strcmp(name, "measured") == 0) asked = SGRAD__WAYS;
     else if (strcmp(name, "rule") == 0) asked = SGRAD__WAYS + 1;
     else if (asked == SGRAD__WAYS)
-        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product: the fastest ways are taken", variable,
-                   name);
+        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product, pixels: the fastest ways are taken",
+                   variable, name);
 }
 
 /* What a measurement holds for: how this was compiled, this processor, this oneDNN, this layer. Free it. */

@@ -1,0 +1,52 @@
+/* pixels.c: convolution of images of some pixels and many channels, as the last layers of networks have them, where filters are
+ * most of what moves. A tap of the filter takes a pixel of x, of all samples together, to a pixel of y: a matrix product. Taps
+ * that would take a pixel from outside the image are not computed: of 3x3 on images of 2x2, 16 products for four pixels remain of
+ * 36.
+ *
+ *     x (N, pixels, C)   q ─┐                      forward           y_p  += x_q w_tᵀ     as y_pᵀ += w_t x_qᵀ, x turned once
+ *     w (K, taps, C)        ├─ tap t ─> (p, q)     backward-data     dx_q += dy_p w_t
+ *     y (N, pixels, K)   p ─┘                      backward-weight   dw_t  = Σ dy_pᵀ x_q
+ *
+ * A tap's pairs of pixels go together, some rows of the filter at a time: so w and dw pass through memory once. All in F32: bf16
+ * is widened on the way in, and what comes out rounded once. */
+#include "config.h"
+#include "codelets/level.h"
+#include "codelets/pixels.h"
+
+enum { MOST_PIXELS = 64 };      /* of an image: all pixels of all samples are in the workspace */
+
+static struct pixels pixels_of(const struct sgrad__layer *l) {
+    const int lanes = sgrad__level()->lanes;
+    const bool wide = l->dtype != SGRAD_F32;
+    struct pixels p = { .samples = l->x[0], .in = l->x[3], .out = l->y[3], .ins = (int64_t)l->x[1] * l->x[2],
+                        .outs = (int64_t)l->y[1] * l->y[2], .taps = (int64_t)l->w[1] * l->w[2] };
+    const int64_t x = p.samples * p.ins * p.in, y = p.samples * p.outs * p.out;
+    p.padded = (p.samples + lanes - 1) / lanes * lanes;
+    switch (l->pass) {
+    case SGRAD__FORWARD:
+        p.left = p.ins * p.in * p.padded;
+        p.size = p.left + p.outs * p.out * p.padded;
+        break;
+    case SGRAD__BACKWARD_DATA:
+        p.left = wide ? y : 0;
+        p.sums = p.left + PIECE * p.in;
+        p.size = p.sums + (wide ? x : 0);
+        break;
+    default:
+        p.left = p.samples * p.outs * p.out;
+        p.size = p.left + p.samples * p.outs * p.in;
+    }
+    return p;
+}
+
+bool sgrad__pixels_open(const struct sgrad__layer *l) {
+    const struct sgrad__level *level = sgrad__level();
+    return level && l->rank == 4 && l->groups == 1 && l->x[3] % level->lanes == 0 && l->x[1] * l->x[2] <= MOST_PIXELS &&
+           l->y[1] * l->y[2] <= MOST_PIXELS;
+}
+
+size_t sgrad__pixels_workspace(const struct sgrad__layer *l) { return (size_t)pixels_of(l).size * sizeof(float); }
+
+void sgrad__pixels_run(const struct sgrad__layer *l, void *const data[], float *room) {
+    sgrad__level()->pixels[l->pass](l, pixels_of(l), data, room);
+}
