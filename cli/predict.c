@@ -109,7 +109,7 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     json_t *list = json ? json_array() : NULL;
     if (!json) print_csv(sample);
     for (int64_t k = 0; k < count; k++)
-        if (json) json_array_append_new(list, sgrad__json_real(number[k]));
+        if (json) json_array_append_new(list, sgrad_json_real(number[k]));
         else printf(",%.9g", number[k]);
     if (json) sgrad__print_json(json_pack("{s:s, s:o}", "sample", sample, "numbers", list));
     else putchar('\n');
@@ -163,8 +163,7 @@ static int open_files(const struct sgrad__request *request, struct files *files,
     SGRAD_TRY(sgrad_run_input(request->argument, &input));
     int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
                                        input.classes, dataset);
-    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
-    free(input.class_name);
+    sgrad_run_input_free(&input);
     return error;
 }
 

@@ -192,6 +192,11 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            struct sgrad_dataset **dataset);
 
+/* COUNT samples of DTYPE and SHAPE each, at DATA, that nobody has classified: a copy. What a sample is, what is said of it, the
+ * classes and the full scale are as of LIKE. SGRAD_ESHAPE: its samples are others, or have more than two fields. */
+int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
+                           const struct sgrad_shape *shape, struct sgrad_dataset **dataset);
+
 /* ---- augmentation ----------------------------------------------------------------------------------------------- */
 
 /* How samples are drawn: by these, and by their own number, alone. */
