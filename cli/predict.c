@@ -39,7 +39,7 @@ static void add(struct files *files, char *name) {
 }
 
 static int is_image(const struct dirent *entry) {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
     const char *dot = strrchr(entry->d_name, '.');
     for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
         if (!strcasecmp(dot, endings[i])) return 1;
@@ -58,7 +58,7 @@ static int add_path(struct files *files, const char *path) {
         free(entry[i]);
     }
     free(entry);
-    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg or .png", path);
+    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg, .png, .tif or .tiff", path);
 }
 
 /* ---- what is said ---- */
@@ -191,6 +191,6 @@ const struct sgrad__command sgrad__predict_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Files are JPEGs and PNGs, or folders with such, scaled and cut to what the run was trained on. Without any it is\n"
-             "the test part of the run's data set. One line for each sample and class: sample,class,probability.",
+    .notes = "Files are JPEGs, PNGs, TIFFs, or folders with such, scaled and cut to what the run was trained on. Without any\n"
+             "it is the test part of the run's data set. One line for each sample and class: sample,class,probability.",
 };

@@ -118,7 +118,8 @@ void sgrad_thread_end(struct sgrad_thread *thread);             /* NULL: nothing
 
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
-enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };  /* F16: in files alone */
+/* F16: in files alone */
+enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8, SGRAD_U16 };
 size_t sgrad_dtype_size(enum sgrad_dtype dtype);        /* bytes of one element */
 const char *sgrad_dtype_name(enum sgrad_dtype dtype);   /* as safetensors spells it: "F32", "BF16", … */
 

@@ -99,7 +99,7 @@ int sgrad_call_train(const char *run, const char *options, char **result) {
 }
 
 static bool find_type(const char *name, enum sgrad_dtype *dtype) {
-    static const enum sgrad_dtype known[] = { SGRAD_U8, SGRAD_I32, SGRAD_F32 };
+    static const enum sgrad_dtype known[] = { SGRAD_U8, SGRAD_U16, SGRAD_I32, SGRAD_F32 };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(name, sgrad_dtype_name(known[i]))) return *dtype = known[i], true;
     return false;
@@ -109,8 +109,8 @@ static int open_array(const struct sgrad_dataset *like, const struct sgrad_call_
     struct sgrad_shape shape = { .rank = s->rank };
     enum sgrad_dtype dtype;
     if (s->rank < 0 || s->rank > SGRAD_MAX_RANK || !find_type(s->type, &dtype))
-        return sgrad_fail(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, I32 or F32, of rank %d at most", s->type, s->rank,
-                          SGRAD_MAX_RANK);
+        return sgrad_fail(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, U16, I32 or F32, of rank %d at most", s->type,
+                          s->rank, SGRAD_MAX_RANK);
     for (int i = 0; i < s->rank; i++) shape.dim[i] = s->dim[i];
     return sgrad_dataset_of_array(like, s->array, dtype, s->count, &shape, dataset);
 }

@@ -25,7 +25,7 @@ char *sgrad_call_defaults(void);
 /* *RESULT is an object, to be freed: folder, steps, epochs, train_loss, test_loss, …, seconds, samples_per_second. */
 int sgrad_call_train(const char *run, const char *options, char **result);
 
-/* Samples that are asked about, of one of two kinds: images in FILEs, or COUNT of TYPE ("U8", "I32", "F32") and (DIM[0],
+/* Samples that are asked about, of one of two kinds: images in FILEs, or COUNT of TYPE ("U8", "U16", "I32", "F32") and (DIM[0],
  * …, DIM[RANK-1]) each in an ARRAY. */
 struct sgrad_call_samples {
     const char *const *file;            /* NULL: there is an array */

@@ -140,10 +140,10 @@ def _samples(samples, keeps):
     array = numpy.asarray(samples)
     if array.ndim == 0 or array.dtype.kind not in "fiub":
         raise Error("samples are a list of image files, or an array of numbers whose first axis counts them")
-    if array.dtype != numpy.uint8:
+    if array.dtype not in (numpy.uint8, numpy.uint16):
         array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
     array = numpy.ascontiguousarray(array)
     keeps.append(array)
     dim = (ctypes.c_int64 * array.ndim)(*array.shape[1:])
-    kind = {"u": b"U8", "i": b"I32", "f": b"F32"}[array.dtype.kind]
+    kind = {numpy.uint8: b"U8", numpy.uint16: b"U16", numpy.int32: b"I32", numpy.float32: b"F32"}[array.dtype.type]
     return ctypes.byref(Samples(count=len(array), array=array.ctypes.data, type=kind, rank=array.ndim - 1, dim=dim))

@@ -9,8 +9,8 @@
 #include "graphs/networks/onnx/onnx.pb-c.h"
 
 /* Types of tensors and attributes, as files number them. */
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9, ONNX_FLOAT16 = 10,
-       ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
+enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_UINT16 = 4, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9,
+       ONNX_FLOAT16 = 10, ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
 enum { ONNX_OF_FLOAT = 1, ONNX_OF_INT = 2, ONNX_OF_TEXT = 3, ONNX_OF_TENSOR = 4, ONNX_OF_FLOATS = 6, ONNX_OF_INTS = 7 };
 
 struct sgrad__onnx {
