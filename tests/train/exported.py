@@ -89,7 +89,7 @@ def test_gpt():
         f.write(text)
     test = text[length - length // 10:]
     x = numpy.array([list(test[i:i + rows]) for i in range(0, len(test) - rows, rows)], numpy.int32)
-    compare(f"gpt:layers=2,heads=2,width=32,context={rows}", f"text:{path},{rows}", x, lambda x: x, reads=False)
+    compare(f"gpt:layers=2,heads=2,width=32,context={rows}", f"text:{path},{rows}", x, lambda x: x)
 
 
 if __name__ == "__main__":

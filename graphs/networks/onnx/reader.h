@@ -41,6 +41,8 @@ struct sgrad__thing {
     bool pixel;                     /* (N,C,1,1), which the graph has as (N,C) */
     int strides[2];                 /* above 0: every so-manieth row, or column, of VALUE is meant, which a Pad alone takes */
     int stage;                      /* above 0: bytes, of which so much has been made */
+    int attends, of, heads;         /* above 0: a place within attention, of this value of the graph and so many heads */
+    bool causal;                    /* that leaves later rows out */
     bool is_numbers;                /* whole numbers, COUNT of them, which are known */
     int count;
     int64_t number[SGRAD__NUMBERS]; /* SGRAD__BATCH: as many as samples in a batch */
@@ -117,7 +119,14 @@ int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct
 int sgrad__onnx_rank(const struct sgrad__reader *r, int value);
 enum { SGRAD__ONNX_LARGE = 4096 };     /* no window is larger, nor anything of it */
 
-/* ---- windows.c, features.c, shapes.c; all of them: operators.c ---- */
+/* ---- attention.c ---- */
+
+/* Is an input of N a place within attention? Then N is read so. Does its Reshape begin one? */
+bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n);
+int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
+
+/* ---- windows.c, features.c, shapes.c, attention.c; all of them: operators.c ---- */
 
 #define ONNX_OPERATOR(name, reader, least, most, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);
