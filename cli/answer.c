@@ -1,7 +1,6 @@
 /* answer.c: how every command answers: one line on standard error, an exit status, JSON. */
 #include "cli/cli.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -31,14 +30,4 @@ void sgrad__print_json(json_t *result) {
     json_dumpf(result, stdout, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(result);
-}
-
-json_t *sgrad__json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
-void sgrad__json_tests(json_t *to, const struct sgrad_train_result *result) {
-    for (int i = 0; i < result->metrics; i++) {
-        char *key = sgrad_format("test_%s", result->metric[i].name);
-        json_object_set_new(to, key, sgrad__json_real(result->test[i]));
-        free(key);
-    }
 }

@@ -145,8 +145,5 @@ int sgrad__status(int error);
 
 /* Prints and frees RESULT, as one line on standard output. */
 void sgrad__print_json(json_t *result);
-json_t *sgrad__json_real(double x);     /* null where X is no number, for JSON has none for that */
-/* Adds "test_loss", "test_top1", …: every metric of the test set. */
-void sgrad__json_tests(json_t *to, const struct sgrad_train_result *result);
 
 #endif

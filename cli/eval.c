@@ -28,7 +28,7 @@ static const struct sgrad__option options[] = {
 
 static json_t *as_json(const struct sgrad_train_options *o, const struct sgrad_train_result *result) {
     json_t *json = json_pack("{s:s, s:s, s:s}", "weights", o->init, "model", o->model, "data", o->data);
-    sgrad__json_tests(json, result);
+    sgrad_result_tests(json, result);
     return json;
 }
 
@@ -62,7 +62,7 @@ static void add_details(json_t *json, const struct sgrad_classification *c, cons
             json_array_append_new(row, json_integer((json_int_t)c->confusion[i * c->classes + j]));
         json_array_append_new(confusion, row);
         json_array_append_new(classes, json_pack("{s:s, s:I, s:o}", "name", names->name[i], "samples",
-                                                 (json_int_t)samples_of(c, i), "accuracy", sgrad__json_real(accuracy_of(c, i))));
+                                                 (json_int_t)samples_of(c, i), "accuracy", sgrad_json_real(accuracy_of(c, i))));
     }
     for (const struct sgrad_confidence *p = c->confidence; p < c->confidence + SGRAD_CONFIDENCES; p++)
         json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count, "probability", p->said,

@@ -2,27 +2,11 @@
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 
-#include <stdlib.h>
-
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
     SGRAD__PLUGIN_OPTION,
     { 0 },
 };
-
-/* What samples are like, which a run knows of images; else the data set is asked. */
-static int open_samples(const struct sgrad__request *request, const struct sgrad_train_options *o,
-                        struct sgrad_dataset **dataset) {
-    const struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
-    struct sgrad_run_input input;
-    SGRAD_TRY(sgrad_run_input(request->argument, &input));
-    const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
-    const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
-                            : sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
-    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
-    free(input.class_name);
-    return error;
-}
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
@@ -30,7 +14,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_dataset *dataset = NULL;
     if (!word[1] || word[2]) return sgrad__wrong("export: takes a run's folder and one FILE.onnx");
     sgrad__weights_of_run(request, &o);
-    int error = open_samples(request, &o, &dataset);
+    int error = sgrad_run_samples(request->argument, &o, &dataset);
     o.custom_dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_export(&o, word[1]);
     if (!error) printf("%s: %s, with the weights in %s\n", word[1], o.model, o.init);

@@ -74,7 +74,7 @@ static json_t *as_json(const struct sgrad_rate_test *t) {
     for (int i = 0; i < t->count; i++)
         json_array_append_new(points, json_pack("{s:i, s:f, s:f, s:f}", "step", i + 1, "lr", t->rate[i], "loss", t->loss[i],
                                                 "smoothed", t->smoothed[i]));
-    return json_pack("{s:o, s:f, s:f, s:b, s:o}", "suggested", sgrad__json_real(t->suggested), "steepest", t->rate[t->steepest],
+    return json_pack("{s:o, s:f, s:f, s:b, s:o}", "suggested", sgrad_json_real(t->suggested), "steepest", t->rate[t->steepest],
                      "least", t->rate[t->least], "diverged", t->diverged, "points", points);
 }
 

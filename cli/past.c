@@ -6,7 +6,7 @@
 
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
     if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
-    options->init = sgrad_format("%s/model.safetensors", request->argument);
+    options->init = sgrad_run_weights(request->argument);
 }
 
 /* Those of the data set, or their numbers. */
@@ -30,8 +30,7 @@ int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad
     SGRAD_TRY(sgrad_run_input(request->argument, &input));
     for (int c = 0; c < count; c++)
         classes->name[c] = c < input.classes ? sgrad_format("%s", input.class_name[c]) : sgrad_format("%d", c);
-    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
-    free(input.class_name);
+    sgrad_run_input_free(&input);
     return 0;
 }
 

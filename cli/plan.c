@@ -103,11 +103,11 @@ static void print_json(const struct sgrad_question *q, const struct sgrad_foreca
     for (int i = 0; i < f->points; i++) json_array_append_new(points, point_json(q, &f->point[i]));
     json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", q->machine->name, "model", q->work->model,
                              "overlap", q->no_overlap ? "none" : "full", "parameters", q->work->parameters, "scale",
-                             f->scale > 0 ? json_real(f->scale) : json_null(), "overhead", sgrad__json_real(f->overhead),
+                             f->scale > 0 ? json_real(f->scale) : json_null(), "overhead", sgrad_json_real(f->overhead),
                              "points", points);
     if (q->efficiency > 0) {
-        json_object_set_new(json, "lemma_gpus", sgrad__json_real(f->lemma_devices));
-        json_object_set_new(json, "gpus", sgrad__json_real(f->devices));
+        json_object_set_new(json, "lemma_gpus", sgrad_json_real(f->lemma_devices));
+        json_object_set_new(json, "gpus", sgrad_json_real(f->devices));
     }
     sgrad__print_json(json);
 }

@@ -39,7 +39,7 @@ static void add(struct files *files, char *name) {
 }
 
 static int is_image(const struct dirent *entry) {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
     const char *dot = strrchr(entry->d_name, '.');
     for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
         if (!strcasecmp(dot, endings[i])) return 1;
@@ -58,7 +58,7 @@ static int add_path(struct files *files, const char *path) {
         free(entry[i]);
     }
     free(entry);
-    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg or .png", path);
+    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg, .png, .tif or .tiff", path);
 }
 
 /* ---- what is said ---- */
@@ -109,7 +109,7 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     json_t *list = json ? json_array() : NULL;
     if (!json) print_csv(sample);
     for (int64_t k = 0; k < count; k++)
-        if (json) json_array_append_new(list, sgrad__json_real(number[k]));
+        if (json) json_array_append_new(list, sgrad_json_real(number[k]));
         else printf(",%.9g", number[k]);
     if (json) sgrad__print_json(json_pack("{s:s, s:o}", "sample", sample, "numbers", list));
     else putchar('\n');
@@ -163,8 +163,7 @@ static int open_files(const struct sgrad__request *request, struct files *files,
     SGRAD_TRY(sgrad_run_input(request->argument, &input));
     int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
                                        input.classes, dataset);
-    for (int c = 0; c < input.classes; c++) free(input.class_name[c]);
-    free(input.class_name);
+    sgrad_run_input_free(&input);
     return error;
 }
 
@@ -192,6 +191,6 @@ const struct sgrad__command sgrad__predict_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Files are JPEGs and PNGs, or folders with such, scaled and cut to what the run was trained on. Without any it is\n"
-             "the test part of the run's data set. One line for each sample and class: sample,class,probability.",
+    .notes = "Files are JPEGs, PNGs, TIFFs, or folders with such, scaled and cut to what the run was trained on. Without any\n"
+             "it is the test part of the run's data set. One line for each sample and class: sample,class,probability.",
 };

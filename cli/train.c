@@ -144,11 +144,7 @@ static const struct sgrad__option options[] = {
 };
 
 static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
-    json_t *json = json_pack("{s:s, s:I, s:o, s:o}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
-                             sgrad__json_real(r->epochs), "train_loss", sgrad__json_real(r->train_loss));
-    sgrad__json_tests(json, r);
-    json_object_set_new(json, "seconds", sgrad__json_real(r->seconds));
-    json_object_set_new(json, "samples_per_second", sgrad__json_real(r->samples_per_second));
+    json_t *json = sgrad_result_json(r);
     json_object_set_new(json, "curve", json_pack("s?", curve));
     return json;
 }

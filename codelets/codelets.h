@@ -213,7 +213,7 @@ struct sgrad_op {
     int optional_inputs;                /* and at most so many more */
     size_t attrs_size;
     unsigned no_gradient;               /* bit i: input i has no gradient (labels, images) */
-    enum sgrad_dtype input_dtype[SGRAD_MAX_INPUTS];    /* of inputs with no_gradient */
+    enum sgrad_dtype input_dtype[SGRAD_MAX_INPUTS];    /* of inputs with no_gradient; U8: U16 as well, as the view says */
     /* Checks attributes and inputs, fills y, p, s, keep, part, stat. Errors name s->layer and the shapes. Attributes
      * that are 0 may be replaced by their default here: ATTRS is the node's own copy. */
     int (*infer)(struct sgrad_signature *s, void *attrs);

@@ -1,5 +1,5 @@
-/* image.c: pixels to activations, y = (x / full_scale - mean) / deviation per channel. A channel takes at most 256 values, so
- * each is computed once. */
+/* image.c: pixels to activations, y = (x / full_scale - mean) / deviation per channel. A channel of bytes takes at most 256
+ * values, so each is computed once. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
@@ -20,8 +20,23 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     return 0;
 }
 
-/* x (N,H,W,C) or (N,D,H,W,C) U8, y as x */
+static float normalised(const struct sgrad_image *attrs, int64_t c, float x) {
+    return (x / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
+}
+
+/* x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
+static void forward_deep(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
+    const uint16_t *x = a->data[0];
+    for (int64_t i = 0; i < count; i += channels)
+        for (int64_t c = 0; c < channels; c++)
+            sgrad_put(a->view[1].dtype, a->data[1], i + c, normalised(a->attrs, c, x[i + c]));
+}
+
+/* x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
 static void forward(const struct sgrad_args *a) {
+    if (a->view[0].dtype == SGRAD_U16) return forward_deep(a);
     const struct sgrad_image *attrs = a->attrs;
     const struct sgrad_shape *shape = &a->view[0].shape;
     const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
@@ -29,7 +44,7 @@ static void forward(const struct sgrad_args *a) {
     const uint8_t *x = a->data[0];
     float table[SGRAD_MAX_CHANNELS][256]; /* what value v of channel c becomes */
     for (int c = 0; c < channels; c++)
-        for (int v = 0; v < 256; v++) table[c][v] = ((float)v / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
+        for (int v = 0; v < 256; v++) table[c][v] = normalised(attrs, c, (float)v);
     for (int64_t i = 0; i < count; i += channels)
         for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], i + c, table[c][x[i + c]]);
 }

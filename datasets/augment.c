@@ -153,41 +153,41 @@ static struct sgrad_chances chances_of(const struct sgrad_drawing *how, int64_t 
 static int within(double at, int size) { return at < 0 ? 0 : at > size - 1 ? size - 1 : (int)at; }
 
 /* The pixel at (Y,X), which may lie up to half a pixel beyond the outermost. */
-static void take_pixel(const struct sgrad_pixels *from, double y, double x, uint8_t *to) {
+static void take_pixel(const struct sgrad_pixels *from, double y, double x, float *to) {
     const int i = within(floor(y), from->height), j = within(floor(x), from->width);
     const int below = within(floor(y) + 1, from->height), right = within(floor(x) + 1, from->width);
     const double v = y - floor(y), u = x - floor(x);
     const size_t row = (size_t)from->width * (size_t)from->channels;
-    const uint8_t *top = from->value + (size_t)i * row, *bottom = from->value + (size_t)below * row;
+    const float *top = from->value + (size_t)i * row, *bottom = from->value + (size_t)below * row;
     for (int c = 0; c < from->channels; c++) {
         const int at = j * from->channels + c, next = right * from->channels + c;
-        to[c] = (uint8_t)rint((1 - v) * ((1 - u) * top[at] + u * top[next]) + v * ((1 - u) * bottom[at] + u * bottom[next]));
+        to[c] = (float)rint((1 - v) * ((1 - u) * top[at] + u * top[next]) + v * ((1 - u) * bottom[at] + u * bottom[next]));
     }
 }
 
 /* From FROM and OLD, each pixel from where one lies: shifted, perhaps mirrored. */
-static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, uint8_t *to,
+static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, float *to,
                          int32_t *label) {
     const int down = (int)map->y0, right = (int)map->x0, step = (int)map->xx, channels = from->channels;
     for (int y = down; y < from->height + down; y++)
         for (int w = 0, x = right; w < from->width; w++, x += step, to += channels) {
             const bool inside = y >= 0 && y < from->height && x >= 0 && x < from->width;
             const int64_t at = (int64_t)y * from->width + x;
-            if (inside) memcpy(to, from->value + at * channels, (size_t)channels);
-            else memset(to, 0, (size_t)channels);
+            if (inside) memcpy(to, from->value + at * channels, (size_t)channels * sizeof *to);
+            else memset(to, 0, (size_t)channels * sizeof *to);
             if (label) *label++ = inside ? old[at] : -1;
         }
 }
 
 /* PIXELS, and the LABELs (height,width) that they have, or NULL. */
 static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *pixels, int32_t *label) {
-    const size_t count = (size_t)pixels->height * (size_t)pixels->width, bytes = count * (size_t)pixels->channels;
+    const size_t count = (size_t)pixels->height * (size_t)pixels->width, values = count * (size_t)pixels->channels;
     struct sgrad_pixels from = *pixels;
-    from.value = sgrad_alloc(bytes, 1);
-    memcpy(from.value, pixels->value, bytes);
+    from.value = sgrad_alloc(values, sizeof *from.value);
+    memcpy(from.value, pixels->value, values * sizeof *from.value);
     int32_t *old = label ? sgrad_alloc(count, sizeof *old) : NULL;
     if (label) memcpy(old, label, count * sizeof *old);
-    uint8_t *to = pixels->value;
+    float *to = pixels->value;
     const bool whole = map->yx == 0 && map->xy == 0 && map->yy == 1 && fabs(map->xx) == 1 && map->y0 == rint(map->y0) &&
                        map->x0 == rint(map->x0);        /* no pixel lies between others */
     if (whole) shift_pixels(map, &from, old, to, label);
@@ -196,7 +196,7 @@ static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixel
             const double y = map->y0 + map->yy * h + map->yx * w, x = map->x0 + map->xy * h + map->xx * w;
             const bool inside = y >= -0.5 && y <= from.height - 0.5 && x >= -0.5 && x <= from.width - 0.5;
             if (inside) take_pixel(&from, y, x, to);
-            else memset(to, 0, (size_t)from.channels);
+            else memset(to, 0, (size_t)from.channels * sizeof *to);
             if (label)
                 *label++ = inside ? old[within(rint(y), from.height) * from.width + within(rint(x), from.width)] : -1;
         }
@@ -206,10 +206,21 @@ static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixel
 
 /* ---- a sample ---------------------------------------------------------------------------------------------------- */
 
-/* Of a volume its first slice. */
-static struct sgrad_pixels pixels_of(const struct sgrad_dataset *dataset, void *data) {
-    const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(dataset));
-    return (struct sgrad_pixels){ (int)dim[0], (int)dim[1], (int)dim[2], dataset->full_scale, data };
+/* An image, of a volume a slice, that begins with number FROM of DATA; its value is to be freed. */
+static struct sgrad_pixels take_pixels_of(const struct sgrad_dataset *dataset, const void *data, int64_t from) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int64_t *dim = sgrad_field_plane(image), count = dim[0] * dim[1] * dim[2];
+    float *value = sgrad_alloc((size_t)count, sizeof *value);
+    sgrad__pixels_take(image, (const char *)data + from * (int64_t)sgrad_dtype_size(image->dtype), count, value);
+    return (struct sgrad_pixels){ (int)dim[0], (int)dim[1], (int)dim[2], dataset->full_scale, value };
+}
+
+/* Back to where it came from. */
+static void give_pixels(const struct sgrad_dataset *dataset, struct sgrad_pixels *pixels, void *data, int64_t from) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int64_t count = (int64_t)pixels->height * pixels->width * pixels->channels;
+    sgrad__pixels_give(image, pixels->value, count, (char *)data + from * (int64_t)sgrad_dtype_size(image->dtype));
+    free(pixels->value);
 }
 
 /* Where pixels of sample INDEX come from. False: from where they are. */
@@ -231,20 +242,21 @@ void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, c
                            void *const *data) {
     const struct sgrad_augmentations *all = &how->augmentations;
     const struct sgrad_field *image = sgrad_dataset_image(dataset), *target = sgrad_dataset_target(dataset);
-    const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1;
-    struct sgrad_pixels pixels = pixels_of(dataset, data[0]);
+    const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1, *dim = sgrad_field_plane(image);
     const bool labelled = target->dtype == SGRAD_I32 && target->shape.rank == image->shape.rank - 1;
     int32_t *label = labelled ? data[target - dataset->field] : NULL;
     struct sgrad_affine map;
-    const bool moves = draw_map(index, how, pixels.height, pixels.width, &map);
+    const bool moves = draw_map(index, how, (int)dim[0], (int)dim[1], &map);
     for (int64_t z = 0; z < slices; z++) {
+        const int64_t first = z * dim[0] * dim[1] * dim[2];
+        struct sgrad_pixels pixels = take_pixels_of(dataset, data[0], first);
         if (moves) move_pixels(&map, &pixels, label);
         for (const struct sgrad_augmenting *a = all->item; a < all->item + all->count; a++) {
             struct sgrad_chances chances = chances_of(how, index, a->is->name);
             if (a->is->change) a->is->change(a->number, &chances, &pixels);
         }
-        pixels.value += (int64_t)pixels.height * pixels.width * pixels.channels;
-        if (label) label += (int64_t)pixels.height * pixels.width;
+        give_pixels(dataset, &pixels, data[0], first);
+        if (label) label += dim[0] * dim[1];
     }
 }
 
@@ -269,10 +281,11 @@ static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct 
     int error = sgrad_dataset_read(dataset, &other, 1, room);
     if (!error) {
         sgrad_dataset_augment(dataset, other, how, room);
-        struct sgrad_pixels pixels = pixels_of(dataset, at[0]);
-        const struct sgrad_pixels others = pixels_of(dataset, room[0]);
+        struct sgrad_pixels pixels = take_pixels_of(dataset, at[0], 0), others = take_pixels_of(dataset, room[0], 0);
         *(float *)at[own + 1] = (float)which->is->mix(which->number, &chances, &others, &pixels);
         *(int32_t *)at[own] = *(const int32_t *)room[label];
+        give_pixels(dataset, &pixels, at[0], 0);
+        free(others.value);
     }
     for (int f = 0; dataset->field[f].name; f++) free(room[f]);
     return error;

@@ -6,21 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+void sgrad__pixels_take(const struct sgrad_field *image, const void *data, int64_t count, float *to) {
+    if (image->dtype == SGRAD_U16)
+        for (int64_t i = 0; i < count; i++) to[i] = ((const uint16_t *)data)[i];
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)data)[i];
+}
+
+void sgrad__pixels_give(const struct sgrad_field *image, const float *from, int64_t count, void *data) {
+    if (image->dtype == SGRAD_U16)
+        for (int64_t i = 0; i < count; i++) ((uint16_t *)data)[i] = (uint16_t)from[i];
+    else
+        for (int64_t i = 0; i < count; i++) ((uint8_t *)data)[i] = (uint8_t)from[i];
+}
+
 static int64_t values_of(const struct sgrad_pixels *image) {
     return (int64_t)image->height * image->width * image->channels;
 }
 
-static uint8_t limited(const struct sgrad_pixels *image, double value) {
-    return (uint8_t)rint(fmin(fmax(value, 0), (double)image->full_scale));
+static float limited(const struct sgrad_pixels *image, double value) {
+    return (float)rint(fmin(fmax(value, 0), (double)image->full_scale));
 }
 
 /* By FACTOR away from BASE; 1 is as it is. */
-static uint8_t away(const struct sgrad_pixels *image, double base, uint8_t value, double factor) {
+static float away(const struct sgrad_pixels *image, double base, float value, double factor) {
     return limited(image, base + factor * (value - base));
 }
 
 /* Of red, green and blue by the eye's measure (ITU-R BT.601), else the mean of channels. */
-static double grey_of(const struct sgrad_pixels *image, const uint8_t *pixel) {
+static double grey_of(const struct sgrad_pixels *image, const float *pixel) {
     double sum = 0;
     if (image->channels == 3) return 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
     for (int c = 0; c < image->channels; c++) sum += pixel[c];
@@ -48,12 +62,12 @@ void sgrad__saturate(struct sgrad_pixels *image, double factor) {
 /* Soft: the mean of 3x3 pixels, of which the middle one counts five times; the border stays. */
 void sgrad__sharpen(struct sgrad_pixels *image, double factor) {
     const size_t row = (size_t)image->width * (size_t)image->channels, size = row * (size_t)image->height;
-    uint8_t *old = sgrad_alloc(size, 1);
-    memcpy(old, image->value, size);
+    float *old = sgrad_alloc(size, sizeof *old);
+    memcpy(old, image->value, size * sizeof *old);
     for (int h = 1; h < image->height - 1; h++)
         for (size_t at = (size_t)h * row + (size_t)image->channels; at < (size_t)(h + 1) * row - (size_t)image->channels; at++) {
             double sum = 4.0 * old[at];
-            for (const uint8_t *line = old + at - row; line <= old + at + row; line += row)
+            for (const float *line = old + at - row; line <= old + at + row; line += row)
                 sum += line[-image->channels] + line[0] + line[image->channels];
             image->value[at] = away(image, sum / 13, old[at], factor);
         }
@@ -72,43 +86,49 @@ void sgrad__solarize(struct sgrad_pixels *image, double from) {
         if (image->value[i] >= from * image->full_scale) image->value[i] = limited(image, image->full_scale - image->value[i]);
 }
 
-/* How often channel C has each value. */
-static void count(const struct sgrad_pixels *image, int c, int64_t times[256]) {
-    memset(times, 0, 256 * sizeof *times);
-    for (int64_t i = c; i < values_of(image); i += image->channels) times[image->value[i]]++;
+/* The largest value that there may be, in bytes or in 16 bits. */
+static int largest(const struct sgrad_pixels *image) { return image->full_scale > 255 ? 65535 : 255; }
+
+/* How often channel C has each value, up to the largest there may be; free it. */
+static int64_t *count(const struct sgrad_pixels *image, int c) {
+    int64_t *times = sgrad_alloc((size_t)largest(image) + 1, sizeof *times);
+    for (int64_t i = c; i < values_of(image); i += image->channels) times[(int)image->value[i]]++;
+    return times;
 }
 
-static void replace(struct sgrad_pixels *image, int c, const uint8_t by[256]) {
-    for (int64_t i = c; i < values_of(image); i += image->channels) image->value[i] = by[image->value[i]];
+static void replace(struct sgrad_pixels *image, int c, const float *by) {
+    for (int64_t i = c; i < values_of(image); i += image->channels) image->value[i] = by[(int)image->value[i]];
 }
 
 void sgrad__autocontrast(struct sgrad_pixels *image) {
-    int64_t times[256];
-    uint8_t by[256];
+    float *by = sgrad_alloc((size_t)largest(image) + 1, sizeof *by);
     for (int c = 0; c < image->channels; c++) {
-        int low = 0, high = 255;
-        count(image, c, times);
+        int low = 0, high = largest(image);
+        int64_t *times = count(image, c);
         while (!times[low]) low++;
         while (!times[high]) high--;
         for (int v = low; v <= high; v++) by[v] = limited(image, (v - low) * (double)image->full_scale / (high - low));
         if (low < high) replace(image, c, by);
+        free(times);
     }
+    free(by);
 }
 
 /* A value becomes the share of those below it, the largest left out of the reckoning. */
 void sgrad__equalize(struct sgrad_pixels *image) {
-    int64_t times[256];
-    uint8_t by[256];
+    float *by = sgrad_alloc((size_t)largest(image) + 1, sizeof *by);
     for (int c = 0; c < image->channels; c++) {
-        int high = 255;
-        count(image, c, times);
+        int high = largest(image);
+        int64_t *times = count(image, c);
         while (!times[high]) high--;
         const int64_t all = values_of(image) / image->channels - times[high];
         int64_t below = 0;
         for (int v = 0; v <= high && all; below += times[v++])
             by[v] = limited(image, (double)below * (double)image->full_scale / (double)all);
         if (all) replace(image, c, by);
+        free(times);
     }
+    free(by);
 }
 
 struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *m, const struct sgrad_affine *a) {

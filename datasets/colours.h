@@ -4,6 +4,13 @@
 
 #include "datasets/datasets.h"
 
+/* Number I of the field's DATA; COUNT of them, as numbers that can be changed; and those, whole ones, as DATA again. */
+static inline float sgrad__pixel(const struct sgrad_field *image, const void *data, int64_t i) {
+    return image->dtype == SGRAD_U16 ? ((const uint16_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+void sgrad__pixels_take(const struct sgrad_field *image, const void *data, int64_t count, float *to);
+void sgrad__pixels_give(const struct sgrad_field *image, const float *from, int64_t count, void *data);
+
 /* Times FACTOR; farther, by it, from the mean of grey; from the pixel's own grey; from the image made soft. Within the scale. */
 void sgrad__brighten(struct sgrad_pixels *image, double factor);
 void sgrad__contrast(struct sgrad_pixels *image, double factor);

@@ -27,7 +27,7 @@ static void check(const struct sgrad_dataset *dataset) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     assert(!image || (sgrad_field_plane(image)[2] <= SGRAD_MAX_CHANNELS && dataset->full_scale > 0));
     for (const struct sgrad_field *f = dataset->field; f->name; f++) {
-        assert(f->dtype == SGRAD_U8 || f->dtype == SGRAD_I32 || f->dtype == SGRAD_F32);
+        assert(f->dtype == SGRAD_U8 || f->dtype == SGRAD_U16 || f->dtype == SGRAD_I32 || f->dtype == SGRAD_F32);
         assert(f->shape.rank < SGRAD_MAX_RANK && (f->data || dataset->reader->read));
     }
 }

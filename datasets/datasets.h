@@ -67,7 +67,7 @@ struct sgrad_augmentations {
 #define SGRAD_MAX_FIELDS 4
 struct sgrad_field {
     const char *name;                   /* "pixels" */
-    enum sgrad_dtype dtype;             /* U8, I32 or F32 */
+    enum sgrad_dtype dtype;             /* U8, U16, I32 or F32; of images U8, or U16 where there is more depth */
     struct sgrad_shape shape;           /* of one sample's; rank 0: a single number */
     const void *data;                   /* all samples', (count,shape…); NULL: the reader reads a sample when it is asked for */
 };
@@ -80,7 +80,7 @@ struct sgrad_dataset {
     struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* two at least; end without a name */
     int classes;                        /* of labels, a last field of I32: they are 0 to classes - 1; 0: there are none */
     const char *const *class_name;      /* of each class; NULL: its number is its name */
-    float full_scale;                   /* the largest value of a pixel: 255, digits 16 */
+    float full_scale;                   /* the largest value of a pixel: 255, digits 16, of U16 65535 */
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
     int64_t shifts;                     /* samples are windows, which may begin later by less than this; 0: they are none */
     /* The reader's own. */
@@ -108,10 +108,11 @@ static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_
     return &dataset->field[sgrad_dataset_own_fields(dataset) - 1];
 }
 
-/* The first field, where that is an image, U8 (H,W,C), or a volume, U8 (D,H,W,C); else NULL. */
+/* The first field, where that is an image, (H,W,C), or a volume, (D,H,W,C), of U8 or U16; else NULL. */
 static inline const struct sgrad_field *sgrad_dataset_image(const struct sgrad_dataset *dataset) {
-    const int rank = dataset->field[0].shape.rank;
-    return dataset->field[0].dtype == SGRAD_U8 && (rank == 3 || rank == 4) ? &dataset->field[0] : NULL;
+    const struct sgrad_field *first = &dataset->field[0];
+    const bool whole = first->dtype == SGRAD_U8 || first->dtype == SGRAD_U16;
+    return whole && (first->shape.rank == 3 || first->shape.rank == 4) ? first : NULL;
 }
 
 /* Its height, width and channels: three numbers. */
@@ -157,8 +158,8 @@ int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, 
 
 /* The same in two steps, for who reads a part: the sums over COUNT samples from FROM on, sums of parts being added; and what
  * follows from those of all. Of three who share ten samples, one takes 0 to 2, one 3 to 5, one 6 to 9. */
-struct sgrad_dataset_sums {
-    uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS];
+struct sgrad_dataset_sums {         /* of squares what they have below 65536, and how often they have that: neither overflows */
+    uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums);
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
@@ -191,6 +192,11 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
  * CLASSES. FILE has to live as long. SGRAD_EINVAL: no such images can be had. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            struct sgrad_dataset **dataset);
+
+/* COUNT samples of DTYPE and SHAPE each, at DATA, that nobody has classified: a copy. What a sample is, what is said of it, the
+ * classes and the full scale are as of LIKE. SGRAD_ESHAPE: its samples are others, or have more than two fields. */
+int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
+                           const struct sgrad_shape *shape, struct sgrad_dataset **dataset);
 
 /* ---- augmentation ----------------------------------------------------------------------------------------------- */
 
@@ -232,7 +238,7 @@ void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix);
 struct sgrad_pixels {
     int height, width, channels;
     float full_scale;
-    uint8_t *value;                         /* (height,width,channels) */
+    float *value;                           /* (height,width,channels): whole numbers from 0 to full_scale */
 };
 
 /* Where pixel (y,x) of an image comes from: (y0 + yy·y + yx·x, x0 + xy·y + xx·x). */

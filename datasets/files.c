@@ -1,28 +1,33 @@
 /* files.c: images in files that nobody has classified, as what a network was trained on. */
 #include "config.h"
-#include "datasets/datasets.h"
+#include "datasets/colours.h"
 #include "datasets/formats.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILE_LIMIT ((size_t)1 << 30)
 
+static bool is_deep(const struct sgrad_dataset *dataset) { return dataset->field[0].dtype == SGRAD_U16; }
+
 static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct sgrad__image *image) {
     const char *path = ((const char *const *)dataset->state)[index];
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
-    int error = sgrad__image_decode(path, map.data, map.size, image);
+    int error = (is_deep(dataset) ? sgrad__image_decode_deep : sgrad__image_decode)(path, map.data, map.size, image);
     sgrad_map_close(&map);
-    if (!error && image->deep) sgrad_warn("%s: has more than 8 bits a channel, of which the upper 8 are read", path);
+    if (!error && image->deep && !is_deep(dataset))
+        sgrad_warn("%s: has more than 8 bits a channel, of which the upper 8 are read, as of the training's images", path);
     return error;
 }
 
 /* To (H,W,3), as training images of another size are. */
-static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad__image *image, uint8_t *to) {
+static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad__image *image, void *to) {
     const int64_t *dim = dataset->field[0].shape.dim;
+    const void *from = is_deep(dataset) ? (const void *)image->rgb16 : image->rgb;
     if (image->height == dim[0] && image->width == dim[1])
-        return memcpy(to, image->rgb, (size_t)(dim[0] * dim[1] * 3)), 0;
+        return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
         return sgrad_fail(SGRAD_EINVAL, "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
                           "no square, none is scaled", ((const char *const *)dataset->state)[index], (int)image->height,
@@ -32,13 +37,17 @@ static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct 
 }
 
 /* Of red, green and blue as much as they add to brightness (ITU-R BT.601), or all three; of the training set's scale. */
-static void convert(const struct sgrad_dataset *dataset, const uint8_t *rgb, uint8_t *to) {
-    const int64_t *dim = dataset->field[0].shape.dim, channels = dim[2];
+static void convert(const struct sgrad_dataset *dataset, const void *rgb, void *to) {
+    const struct sgrad_field *image = &dataset->field[0];
+    const int64_t *dim = image->shape.dim, channels = dim[2];
+    const double scale = (double)dataset->full_scale / (is_deep(dataset) ? 65535 : 255);
     for (int64_t i = 0; i < dim[0] * dim[1]; i++)
         for (int64_t c = 0; c < channels; c++) {
-            const uint8_t *p = rgb + 3 * i;
+            float p[3];
+            for (int k = 0; k < 3; k++) p[k] = sgrad__pixel(image, rgb, 3 * i + k);
             const double value = channels == 1 ? 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2] : p[c];
-            to[i * channels + c] = (uint8_t)(value * (double)dataset->full_scale / 255 + 0.5);
+            const float whole = (float)floor(value * scale + 0.5);
+            sgrad__pixels_give(image, &whole, 1, (char *)to + (i * channels + c) * (int64_t)sgrad_dtype_size(image->dtype));
         }
 }
 
@@ -46,12 +55,13 @@ static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void 
     const int64_t *dim = dataset->field[0].shape.dim;
     struct sgrad__image image;
     SGRAD_TRY(read_file(dataset, index, &image));
-    uint8_t *rgb = sgrad_alloc((size_t)(dim[0] * dim[1]), 3);
+    void *rgb = sgrad_alloc((size_t)(dim[0] * dim[1]), 3 * sgrad_dtype_size(dataset->field[0].dtype));
     int error = fit(dataset, index, &image, rgb);
     if (!error) convert(dataset, rgb, data[0]);
     *(int32_t *)data[1] = 0;
     free(rgb);
     free(image.rgb);
+    free(image.rgb16);
     return error;
 }
 
@@ -75,7 +85,7 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
     struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
                                  .full_scale = full_scale, .state = (void *)file };
-    d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = *image };
+    d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };
     d->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     return 0;
 }

@@ -1,4 +1,4 @@
-/* folder.c: a folder of JPEGs and PNGs, one folder a class, as torchvision's ImageFolder has it.
+/* folder.c: a folder of JPEGs, PNGs and TIFFs, one folder a class, as torchvision's ImageFolder has it.
  *
  *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes and files in the order of their bytes
  *     DIR/train/dog/1.jpg
@@ -6,6 +6,8 @@
  *
  * Images have one size, or argument or options name the side of a square that each is scaled and cut to. They are decoded
  * when they are read; where all of them together fit in memory, once.
+ *
+ * Pixels are bytes; where the first training image of any class has more than 8 bits a channel, they are U16, 0 to 65535, of all.
  *
  * Most are photographs, whose classes neither a small shift nor a mirror changes: padded by an eighth, as CIFAR's 32 pixels by 4
  * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Grey ones are mostly
@@ -27,18 +29,20 @@
 #define FILE_LIMIT   ((size_t)1 << 28)
 #define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
-#define WANTED       "folder:DIR names a folder that holds train/CLASS/*.jpg or *.png, and val/CLASS/ likewise"
+#define WANTED       "folder:DIR names a folder that holds train/CLASS/*.jpg, *.png or *.tif, and val/CLASS/ likewise"
 
 enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
 
 struct folder {
     char *path; /* DIR/train or DIR/val */
+    char *trained; /* DIR/train, or where there is none DIR/val */
     int side;   /* of a square; 0: images are taken as they are */
     size_t memory; /* that decoded images may be kept in; 0: by the machine's */
     int classes;
     char **class_name;
     char **file;   /* CLASS/NAME of each sample, FILES of them */
     int64_t files;
+    bool deep;     /* pixels are U16 */
     uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
     _Atomic bool told_deep;
@@ -49,8 +53,11 @@ struct folder {
 static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
 static int is_image(const struct dirent *entry) {
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
     const char *dot = strrchr(entry->d_name, '.');
-    return is_visible(entry) && dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+    bool is = false;
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) is |= !strcasecmp(dot, endings[i]);
+    return is_visible(entry) && is;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
@@ -132,7 +139,7 @@ static int add_class(struct sgrad_dataset *dataset, int class) {
         free(entry[i]);
     }
     if (!error && entries == 0 && dataset->split == SGRAD_TRAIN)
-        error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png", path);
+        error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg, .png, .tif or .tiff", path);
     free(entry);
     free(path);
     return error;
@@ -162,6 +169,10 @@ static int decode(const char *path, const struct sgrad_map *map, struct sgrad__i
     return sgrad__image_decode(path, map->data, map->size, image);
 }
 
+static int decode_deep(const char *path, const struct sgrad_map *map, struct sgrad__image *image) {
+    return sgrad__image_decode_deep(path, map->data, map->size, image);
+}
+
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
     const int64_t *dim = dataset->field[0].shape.dim;
@@ -183,6 +194,24 @@ static int find_size(struct sgrad_dataset *dataset) {
     return 0;
 }
 
+/* Both splits ask the training images, so that they agree, and whether they can be read is another question. */
+static void find_depth(struct sgrad_dataset *dataset) {
+    struct folder *folder = dataset->state;
+    for (int k = 0; k < folder->classes && !folder->deep; k++) {
+        char *path = sgrad_format("%s/%s", folder->trained, folder->class_name[k]);
+        struct dirent **entry = NULL;
+        const int entries = is_folder(path) ? scandir(path, &entry, is_image, by_name) : 0;
+        char *first = sgrad_format("%s/%s", path, entries > 0 ? entry[0]->d_name : "");
+        folder->deep = entries > 0 && sgrad__image_is_deep(first);
+        for (int i = 0; i < entries; i++) free(entry[i]);
+        free(entry);
+        free(first);
+        free(path);
+    }
+    dataset->field[0].dtype = folder->deep ? SGRAD_U16 : SGRAD_U8;
+    dataset->full_scale = folder->deep ? 65535 : 255;
+}
+
 /* Images are grey where the first of each class is: not every file is opened at every start. */
 static int find_colour(struct sgrad_dataset *dataset) {
     const int32_t *label = dataset->field[1].data;
@@ -196,8 +225,8 @@ static int find_colour(struct sgrad_dataset *dataset) {
 /* Says it of the first that is found. */
 static void tell_deep(struct folder *folder, int64_t i) {
     if (!atomic_exchange(&folder->told_deep, true))
-        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: npy:PATH "
-                   "takes numbers as they are", folder->path, folder->file[i]);
+        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: the "
+                   "first of each training class, which decide, have not", folder->path, folder->file[i]);
 }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
@@ -205,15 +234,16 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     const struct sgrad_field *field = &dataset->field[0];
     struct sgrad__image image;
     int error = 0;
-    SGRAD_TRY(with_file(folder, i, decode, &image));
-    if (image.deep) tell_deep(folder, i);
+    SGRAD_TRY(with_file(folder, i, folder->deep ? decode_deep : decode, &image));
+    if (image.deep && !folder->deep) tell_deep(folder, i);
     if (folder->side)
         sgrad__image_fit(&image, folder->side, pixels);
     else if (image.height == field->shape.dim[0] && image.width == field->shape.dim[1])
-        memcpy(pixels, image.rgb, sgrad_field_bytes(field));
+        memcpy(pixels, folder->deep ? (const void *)image.rgb16 : image.rgb, sgrad_field_bytes(field));
     else
         error = odd_size(dataset, i, &image);
     free(image.rgb);
+    free(image.rgb16);
     return error;
 }
 
@@ -289,6 +319,7 @@ static void make_room(struct sgrad_dataset *dataset) {
 }
 
 static int measure(struct sgrad_dataset *dataset) {
+    find_depth(dataset);
     SGRAD_TRY(find_size(dataset));
     if (dataset->split == SGRAD_TRAIN) SGRAD_TRY(find_colour(dataset));
     make_room(dataset);
@@ -302,14 +333,14 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
     if (!is_folder(folder->path))
         return sgrad_fail(SGRAD_EIO, "data set folder:%s: has no folder %s: " WANTED, root, train ? "train" : "val");
-    char *trained = sgrad_format("%s/train", root);
-    int error = list_classes(is_folder(trained) ? trained : folder->path, &folder->class_name, &folder->classes);
-    free(trained);
+    folder->trained = sgrad_format("%s/train", root);
+    if (!is_folder(folder->trained)) strcpy(folder->trained + strlen(root), "/val");
+    int error = list_classes(folder->trained, &folder->class_name, &folder->classes);
     if (!error && !train) error = check_classes(folder);
     for (int k = 0; k < folder->classes && !error; k++) error = add_class(dataset, k);
     SGRAD_TRY(error);
     if (dataset->count == 0)
-        return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg or .png in its folders", folder->path);
+        return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg, .png, .tif or .tiff in its folders", folder->path);
     return 0;
 }
 
@@ -335,6 +366,7 @@ static void close_folder(struct sgrad_dataset *dataset) {
     free_names(folder->class_name, folder->classes);
     free_names(folder->file, folder->files);
     free(folder->path);
+    free(folder->trained);
     free(folder->kept);
     free((void *)folder->state);
     free(folder);
@@ -343,7 +375,7 @@ static void close_folder(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
-    .summary = "JPEGs and PNGs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE; grey ones are not "
+    .summary = "JPEGs, PNGs and TIFFs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE; grey ones are not "
                "augmented; letters and digits want no flip",
     .augment = "crop:1/8,flip",
     .open = open_folder,

@@ -48,19 +48,27 @@ double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);
 /* The BYTES of a zip archive's MEMBER, stored or deflated, whose check sum is right; the caller frees *CONTENT. */
 int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
 
-/* JPEG or PNG, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
+/* JPEG, PNG or TIFF, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
 struct sgrad__image {
     int height, width;
-    bool grey;    /* the file has no colours */
-    bool deep;    /* it has more than 8 bits a channel */
-    bool animated;
-    uint8_t *rgb; /* (height,width,3); the caller frees it */
+    bool grey;       /* the file has no colours */
+    bool deep;       /* it has more than 8 bits a channel */
+    bool animated;   /* it has further images */
+    uint8_t *rgb;    /* (height,width,3), 0 to 255, or */
+    uint16_t *rgb16; /* 0 to 65535; the other is NULL; the caller frees both */
 };
-int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);  /* RGB is NULL */
+/* Without pixels; as rgb, whatever the file has; as rgb16. */
+int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
+int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);
+/* Has the file PATH more than 8 bits a channel? No message says that it is none of these. */
+bool sgrad__image_is_deep(const char *path);
+/* A part of these: as deep as it is. */
+int sgrad__tiff_read(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
 
-/* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3). */
-void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to);
+/* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3), U8 or, of rgb16,
+ * U16. */
+void sgrad__image_fit(const struct sgrad__image *image, int side, void *to);
 
 /* Is PATH, the argument of a reader of KIND, a folder that is there? Else WANTED says what it should be. */
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);

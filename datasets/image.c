@@ -1,10 +1,10 @@
-/* image.c: JPEG and PNG files as RGB, by libjpeg and libpng.
+/* image.c: JPEG, PNG and TIFF files as RGB, by libjpeg, libpng and libtiff (tiff.c).
  *
  * Both libraries leave by longjmp when a file is wrong, and only warn when they can guess how it went on. A guess is no
  * training data: warnings are errors here. A decoder's state lives with the caller of the function that sets the jump,
  * so that nothing it changes is lost in a jump.
  *
- * Limits: 8 bits a channel come out, whatever goes in; colour profiles, gamma and EXIF's orientation are not applied
+ * Limits: 8 or 16 bits a channel come out, whatever goes in; colour profiles, gamma and EXIF's orientation are not applied
  * (torchvision's ImageFolder does not either). */
 #include "config.h"
 #include "datasets/formats.h"
@@ -19,6 +19,7 @@
 
 #define SIDE_LIMIT  65535
 #define PIXEL_LIMIT ((uint64_t)1 << 28)
+#define FILE_LIMIT  ((size_t)1 << 30)
 #define SCAN_LIMIT  500        /* of a progressive JPEG: each costs a pass over the whole image */
 #define JPEG_PIXELS 512        /* a byte of JPEG holds at most so many: 64 pixels take a bit or more */
 #define PNG_PIXELS  (8 * 1032) /* of PNG: a pixel takes a bit, and deflate expands a byte to at most 1032 */
@@ -177,17 +178,20 @@ static int png_run(struct png *png, bool pixels) {
     SGRAD_TRY(check_size("png", png->name, (uint64_t)image->width, (uint64_t)image->height, (uint64_t)png->size * PNG_PIXELS));
     if (!pixels) return 0;
 
+    const bool deep = image->deep;
     png_set_expand(decoder); /* palettes, fewer than 8 bits */
-    png_set_scale_16(decoder);
+    if (deep) png_set_swap(decoder); /* the lower byte first */
     png_set_gray_to_rgb(decoder);
     png_set_strip_alpha(decoder);
     const int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, png->info);
-    const size_t stride = 3 * (size_t)image->width;
+    const size_t stride = (deep ? 6 : 3) * (size_t)image->width;
     if (png_get_rowbytes(decoder, png->info) != stride) png_error(decoder, "pixels do not become RGB");
-    image->rgb = sgrad_alloc((size_t)image->height, stride);
+    uint8_t *rows = sgrad_alloc((size_t)image->height, stride);
+    if (deep) image->rgb16 = (uint16_t *)(void *)rows;
+    else image->rgb = rows;
     for (int pass = 0; pass < passes; pass++)
-        for (size_t y = 0; y < (size_t)image->height; y++) png_read_row(decoder, image->rgb + y * stride, NULL);
+        for (size_t y = 0; y < (size_t)image->height; y++) png_read_row(decoder, rows + y * stride, NULL);
     png_read_end(decoder, NULL);
     return 0;
 }
@@ -198,25 +202,75 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
     png.info = png.decoder ? png_create_info_struct(png.decoder) : NULL;
     int error = png.info ? png_run(&png, pixels) : sgrad_fail(SGRAD_ENOMEM, "png: %s: libpng cannot start", name);
     png_destroy_read_struct(&png.decoder, &png.info, NULL);
-    if (error)
+    if (error) {
         free(png.image.rgb);
-    else
+        free(png.image.rgb16);
+    } else {
         *image = png.image;
+    }
     return error;
 }
 
-/* ---- either ------------------------------------------------------------------------------------------------------ */
+/* ---- any of them ------------------------------------------------------------------------------------------------- */
 
+static bool is_png(const void *data, size_t size) { return size >= 8 && !memcmp(data, "\x89PNG\r\n\x1a\n", 8); }
+
+/* Classic and BigTIFF, of either order of bytes. */
+static bool is_tiff(const void *data, size_t size) {
+    static const char *const begins[] = { "II*\0", "MM\0*", "II+\0", "MM\0+" };
+    bool is = false;
+    for (int i = 0; i < 4 && size >= 4; i++) is |= !memcmp(data, begins[i], 4);
+    return is;
+}
+
+/* As deep as it is. */
 static int read_image(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     if (size >= 3 && !memcmp(data, "\xff\xd8\xff", 3)) return read_jpeg(name, data, size, pixels, image);
-    if (size >= 8 && !memcmp(data, "\x89PNG\r\n\x1a\n", 8)) return read_png(name, data, size, pixels, image);
-    return sgrad_fail(SGRAD_EFORMAT, "image: %s: byte 0: begins neither like a JPEG nor like a PNG", name);
+    if (is_png(data, size)) return read_png(name, data, size, pixels, image);
+    if (is_tiff(data, size)) return sgrad__tiff_read(name, data, size, pixels, image);
+    return sgrad_fail(SGRAD_EFORMAT, "image: %s: byte 0: begins neither like a JPEG nor like a PNG nor like a TIFF", name);
 }
 
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image) {
     return read_image(name, data, size, false, image);
 }
 
+static size_t values_of(const struct sgrad__image *image) { return (size_t)image->height * (size_t)image->width * 3; }
+
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image) {
-    return read_image(name, data, size, true, image);
+    struct sgrad__image is;
+    SGRAD_TRY(read_image(name, data, size, true, &is));
+    if (is.rgb16) is.rgb = sgrad_alloc(values_of(&is), 1);
+    for (size_t i = 0; is.rgb16 && i < values_of(&is); i++)
+        is.rgb[i] = (uint8_t)((is.rgb16[i] * 255u + 32895) >> 16);      /* times 255 / 65535, rounded */
+    free(is.rgb16);
+    is.rgb16 = NULL;
+    *image = is;
+    return 0;
+}
+
+int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image) {
+    struct sgrad__image is;
+    SGRAD_TRY(read_image(name, data, size, true, &is));
+    if (is.rgb) is.rgb16 = sgrad_alloc(values_of(&is), sizeof *is.rgb16);
+    for (size_t i = 0; is.rgb && i < values_of(&is); i++) is.rgb16[i] = (uint16_t)(is.rgb[i] * 257);
+    free(is.rgb);
+    is.rgb = NULL;
+    *image = is;
+    return 0;
+}
+
+bool sgrad__image_is_deep(const char *path) {
+    enum { DEPTH = 24, BEGIN = 26 }; /* byte of a PNG, after signature, chunk and two sides */
+    unsigned char begin[BEGIN] = { 0 };
+    struct sgrad__image image = { .deep = false };
+    struct sgrad_map map;
+    FILE *file = fopen(path, "rb");
+    const size_t size = file ? fread(begin, 1, BEGIN, file) : 0;
+    if (file) fclose(file);
+    if (is_png(begin, size)) return begin[DEPTH] == 16;
+    if (!is_tiff(begin, size) || sgrad_map_open(path, FILE_LIMIT, &map)) return false;
+    sgrad__tiff_read(NULL, map.data, map.size, false, &image);
+    sgrad_map_close(&map);
+    return image.deep;
 }

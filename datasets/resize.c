@@ -8,7 +8,7 @@
  *
  * Each pixel of the result is a weighted mean of the pixels under it: a triangle, two output pixels wide (bilinear
  * interpolation when the image grows), over as many pixels as it covers when the image shrinks, so that nothing aliases.
- * One axis after the other, rounded to 8 bits in between. */
+ * One axis after the other, rounded to whole numbers in between. */
 #include "config.h"
 #include "datasets/formats.h"
 #include "runtime/runtime.h"
@@ -50,38 +50,50 @@ static void filter_destroy(struct filter *filter) {
     free(filter->weight);
 }
 
-/* Pixel i of TO from a line of pixels that lie STRIDE bytes apart. */
-static void weigh(const struct filter *filter, int i, const uint8_t *from, size_t stride, uint8_t *to) {
-    const float *weight = filter->weight + (size_t)i * (size_t)filter->most;
-    const uint8_t *x = from + (size_t)filter->first[i] * stride;
-    float r = 0.5f, g = 0.5f, b = 0.5f;
-    for (int j = 0; j < filter->count[i]; j++, x += stride) {
-        r += weight[j] * x[0];
-        g += weight[j] * x[1];
-        b += weight[j] * x[2];
-    }
-    to[0] = (uint8_t)fminf(r, 255);
-    to[1] = (uint8_t)fminf(g, 255);
-    to[2] = (uint8_t)fminf(b, 255);
+static inline float value_of(const void *x, size_t i, bool deep) {
+    return deep ? ((const uint16_t *)x)[i] : ((const uint8_t *)x)[i];
 }
 
-void sgrad__image_fit(const struct sgrad__image *image, int side, uint8_t *to) {
+/* Numbers AT to AT + 2 of TO, its pixel I, from a line of pixels of FROM, which begins with number FIRST and whose pixels lie
+ * STRIDE numbers apart. */
+static inline void weigh(const struct filter *filter, int i, const void *from, size_t first, size_t stride, void *to, size_t at,
+                         bool deep) {
+    const float *weight = filter->weight + (size_t)i * (size_t)filter->most, most = deep ? 65535 : 255;
+    size_t x = first + (size_t)filter->first[i] * stride;
+    float sum[3] = { 0.5f, 0.5f, 0.5f };
+    for (int j = 0; j < filter->count[i]; j++, x += stride)
+        for (size_t c = 0; c < 3; c++) sum[c] += weight[j] * value_of(from, x + c, deep);
+    for (size_t c = 0; c < 3; c++)
+        if (deep) ((uint16_t *)to)[at + c] = (uint16_t)fminf(sum[c], most);
+        else ((uint8_t *)to)[at + c] = (uint8_t)fminf(sum[c], most);
+}
+
+/* FROM (height,width,3), TO (side,side,3), both DEEP or neither: a constant, where this is called. */
+__attribute__((always_inline)) static inline void fit(const struct sgrad__image *image, const void *from, int side, void *to,
+                                                      bool deep) {
     const int height = image->height, width = image->width, least = height < width ? height : width;
-    if (height == side && width == side) {
-        memcpy(to, image->rgb, 3 * (size_t)side * (size_t)side);
-        return;
-    }
     struct filter columns = filter_create(width, (int64_t)width * side / least, side);
     struct filter rows = filter_create(height, (int64_t)height * side / least, side);
     const size_t stride = 3 * (size_t)side;
-    uint8_t *narrow = sgrad_alloc((size_t)height, stride); /* (height,side,3) */
+    void *narrow = sgrad_alloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
     const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
     for (int y = top; y < bottom; y++)
         for (int x = 0; x < side; x++)
-            weigh(&columns, x, image->rgb + 3 * (size_t)y * (size_t)width, 3, narrow + (size_t)y * stride + 3 * x);
+            weigh(&columns, x, from, 3 * (size_t)y * (size_t)width, 3, narrow, (size_t)y * stride + 3 * (size_t)x, deep);
     for (int y = 0; y < side; y++)
-        for (int x = 0; x < side; x++) weigh(&rows, y, narrow + 3 * x, stride, to + (size_t)y * stride + 3 * x);
+        for (int x = 0; x < side; x++)
+            weigh(&rows, y, narrow, 3 * (size_t)x, stride, to, (size_t)y * stride + 3 * (size_t)x, deep);
     free(narrow);
     filter_destroy(&columns);
     filter_destroy(&rows);
+}
+
+void sgrad__image_fit(const struct sgrad__image *image, int side, void *to) {
+    const void *from = image->rgb16 ? (const void *)image->rgb16 : image->rgb;
+    if (image->height == side && image->width == side)
+        memcpy(to, from, 3 * (size_t)side * (size_t)side * (image->rgb16 ? 2 : 1));
+    else if (image->rgb16)
+        fit(image, from, side, to, true);
+    else
+        fit(image, from, side, to, false);
 }

@@ -1,6 +1,6 @@
 /* show.c: a picture of samples as training sees them, for who wants to look. */
 #include "config.h"
-#include "datasets/datasets.h"
+#include "datasets/colours.h"
 
 #include <math.h>
 #include <png.h>
@@ -25,13 +25,14 @@ static void put(struct sheet *s, int tile, int part, int y, int x, const uint8_t
             memcpy(s->rgb + ((size_t)(top + i) * (size_t)sheet_width(s) + (size_t)(left + j)) * 3, rgb, 3);
 }
 
-/* One channel is grey; of more than three the first three are shown. PIXEL (height,width,channels) */
-static void put_image(struct sheet *s, int tile, const uint8_t *pixel, int channels, float full_scale) {
+/* One channel is grey; of more than three the first three are shown. PIXELS from AT on (height,width,channels) */
+static void put_image(struct sheet *s, int tile, const struct sgrad_field *image, const void *pixels, int64_t at, int channels,
+                      float full_scale) {
     for (int y = 0; y < s->height; y++)
-        for (int x = 0; x < s->width; x++, pixel += channels) {
+        for (int x = 0; x < s->width; x++, at += channels) {
             uint8_t rgb[3];
             for (int c = 0; c < 3; c++)
-                rgb[c] = (uint8_t)rintf((float)pixel[channels < 3 ? 0 : c] * 255 / full_scale);
+                rgb[c] = (uint8_t)rintf(sgrad__pixel(image, pixels, at + (channels < 3 ? 0 : c)) * 255 / full_scale);
             put(s, tile, 0, y, x, rgb);
         }
 }
@@ -86,8 +87,8 @@ static void draw_sheet(const struct sgrad_dataset *d, struct sheet *s, void *con
     s->rgb = sgrad_alloc((size_t)sheet_height(s) * (size_t)sheet_width(s), 3);
     memset(s->rgb, 255, (size_t)sheet_height(s) * (size_t)sheet_width(s) * 3);
     for (int i = 0; i < n; i++) {
-        const uint8_t *pixel = (const uint8_t *)data[0] + (size_t)i * sgrad_field_bytes(image);
-        put_image(s, i, pixel + middle * plane * channels, (int)channels, d->full_scale);
+        const int64_t first = i * sgrad_shape_count(&image->shape);
+        put_image(s, i, image, data[0], first + (int64_t)(middle * plane * channels), (int)channels, d->full_scale);
         if (s->parts == 2)
             put_labels(s, i, (const int32_t *)data[target - d->field] + (size_t)i * (size_t)sgrad_shape_count(&target->shape) +
                                  middle * plane);

@@ -17,15 +17,31 @@ struct tally {
     _Atomic int64_t next; /* sample that no thread has taken */
     int64_t end;          /* the first that none takes */
     _Atomic int error;
-    _Atomic uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS];
+    _Atomic uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
 
-static void add_sample(const uint8_t *x, size_t size, int channels, uint64_t *sum, uint64_t *squares) {
-    for (size_t i = 0; i < size; i += (size_t)channels)
+static void add_bytes(const uint8_t *x, int64_t count, int channels, struct sgrad_dataset_sums *to) {
+    for (int64_t i = 0; i < count; i += channels)
         for (int c = 0; c < channels; c++) {
-            sum[c] += x[i + (size_t)c];
-            squares[c] += (uint32_t)x[i + (size_t)c] * x[i + (size_t)c];
+            to->sum[c] += x[i + c];
+            to->squares[c] += (uint32_t)x[i + c] * x[i + c];
         }
+}
+
+static void add_deep(const uint16_t *x, int64_t count, int channels, struct sgrad_dataset_sums *to) {
+    for (int64_t i = 0; i < count; i += channels)
+        for (int c = 0; c < channels; c++) {
+            const uint32_t square = (uint32_t)x[i + c] * x[i + c];
+            to->sum[c] += x[i + c];
+            to->squares[c] += square & 65535;
+            to->more[c] += square >> 16;
+        }
+}
+
+static void add_sample(const struct sgrad_field *image, const void *data, int channels, struct sgrad_dataset_sums *to) {
+    const int64_t count = sgrad_shape_count(&image->shape);
+    if (image->dtype == SGRAD_U16) add_deep(data, count, channels, to);
+    else add_bytes(data, count, channels, to);
 }
 
 static bool in_memory(const struct sgrad_dataset *dataset) {
@@ -44,18 +60,19 @@ static void *tally_samples(void *argument) {
     const bool reads = !in_memory(dataset);
     void *room[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
-    uint64_t sum[SGRAD_MAX_CHANNELS] = { 0 }, squares[SGRAD_MAX_CHANNELS] = { 0 };
+    struct sgrad_dataset_sums sums = { { 0 }, { 0 }, { 0 } };
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
         for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
             int error = reads ? sgrad_dataset_read(dataset, &i, 1, room) : 0;
             if (error)
                 tally->error = error;
             else if (tally->adds && image)
-                add_sample(reads ? room[0] : (const uint8_t *)image->data + (size_t)i * size, size, channels, sum, squares);
+                add_sample(image, reads ? room[0] : (const char *)image->data + (size_t)i * size, channels, &sums);
         }
     for (int c = 0; c < channels; c++) {
-        tally->sum[c] += sum[c];
-        tally->squares[c] += squares[c];
+        tally->sum[c] += sums.sum[c];
+        tally->squares[c] += sums.squares[c];
+        tally->more[c] += sums.more[c];
     }
     for (int f = 0; dataset->field[f].name; f++) free(room[f]);
     return NULL;
@@ -86,13 +103,14 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
     struct tally tally = { .dataset = dataset, .adds = true };
     if (!sgrad_dataset_image(dataset)) {
-        *sums = (struct sgrad_dataset_sums){ { 0 }, { 0 } };
+        *sums = (struct sgrad_dataset_sums){ { 0 }, { 0 }, { 0 } };
         return sgrad_dataset_check(dataset, from, count);
     }
     SGRAD_TRY(run(&tally, from, count));
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++) {
         sums->sum[c] = tally.sum[c];
         sums->squares[c] = tally.squares[c];
+        sums->more[c] = tally.more[c];
     }
     return 0;
 }
@@ -103,7 +121,8 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
     const uint64_t n = image ? (uint64_t)(dataset->count * sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2]) : 0;
     for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
-        const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;
+        const unsigned __int128 sum = sums->sum[c], squares = ((unsigned __int128)sums->more[c] << 16) + sums->squares[c];
+        const unsigned __int128 variance = n * squares - sum * sum;
         mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;
         deviation[c] = variance ? sqrt((double)variance) / (double)n / dataset->full_scale : 1;
     }

@@ -7,8 +7,10 @@
  * there, with its weights and its optimizer's states. After one epoch and after two the worse half is given up. What is left in
  * search/ is a folder for each candidate, the leaderboard and the order of visits; begun again, with resume, it goes on.
  *
- * This is the last of the course. docs/search.md says what a search's file can have, which order of visits is chosen when, and
- * what it costs; the command is stargrad search. */
+ * docs/search.md says what a search's file can have, which order of visits is chosen when, and what it costs; the command is
+ * stargrad search.
+ *
+ * Next: 13-python.py. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>

@@ -16,6 +16,7 @@
 #include "codelets/operations.h"
 #include "graphs/networks/networks.h"
 #include "graphs/programs/programs.h"
+#include "graphs/runs/calls.h"
 #include "graphs/runs/plugin.h"
 #include "graphs/runs/runs.h"
 

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +21,14 @@ const char *sgrad_strerror(int error) {
     return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
 }
 
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
+static void (*hears)(const char *line);
+
 /* One write per line, so that lines of several threads and ranks stay whole. On a terminal it takes the place of a progress
  * bar. */
 static void say(const char *prefix, const char *format, va_list list) {
     char line[2048];
-    int used = snprintf(line, sizeof line, "%sstargrad: %s", isatty(STDERR_FILENO) ? "\r\033[K" : "", prefix);
+    int used = snprintf(line, sizeof line, "%sstargrad: %s", !hears && isatty(STDERR_FILENO) ? "\r\033[K" : "", prefix);
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
     size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (end > sizeof line - 2) end = sizeof line - 2;
@@ -32,7 +36,16 @@ static void say(const char *prefix, const char *format, va_list list) {
         if ((unsigned char)line[i] < ' ') line[i] = '?';
     line[end] = '\n';
     line[end + 1] = 0;
-    fputs(line, stderr);
+    pthread_mutex_lock(&hearing);
+    if (hears) hears(line);
+    else fputs(line, stderr);
+    pthread_mutex_unlock(&hearing);
+}
+
+void sgrad_listen(void (*hear)(const char *line)) {
+    pthread_mutex_lock(&hearing);
+    hears = hear;
+    pthread_mutex_unlock(&hearing);
 }
 
 int sgrad_fail(int error, const char *format, ...) {

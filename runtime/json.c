@@ -3,6 +3,9 @@
 #include "runtime/runtime.h"
 
 #include <jansson.h>
+#include <math.h>
+
+json_t *sgrad_json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 int sgrad_json_read(const char *path, size_t limit, struct json_t **json) {
     struct sgrad_map map;

@@ -59,6 +59,10 @@ int sgrad_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* Logs "stargrad: warning: " and the message as one line on standard error. */
 void sgrad_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Both kinds of lines go to HEAR from now on, from any thread and one at a time, with their "stargrad: " and their end; NULL: to
+ * standard error again. For programs that tell their users otherwise. */
+void sgrad_listen(void (*hear)(const char *line));
+
 /* Where standard error is a terminal: what is done just now, until the next such word, message or NULL takes its place. */
 void sgrad_status(const char *doing);
 
@@ -114,7 +118,8 @@ void sgrad_thread_end(struct sgrad_thread *thread);             /* NULL: nothing
 
 /* ---- shapes and tensors -------------------------------------------------------------------------------------- */
 
-enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8 };  /* F16: in files alone */
+/* F16: in files alone */
+enum sgrad_dtype { SGRAD_F32, SGRAD_BF16, SGRAD_F16, SGRAD_F64, SGRAD_I32, SGRAD_I64, SGRAD_U8, SGRAD_U16 };
 size_t sgrad_dtype_size(enum sgrad_dtype dtype);        /* bytes of one element */
 const char *sgrad_dtype_name(enum sgrad_dtype dtype);   /* as safetensors spells it: "F32", "BF16", … */
 
@@ -441,6 +446,7 @@ struct json_t;
 int sgrad_json_read(const char *path, size_t limit, struct json_t **json);
 /* Beside, then renamed; real numbers of so many DIGITS. Takes JSON over. */
 int sgrad_json_write(const char *path, struct json_t *json, int digits);
+struct json_t *sgrad_json_real(double x);   /* null where X is no number, for JSON has none for that */
 
 /* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data, which stay in the file until
  * they are read: checkpoints are as large as memory. */

@@ -15,6 +15,7 @@ static const struct {
 } dtypes[] = {
     [SGRAD_F32] = { "F32", 4 }, [SGRAD_BF16] = { "BF16", 2 }, [SGRAD_F16] = { "F16", 2 }, [SGRAD_F64] = { "F64", 8 },
     [SGRAD_I32] = { "I32", 4 }, [SGRAD_I64] = { "I64", 8 },   [SGRAD_U8] = { "U8", 1 },
+    [SGRAD_U16] = { "U16", 2 },
 };
 
 size_t sgrad_dtype_size(enum sgrad_dtype dtype) { return dtypes[dtype].size; }

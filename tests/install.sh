@@ -50,6 +50,10 @@ for file in there/bin/stargrad there/lib/libstargrad.so; do
 	! grep -E 'R(UN)?PATH' log | grep -F "$builddir/.libs" || wrong "$file looks for libraries where it was built"
 done
 
+# The Python module knows where the library is, in the end.
+grep -qx "$work/there/lib/libstargrad.so" there/share/stargrad/python/stargrad/library.txt || wrong 'the Python module does not find the library'
+grep -qx /opt/stargrad/lib/libstargrad.so stage/opt/stargrad/share/stargrad/python/stargrad/library.txt || wrong 'a staged Python module looks elsewhere'
+
 # What the pages name is there, too: each other, and the lists.
 for page in there/share/doc/stargrad/docs/*.md; do
 	for file in $(grep -oE '\]\([a-z0-9-]+\.(md|png|svg)' "$page" | cut -c3-); do

@@ -20,7 +20,7 @@ static double mix(const double *number, struct sgrad_chances *chances, const str
     place(side * image->width, image->width, chances, &left, &right);
     for (int h = top; h < bottom; h++) {
         const size_t at = ((size_t)h * (size_t)image->width + (size_t)left) * (size_t)image->channels;
-        memcpy(image->value + at, other->value + at, (size_t)(right - left) * (size_t)image->channels);
+        memcpy(image->value + at, other->value + at, (size_t)(right - left) * (size_t)image->channels * sizeof *image->value);
     }
     return 1 - (double)(bottom - top) * (right - left) / ((double)image->height * image->width);
 }

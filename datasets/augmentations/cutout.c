@@ -11,7 +11,7 @@ static void change(const double *number, struct sgrad_chances *chances, struct s
     for (int c = 0; c < image->channels; c++) {
         double sum = 0;
         for (int i = 0; i < count; i++) sum += image->value[i * image->channels + c];
-        const uint8_t mean = (uint8_t)rint(sum / count);
+        const float mean = (float)rint(sum / count);
         for (int h = top < 0 ? 0 : top; h < top + side && h < image->height; h++)
             for (int w = left < 0 ? 0 : left; w < left + side && w < image->width; w++)
                 image->value[(h * image->width + w) * image->channels + c] = mean;

@@ -10,7 +10,7 @@ static double mix(const double *number, struct sgrad_chances *chances, const str
     const double drawn = sgrad__beta(*number, chances), share = fmax(drawn, 1 - drawn);
     const int64_t values = (int64_t)image->height * image->width * image->channels;
     for (int64_t i = 0; i < values; i++)
-        image->value[i] = (uint8_t)rint(share * image->value[i] + (1 - share) * other->value[i]);
+        image->value[i] = (float)rint(share * image->value[i] + (1 - share) * other->value[i]);
     return share;
 }
 

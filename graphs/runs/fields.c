@@ -95,29 +95,49 @@ static bool take(const struct field *f, const json_t *value, struct sgrad_train_
     return false;
 }
 
-static bool take_others(const json_t *object, struct sgrad_train_options *o) {
-    const char *seed = json_string_value(json_object_get(object, "seed"));
-    const char *precision = json_string_value(json_object_get(object, "precision"));
-    const char *placement = json_string_value(json_object_get(object, "data_placement"));
+/* A seed is written as text, for it may have 64 bits, which JSON's numbers have not everywhere. */
+static bool take_seed(const json_t *value, struct sgrad_train_options *o) {
+    const char *text = json_string_value(value);
     char *end = NULL;
-    if (seed) o->seed = strtoull(seed, &end, 10);
-    if (seed && (end == seed || *end)) return false;
-    if (placement) o->partition = !strcmp(placement, "partition");
-    for (enum sgrad_precision p = SGRAD_PRECISION_F32; precision && p <= SGRAD_PRECISION_BF16; p++)
-        if (!strcmp(precision, sgrad_precision_name(p))) return o->precision = p, true;
-    return !precision;
+    if (json_is_integer(value) && json_integer_value(value) >= 0) return o->seed = (uint64_t)json_integer_value(value), true;
+    if (!text || *text < '0' || *text > '9') return false;
+    o->seed = strtoull(text, &end, 10);
+    return !*end;
 }
+
+static bool take_precision(const json_t *value, struct sgrad_train_options *o) {
+    for (enum sgrad_precision p = SGRAD_PRECISION_F32; json_is_string(value) && p <= SGRAD_PRECISION_BF16; p++)
+        if (!strcmp(json_string_value(value), sgrad_precision_name(p))) return o->precision = p, true;
+    return false;
+}
+
+static bool take_placement(const json_t *value, struct sgrad_train_options *o) {
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    o->partition = !strcmp(text, "partition");
+    return o->partition || !strcmp(text, "replicate");
+}
+
+/* Those that are no plain fields. */
+static const struct other {
+    const char *name;
+    bool (*take)(const json_t *value, struct sgrad_train_options *o);
+} others[] = { { "seed", take_seed }, { "precision", take_precision }, { "data_placement", take_placement } };
+enum { OTHERS = sizeof others / sizeof *others };
 
 /* What an older run did not know stays as it is. */
 int sgrad__options_take(const char *where, const json_t *object, struct sgrad_train_options *options) {
     struct sgrad_train_options o = *options;
+    if (!json_is_object(object)) return sgrad_fail(SGRAD_EFORMAT, "%s: has no options of a run", where);
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
         const json_t *value = json_object_get(object, f->name);
         if (value && !take(f, value, &o))
             return sgrad_fail(SGRAD_EFORMAT, "%s: option %s has a value of another kind", where, f->name);
     }
-    if (!json_is_object(object) || !take_others(object, &o))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has no options of a run", where);
+    for (const struct other *other = others; other < others + OTHERS; other++) {
+        const json_t *value = json_object_get(object, other->name);
+        if (value && !other->take(value, &o))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: option %s has a value of another kind", where, other->name);
+    }
     *options = o;
     return 0;
 }

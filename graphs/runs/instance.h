@@ -126,6 +126,7 @@ static inline double *instance_read(struct sgrad_tensor *tensor) {
         case SGRAD_I32: values[i] = ((int32_t *)raw)[i]; break;
         case SGRAD_I64: values[i] = (double)((int64_t *)raw)[i]; break;
         case SGRAD_U8: values[i] = ((uint8_t *)raw)[i]; break;
+        case SGRAD_U16: values[i] = ((uint16_t *)raw)[i]; break;
         case SGRAD_F16: abort();    /* of files alone */
         }
     free(raw);
@@ -143,6 +144,7 @@ static inline void instance_write(struct sgrad_tensor *tensor, const double *val
         case SGRAD_I32: ((int32_t *)raw)[i] = (int32_t)values[i]; break;
         case SGRAD_I64: ((int64_t *)raw)[i] = (int64_t)values[i]; break;
         case SGRAD_U8: ((uint8_t *)raw)[i] = (uint8_t)values[i]; break;
+        case SGRAD_U16: ((uint16_t *)raw)[i] = (uint16_t)values[i]; break;
         case SGRAD_F16: abort();
         }
     if (sgrad_tensor_write(tensor, raw)) abort();

@@ -1,4 +1,5 @@
 /* past.c: runs that are there: what they were asked for, and what they were trained on. */
+#include "datasets/datasets.h"
 #include "graphs/runs/files.h"
 #include "graphs/runs/plugin.h"
 
@@ -94,3 +95,23 @@ int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
     free(path);
     return error;
 }
+
+void sgrad_run_input_free(struct sgrad_run_input *input) {
+    for (int c = 0; c < input->classes; c++) free(input->class_name[c]);
+    free(input->class_name);
+    *input = (struct sgrad_run_input){ 0 };
+}
+
+int sgrad_run_samples(const char *folder, const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
+    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
+    struct sgrad_run_input input = { 0 };
+    if (!folder && !o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
+    if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
+    const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
+    const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
+                            : sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+    sgrad_run_input_free(&input);
+    return error;
+}
+
+char *sgrad_run_weights(const char *folder) { return sgrad_format("%s/model.safetensors", folder); }

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Of what the records mean; what they look like shows in their sizes. Both have to be as the library was compiled with. */
-#define SGRAD_PLUGIN_VERSION 1
+#define SGRAD_PLUGIN_VERSION 2
 #define SGRAD_RECORD_SIZES                                                                                                   \
     { sizeof(struct sgrad_op), sizeof(struct sgrad_model), sizeof(struct sgrad_reader), sizeof(struct sgrad_optimizer),       \
       sizeof(struct sgrad_collective), sizeof(struct sgrad_signature), sizeof(struct sgrad_args), sizeof(struct sgrad_step),  \

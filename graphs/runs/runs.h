@@ -220,6 +220,11 @@ struct sgrad_train_result {
     double test[SGRAD_MAX_METRICS];
     double test_loss, test_top1;    /* two of them; NAN: there is no such */
 };
+/* As an object: folder, steps, epochs, train_loss, what the next one adds, seconds, samples_per_second. */
+struct json_t;
+struct json_t *sgrad_result_json(const struct sgrad_train_result *result);
+/* Adds "test_loss", "test_top1", …: every metric of the test set. */
+void sgrad_result_tests(struct json_t *to, const struct sgrad_train_result *result);
 /* A metric's VALUE, as people read it: "97.25 %", or "0.5321". */
 const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);
 
@@ -327,9 +332,16 @@ struct sgrad_run_input {
     struct sgrad_shape image;       /* (H,W,C); rank 0: they are none */
     float full_scale;
     int classes;                    /* 0: it has none */
-    char **class_name;              /* of each class; free them */
+    char **class_name;              /* of each class */
 };
 int sgrad_run_input(const char *folder, struct sgrad_run_input *input);
+void sgrad_run_input_free(struct sgrad_run_input *input);
+
+/* A data set without samples, of such as the run in FOLDER, whose options are OPTIONS, takes: images, which the run knows; of
+ * others, or where FOLDER is NULL, the data set that they name, which then has to be there. */
+int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
+
+char *sgrad_run_weights(const char *folder);    /* the file of its final weights; free it */
 
 /* ---- operations of one's own ------------------------------------------------------------------------------------- */
 

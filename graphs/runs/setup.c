@@ -315,7 +315,7 @@ int sgrad__run_open_sampling(struct sgrad__run *r) {
 }
 
 void sgrad__run_close(struct sgrad__run *r) {
-    if (!r->beside) sgrad_wait_all();   /* else some may be others', which wait for messages */
+    if (r->context && !r->beside) sgrad_wait_all();   /* else StarPU is not there, or some are others', who wait for messages */
     sgrad__checkpoint_end(r->checkpoint);
     sgrad__metrics_close(r->metrics);
     sgrad__server_close(r);

@@ -69,7 +69,7 @@ static void statistics(void **state) {
         assert_true(fabs(deviation[c] - sqrt(squares / n)) < 1e-12);
     }
     /* In parts, as ranks do it: the same bits. */
-    struct sgrad_dataset_sums all = { { 0 }, { 0 } }, part;
+    struct sgrad_dataset_sums all = { { 0 }, { 0 }, { 0 } }, part;
     for (int64_t from = 0, to; from < 500; from = to) {
         to = from + 187 < 500 ? from + 187 : 500;
         assert_int_equal(sgrad_dataset_sums(dataset, from, to - from, &part), 0);

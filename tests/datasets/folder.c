@@ -186,10 +186,11 @@ static void classes(void **state) {
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "which would be the classes: folder:DIR names");
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no .jpg, .jpeg or .png");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no .jpg, .jpeg, .png, .tif or .tiff");
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "has no folder val: folder:DIR");
     scratch_write("val/c/1.txt", "x", 1);
-    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, "val: has no .jpg, .jpeg or .png in its folders");
+    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT,
+                 "val: has no .jpg, .jpeg, .png, .tif or .tiff in its folders");
     write_png("val/bb/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, "val/bb: the training split has no such class");
 }

@@ -1,4 +1,4 @@
-/* Any bytes as a JPEG or a PNG, scaled and cut, and hashed in every way. */
+/* Any bytes as a JPEG, a PNG or a TIFF, scaled and cut, of 8 and of 16 bits, and hashed in every way. */
 #include "datasets/formats.h"
 #include "duplicates/duplicates.h"
 
@@ -17,5 +17,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             sgrad_hash_picture(*kind, side, &picture, word);
         }
     free(image.rgb);
+    uint16_t deep[9 * 9 * 3];
+    if (sgrad__image_decode_deep("fuzz", data, size, &image)) abort();      /* what can be read can be read at any depth */
+    sgrad__image_fit(&image, 9, deep);
+    free(image.rgb16);
     return 0;
 }

@@ -65,6 +65,7 @@ int sgrad__onnx_read_gemm(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* With what is added to it: a vector as long as its rows. */
 int sgrad__onnx_read_matmul(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const int x = sgrad__onnx_value(r, n, 0, false);
     const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 2), *bias = NULL;
     if (!weight) return r->graph->error;
@@ -112,6 +113,7 @@ static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_
 }
 
 int sgrad__onnx_read_add(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     for (size_t i = 0; i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
         if (!t || !t->tensor) continue;
@@ -243,6 +245,7 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* What a loss does by itself: left out at the end, and known nowhere else. */
 int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_thing(r, n->output[0]) != r->last)
         return sgrad__onnx_refuse(r, n, "at the network's end it is known, where the loss has it");
     return sgrad__onnx_pass(r, n, 0);

@@ -27,7 +27,7 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
     struct sgrad__thing *thing = sgrad__onnx_thing(r, input->name);
     char text[SGRAD_SHAPE_TEXT];
-    if (type && type->elem_type == ONNX_UINT8) thing->stage = 1;
+    if (type && (type->elem_type == ONNX_UINT8 || type->elem_type == ONNX_UINT16)) thing->stage = 1;
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
         return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path, input->name,

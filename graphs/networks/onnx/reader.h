@@ -9,8 +9,8 @@
 #include "graphs/networks/onnx/onnx.pb-c.h"
 
 /* Types of tensors and attributes, as files number them. */
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9, ONNX_FLOAT16 = 10,
-       ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
+enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_UINT16 = 4, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9,
+       ONNX_FLOAT16 = 10, ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
 enum { ONNX_OF_FLOAT = 1, ONNX_OF_INT = 2, ONNX_OF_TEXT = 3, ONNX_OF_TENSOR = 4, ONNX_OF_FLOATS = 6, ONNX_OF_INTS = 7 };
 
 struct sgrad__onnx {
@@ -41,6 +41,8 @@ struct sgrad__thing {
     bool pixel;                     /* (N,C,1,1), which the graph has as (N,C) */
     int strides[2];                 /* above 0: every so-manieth row, or column, of VALUE is meant, which a Pad alone takes */
     int stage;                      /* above 0: bytes, of which so much has been made */
+    int attends, of, heads;         /* above 0: a place within attention, of this value of the graph and so many heads */
+    bool causal;                    /* that leaves later rows out */
     bool is_numbers;                /* whole numbers, COUNT of them, which are known */
     int count;
     int64_t number[SGRAD__NUMBERS]; /* SGRAD__BATCH: as many as samples in a batch */
@@ -117,7 +119,14 @@ int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct
 int sgrad__onnx_rank(const struct sgrad__reader *r, int value);
 enum { SGRAD__ONNX_LARGE = 4096 };     /* no window is larger, nor anything of it */
 
-/* ---- windows.c, features.c, shapes.c; all of them: operators.c ---- */
+/* ---- attention.c ---- */
+
+/* Is an input of N a place within attention? Then N is read so. Does its Reshape begin one? */
+bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n);
+int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
+
+/* ---- windows.c, features.c, shapes.c, attention.c; all of them: operators.c ---- */
 
 #define ONNX_OPERATOR(name, reader, least, most, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);

@@ -24,6 +24,8 @@ int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* To rows of all numbers of a sample: the first dimension is as many as there are samples, however that is said. */
 int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+    if (sgrad__onnx_attention_begins(r, n)) return 0;
     int64_t to[SGRAD__NUMBERS];
     int count = 0;
     const int x = sgrad__onnx_value(r, n, 0, true);
@@ -70,6 +72,7 @@ int sgrad__onnx_read_shape(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_gather(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
     int64_t number[SGRAD__NUMBERS], at[SGRAD__NUMBERS];
     int count, places;
@@ -224,6 +227,7 @@ int sgrad__onnx_read_constant(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* A product's weight, as PyTorch has it. */
 int sgrad__onnx_read_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
     const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0);
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))

@@ -102,7 +102,7 @@ static int add_nodes(struct writer *w) {
 
 static int32_t type_of(enum sgrad_dtype type) {
     static const int32_t is[] = { [SGRAD_F32] = ONNX_FLOAT, [SGRAD_I32] = ONNX_INT32, [SGRAD_U8] = ONNX_UINT8,
-                                  [SGRAD_I64] = ONNX_INT64 };
+                                  [SGRAD_U16] = ONNX_UINT16, [SGRAD_I64] = ONNX_INT64 };
     return (size_t)type < sizeof is / sizeof *is ? is[type] : 0;
 }
 

@@ -1,0 +1,36 @@
+/* array.c: samples that a program has in memory, and whose answers nobody knows, as what a network was trained on. */
+#include "datasets/datasets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sgrad_reader reader = { .name = "array", .summary = "samples in memory that nobody has classified" };
+
+/* A last dimension of 1 may be left out: images that are grey. */
+static bool fits(const struct sgrad_shape *is, const struct sgrad_shape *wanted) {
+    const int rank = wanted->rank, left_out = is->rank == rank - 1 && wanted->dim[rank - 1] == 1;
+    if (is->rank != rank - left_out) return false;
+    for (int i = 0; i < is->rank; i++)
+        if (is->dim[i] != wanted->dim[i]) return false;
+    return true;
+}
+
+int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
+                           const struct sgrad_shape *shape, struct sgrad_dataset **dataset) {
+    const struct sgrad_field *from = &like->field[0], *target = sgrad_dataset_target(like);
+    char is[SGRAD_SHAPE_TEXT], wanted[SGRAD_SHAPE_TEXT];
+    if (count < 1) return sgrad_fail(SGRAD_EINVAL, "an array of no samples");
+    if (dtype != from->dtype || !fits(shape, &from->shape) || target != from + 1)
+        return sgrad_fail(SGRAD_ESHAPE, "an array of %s %s a sample, where the network takes %s of %s %s",
+                          sgrad_dtype_name(dtype), sgrad_shape_text(shape, is), from->name, sgrad_dtype_name(from->dtype),
+                          sgrad_shape_text(&from->shape, wanted));
+    struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
+    *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = like->classes,
+                                 .full_scale = like->full_scale, .field = { *from, *target } };
+    const size_t bytes = sgrad_field_bytes(from);
+    void *samples = sgrad_alloc((size_t)count, bytes);
+    memcpy(samples, data, (size_t)count * bytes);
+    d->field[0].data = samples;
+    d->field[1].data = sgrad_alloc((size_t)count, sgrad_field_bytes(target));
+    return 0;
+}

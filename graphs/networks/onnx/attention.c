@@ -1,0 +1,169 @@
+/* attention.c: attention as codelets/attention.c writes it: a dozen nodes that are one layer. A thing on the way is no value of
+ * the graph; it is a place in this picture, and knows the layer's input:
+ *
+ *     x (N,T,3C) ─ Reshape (0,T,3,heads,C/heads) ─ Transpose ─┬ Gather 0: query ─────────────┐
+ *                                                             ├ Gather 1: key ─── Transpose ─┴ MatMul ─ Mul 1/√(C/heads) ─┐
+ *                                                             └ Gather 2: worth ──────────────────────────┐               │
+ *              ConstantOfShape (T,T) of -inf ─ Trilu above the diagonal: where there is one, causal ──────│────────── Add ┤
+ *     y (N,T,C) ─ Reshape (0,T,C) ─ Transpose ─────────────────────────────────────────────────── MatMul ─┴───── Softmax ─┘ */
+#include "codelets/ops/attention.h"
+#include "graphs/networks/onnx/reader.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The places; each is named for what lies there. */
+enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE, MEAN, ROWS, NEVER, LATER };
+
+static bool is(const Onnx__Node *n, const char *operator) { return strcmp(n->op_type, operator) == 0; }
+
+static int refuse(struct sgrad__reader *r, const Onnx__Node *n) {
+    return sgrad__onnx_refuse(r, n, "is none of the steps of attention as Stargrad writes it");
+}
+
+bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n) {
+    bool any = false;
+    for (size_t i = 0; i < n->n_input; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+        any |= t && t->attends;
+    }
+    return any;
+}
+
+/* Output 0 of N lies at PLACE, and is of the layer that FROM is of. */
+static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, int place) {
+    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+    if (!to) return sgrad__onnx_refuse(r, n, "has no output");
+    to->attends = place;
+    to->of = from->of, to->heads = from->heads, to->causal = from->causal;
+    to->known = true;
+    return 0;
+}
+
+static bool has_order(const Onnx__Node *n, const int64_t *order, size_t count) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
+    return a && a->n_ints == count && !memcmp(a->ints, order, count * sizeof *order);
+}
+
+static int turn(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
+    if (from->attends == PARTS && has_order(n, (int64_t[]){ 2, 0, 3, 1, 4 }, 5)) return go(r, n, from, TURNED);
+    if (from->attends == KEY && has_order(n, (int64_t[]){ 0, 1, 3, 2 }, 4)) return go(r, n, from, COLUMN);
+    if (from->attends == MEAN && has_order(n, (int64_t[]){ 0, 2, 1, 3 }, 4)) return go(r, n, from, ROWS);
+    return refuse(r, n);
+}
+
+static int choose(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
+    int64_t which[SGRAD__NUMBERS];
+    int count;
+    if (from->attends != TURNED || sgrad__onnx_int(n, "axis", 0) || !sgrad__onnx_numbers(r, n, 1, which, &count) || count != 1 ||
+        which[0] < 0 || which[0] > 2)
+        return refuse(r, n);
+    return go(r, n, from, QUERY + (int)which[0]);
+}
+
+static int multiply(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *a, const struct sgrad__thing *b) {
+    if (!b || a->of != b->of) return refuse(r, n);
+    if (a->attends == QUERY && b->attends == COLUMN) return go(r, n, a, PRODUCT);
+    if (a->attends == SHARE && b->attends == WORTH) return go(r, n, a, MEAN);
+    return refuse(r, n);
+}
+
+static int64_t rows_of(const struct sgrad__reader *r, const struct sgrad__thing *t) {
+    return sgrad_graph_shape(r->graph, t->of).dim[1];
+}
+static int64_t width_of(const struct sgrad__reader *r, const struct sgrad__thing *t) {
+    return sgrad_graph_shape(r->graph, t->of).dim[2] / 3;
+}
+
+static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const struct sgrad__thing *by) {
+    float number;
+    int count;
+    if (from->attends != PRODUCT || !by || !by->tensor || !sgrad__onnx_floats(by->tensor, &number, 1, &count) || count != 1)
+        return refuse(r, n);
+    const double wanted = 1 / sqrt((double)width_of(r, from) / from->heads);
+    if (fabs(number - wanted) > 1e-5 * wanted)
+        return sgrad__onnx_refuse(r, n, "scales by %g: attention by 1 over the root of a head's %g features is known", number,
+                                  1 / (wanted * wanted));
+    return go(r, n, from, SCORE);
+}
+
+/* Later rows are left out: what is added is as large as there are rows. */
+static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from,
+                     const struct sgrad__thing *later) {
+    if (from->attends != SCORE || from->causal || !later || later->attends != LATER || later->count != rows_of(r, from))
+        return refuse(r, n);
+    SGRAD_TRY(go(r, n, from, SCORE));
+    sgrad__onnx_thing(r, n->output[0])->causal = true;
+    return 0;
+}
+
+static int end(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
+    int64_t to[SGRAD__NUMBERS];
+    int count;
+    if (from->attends != ROWS || !sgrad__onnx_numbers(r, n, 1, to, &count) || count != 3 || to[0] != 0 ||
+        to[1] != rows_of(r, from) || to[2] != width_of(r, from))
+        return refuse(r, n);
+    const struct sgrad_attention how = { .heads = from->heads, .causal = from->causal };
+    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_attention_op, &from->of, 1, &how));
+}
+
+int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *a = sgrad__onnx_input(r, n, 0), *b = sgrad__onnx_input(r, n, 1);
+    if (!a || !a->attends) return refuse(r, n);
+    if (is(n, "Transpose")) return turn(r, n, a);
+    if (is(n, "Gather")) return choose(r, n, a);
+    if (is(n, "MatMul")) return multiply(r, n, a, b);
+    if (is(n, "Mul")) return scale(r, n, a, b);
+    if (is(n, "Add")) return leave_out(r, n, a, b);
+    if (is(n, "Softmax") && a->attends == SCORE && sgrad__onnx_int(n, "axis", -1) == -1) return go(r, n, a, SHARE);
+    if (is(n, "Reshape")) return end(r, n, a);
+    return refuse(r, n);
+}
+
+/* The first step, of rows (N,T,3C), where N's Reshape is one. */
+bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) {
+    int64_t to[SGRAD__NUMBERS];
+    int count;
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    if (!t || t->value < 0 || sgrad__onnx_rank(r, t->value) != 3 || !sgrad__onnx_numbers(r, n, 1, to, &count) || count != 5)
+        return false;
+    const struct sgrad_shape x = sgrad_graph_shape(r->graph, t->value);
+    const bool fits = to[0] == 0 && to[1] == x.dim[1] && to[2] == 3 && to[3] > 0 && to[3] <= x.dim[2] && to[4] > 0 &&
+                      to[4] <= x.dim[2] && 3 * to[3] * to[4] == x.dim[2];
+    const struct sgrad__thing from = { .of = t->value, .heads = fits ? (int)to[3] : 0 };
+    return fits && !go(r, n, &from, PARTS);
+}
+
+int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
+    return sgrad__onnx_attends(r, n) ? sgrad__onnx_attend(r, n) : refuse(r, n);
+}
+
+/* (T,T) of -inf */
+int sgrad__onnx_read_constant_of_shape(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *value = sgrad__onnx_attribute(n, "value");
+    int64_t side[SGRAD__NUMBERS];
+    float number = 0;
+    int sides, count;
+    const bool known = value && value->t && !sgrad__onnx_check_tensor(r->path, n->output[0], value->t) &&
+                       sgrad__onnx_floats(value->t, &number, 1, &count) && count == 1;
+    if (!known || !sgrad__onnx_numbers(r, n, 0, side, &sides) || sides != 2 || side[0] != side[1] || side[0] < 1 ||
+        side[0] > INT32_MAX || !(number == -INFINITY))
+        return refuse(r, n);
+    SGRAD_TRY(go(r, n, &(struct sgrad__thing){ .of = -1 }, NEVER));
+    sgrad__onnx_thing(r, n->output[0])->count = (int)side[0];
+    return 0;
+}
+
+/* What lies above the diagonal. */
+int sgrad__onnx_read_trilu(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    int64_t above[SGRAD__NUMBERS];
+    int count;
+    if (!t || t->attends != NEVER || sgrad__onnx_int(n, "upper", 1) != 1 || !sgrad__onnx_numbers(r, n, 1, above, &count) ||
+        count != 1 || above[0] != 1)
+        return refuse(r, n);
+    const int rows = t->count;
+    SGRAD_TRY(go(r, n, t, LATER));
+    sgrad__onnx_thing(r, n->output[0])->count = rows;
+    return 0;
+}

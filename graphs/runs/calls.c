@@ -1,0 +1,160 @@
+/* calls.c: training, and what comes after it, asked for and answered in texts. */
+#include "graphs/runs/calls.h"
+#include "graphs/runs/files.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+char *sgrad_call_defaults(void) {
+    const struct sgrad_train_options defaults = sgrad_train_defaults();
+    json_t *object = sgrad__options_json(&defaults);
+    char *text = json_dumps(object, JSON_INDENT(1));
+    json_decref(object);
+    return text;
+}
+
+/* Those that are asked for, and their names for the command line (options.asked). */
+struct asked {
+    json_t *object;
+    struct sgrad_train_options options;
+    char **name;        /* NULL ends */
+};
+
+static int no_such_option(json_t *known, const char *name) {
+    const char **names = sgrad_alloc(json_object_size(known) + 1, sizeof *names), *key;
+    json_t *value;
+    int count = 0;
+    json_object_foreach(known, key, value) names[count++] = key;
+    const char *near = sgrad_nearest(name, names);
+    sgrad_fail(SGRAD_ENAME, "no option is called '%s'%s%s%s", name, near ? ": did you mean '" : "", near ? near : "",
+               near ? "'?" : "");
+    free(names);
+    return SGRAD_ENAME;
+}
+
+static int check_names(struct asked *a) {
+    const struct sgrad_train_options defaults = sgrad_train_defaults();
+    json_t *known = sgrad__options_json(&defaults), *value;
+    const char *key;
+    int count = 0, error = 0;
+    a->name = sgrad_alloc(json_object_size(a->object) + 1, sizeof *a->name);
+    json_object_foreach(a->object, key, value) {
+        if (!json_object_get(known, key)) {
+            error = no_such_option(known, key);
+            break;
+        }
+        char *c = a->name[count++] = sgrad_format("%s", key);
+        while ((c = strchr(c, '_'))) *c = '-';
+    }
+    json_decref(known);
+    return error;
+}
+
+static int take_options(const char *run, const char *options, struct asked *a) {
+    json_error_t problem;
+    *a = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = sgrad_train_defaults() };
+    if (!a->object) return sgrad_fail(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
+    if (!json_is_object(a->object)) return sgrad_fail(SGRAD_EFORMAT, "options: are no JSON object");
+    SGRAD_TRY(check_names(a));
+    if (run) SGRAD_TRY(sgrad_run_options(run, &a->options));
+    SGRAD_TRY(sgrad__options_take("options", a->object, &a->options));
+    a->options.asked = (const char *const *)a->name;
+    return 0;
+}
+
+/* The run's weights, unless others, or another network, which may bring its own, are asked for. */
+static void take_weights(const char *run, struct asked *a) {
+    if (run && !json_object_get(a->object, "init") && !json_object_get(a->object, "model"))
+        a->options.init = sgrad_run_weights(run);
+    a->options.asked = NULL;            /* most are another command's */
+}
+
+static void close_asked(struct asked *a) {
+    for (char **name = a->name; name && *name; name++) free(*name);
+    free(a->name);
+    json_decref(a->object);
+}
+
+/* ---- what has come of it ---- */
+
+static char *text_of(json_t *object) {
+    char *text = json_dumps(object, JSON_REAL_PRECISION(9));
+    json_decref(object);
+    return text;
+}
+
+int sgrad_call_train(const char *run, const char *options, char **result) {
+    struct asked a;
+    struct sgrad_train_result r = { 0 };
+    setvbuf(stdout, NULL, _IOLBF, 0);       /* what is told on the way is told at once, in a notebook too */
+    int error = take_options(run, options, &a);
+    if (!error) error = sgrad_train(&a.options, &r);
+    if (!error) *result = text_of(sgrad_result_json(&r));
+    free(r.folder);
+    close_asked(&a);
+    return error;
+}
+
+static bool find_type(const char *name, enum sgrad_dtype *dtype) {
+    static const enum sgrad_dtype known[] = { SGRAD_U8, SGRAD_U16, SGRAD_I32, SGRAD_F32 };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, sgrad_dtype_name(known[i]))) return *dtype = known[i], true;
+    return false;
+}
+
+static int open_array(const struct sgrad_dataset *like, const struct sgrad_call_samples *s, struct sgrad_dataset **dataset) {
+    struct sgrad_shape shape = { .rank = s->rank };
+    enum sgrad_dtype dtype;
+    if (s->rank < 0 || s->rank > SGRAD_MAX_RANK || !find_type(s->type, &dtype))
+        return sgrad_fail(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, U16, I32 or F32, of rank %d at most", s->type,
+                          s->rank, SGRAD_MAX_RANK);
+    for (int i = 0; i < s->rank; i++) shape.dim[i] = s->dim[i];
+    return sgrad_dataset_of_array(like, s->array, dtype, s->count, &shape, dataset);
+}
+
+static int open_samples(const char *run, const struct sgrad_train_options *o, const struct sgrad_call_samples *s,
+                        struct sgrad_dataset **dataset) {
+    struct sgrad_dataset *like = NULL;
+    SGRAD_TRY(sgrad_run_samples(run, o, &like));
+    const struct sgrad_shape *shape = &like->field[0].shape;
+    int error = s->file ? sgrad_dataset_of_files(s->file, s->count, shape, like->full_scale, like->classes, dataset)
+                        : open_array(like, s, dataset);
+    sgrad_dataset_close(like);
+    return error;
+}
+
+int sgrad_call_predict(const char *run, const char *options, const struct sgrad_call_samples *samples, char **result,
+                       struct sgrad_answers *answers) {
+    struct asked a;
+    struct sgrad_train_result r = { 0 };
+    struct sgrad_dataset *dataset = NULL;
+    int error = take_options(run, options, &a);
+    if (!error) take_weights(run, &a);
+    if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
+    a.options.custom_dataset[SGRAD_TEST] = dataset;
+    if (!error) error = sgrad_predict(&a.options, &r, answers);
+    if (!error && result) {
+        json_t *object = json_object();
+        sgrad_result_tests(object, &r);
+        *result = text_of(object);
+    }
+    sgrad_dataset_close(dataset);
+    close_asked(&a);
+    return error;
+}
+
+int sgrad_call_export(const char *run, const char *options, const char *path) {
+    struct asked a;
+    struct sgrad_dataset *dataset = NULL;
+    int error = take_options(run, options, &a);
+    if (!error) take_weights(run, &a);
+    if (!error) error = sgrad_run_samples(run, &a.options, &dataset);
+    a.options.custom_dataset[SGRAD_TEST] = dataset;
+    if (!error) error = sgrad_export(&a.options, path);
+    sgrad_dataset_close(dataset);
+    close_asked(&a);
+    return error;
+}

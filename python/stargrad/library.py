@@ -1,0 +1,96 @@
+"""library.py: libstargrad, loaded when it is first needed, and its functions (graphs/runs/calls.h). What it says goes to sys.stderr;
+what it refuses is an Error."""
+import ctypes
+import ctypes.util
+import functools
+import os
+import sys
+
+HERE = os.path.dirname(__file__)
+
+
+class Error(Exception):
+    """Stargrad could not do it: the message says what, where, why."""
+
+
+class Samples(ctypes.Structure):
+    """struct sgrad_call_samples"""
+    _fields_ = [("file", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64), ("array", ctypes.c_void_p), ("type", ctypes.c_char_p),
+                ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64))]
+
+
+class Answers(ctypes.Structure):
+    """struct sgrad_answers"""
+    _fields_ = [("samples", ctypes.c_int64), ("numbers", ctypes.c_int64), ("said", ctypes.POINTER(ctypes.c_float)),
+                ("labels", ctypes.c_int64), ("label", ctypes.POINTER(ctypes.c_int32))]
+
+
+def path():
+    """The library's file: what STARGRAD_LIBRARY names, what `make install` noted, or what the system finds."""
+    named = os.environ.get("STARGRAD_LIBRARY")
+    if named:
+        return named
+    noted = os.path.join(HERE, "library.txt")
+    if os.path.exists(noted):
+        with open(noted) as file:
+            return file.read().strip()
+    found = ctypes.util.find_library("stargrad")
+    if found:
+        return found
+    raise Error("libstargrad.so is not found: STARGRAD_LIBRARY=DIR/lib/libstargrad.so says where it is, or install the module "
+                "from DIR/share/stargrad/python, which knows (docs/python.md)")
+
+
+Hear = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_said = []
+
+
+@Hear
+def _hear(line):
+    text = line.decode("utf-8", "replace").rstrip("\n").removeprefix("stargrad: ")
+    if text.startswith("warning: "):
+        print(f"stargrad: {text}", file=sys.stderr, flush=True)
+    else:
+        _said.append(text)
+
+
+@functools.cache
+def library():
+    try:
+        lib = ctypes.CDLL(path(), mode=ctypes.RTLD_GLOBAL)      # plug-ins, and MPI's own, look for its functions
+        text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)
+        lib.sgrad_call_train.argtypes = [text, text, texts]
+        lib.sgrad_call_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
+        lib.sgrad_call_export.argtypes = [text, text, text]
+        lib.sgrad_plugin_open.argtypes = [text]
+        lib.sgrad_call_defaults.restype = ctypes.c_void_p
+        lib.sgrad_strerror.restype = text
+    except (OSError, AttributeError) as why:
+        raise Error(f"{path()}: is no libstargrad of this module's version: {why}") from None
+    lib.sgrad_listen(_hear)
+    return lib
+
+
+_free = ctypes.CDLL(None).free
+_free.argtypes = [ctypes.c_void_p]
+
+
+def take_text(pointer):
+    """The text at a pointer of C's, which is freed."""
+    try:
+        return ctypes.string_at(pointer).decode()
+    finally:
+        _free(pointer)
+
+
+def call(name, *arguments):
+    """Calls a function that returns 0 or an error."""
+    function = getattr(library(), name)
+    _said.clear()
+    error = function(*arguments)
+    if not error:
+        return
+    why = library().sgrad_strerror(error).decode()
+    if why == "interrupted by a signal":
+        raise KeyboardInterrupt("; ".join(_said) or why)
+    raise Error("; ".join(_said) or why)

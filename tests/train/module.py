@@ -1,0 +1,193 @@
+"""The Python module: what it says is what the command says; arrays, weights, errors, Ctrl-C, ranks, and its installation by pip."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import venv
+
+import run
+from run import FOLDER, SOURCE, Skip, folder, losses, main, mpirun, resuming, wait_for_steps
+
+LIBRARY = os.path.join(os.environ.get("builddir", "build"), ".libs", "libstargrad.so")
+MODULE = os.path.join(SOURCE, "python")
+os.environ["STARGRAD_LIBRARY"] = LIBRARY
+ENV = {"PYTHONPATH": MODULE, "PYTHONDONTWRITEBYTECODE": "1"}
+sys.path.insert(0, MODULE)
+sys.dont_write_bytecode = True
+try:
+    import numpy
+    import stargrad
+except ModuleNotFoundError as why:
+    numpy, missing = None, f"Python has no {why.name}"
+
+
+def needs_numpy():
+    if numpy is None:
+        raise Skip(missing)
+
+
+def refused(call, *wanted):
+    try:
+        call()
+    except stargrad.Error as why:
+        assert all(part in str(why) for part in wanted), why
+    else:
+        raise AssertionError(f"not refused: {wanted}")
+
+
+def numbers(name, classes=None):
+    """A data set that NumPy wrote: features, and what is a simple function of them."""
+    draw = numpy.random.default_rng(3)
+    x = draw.standard_normal((160, 6), dtype=numpy.float32)
+    y = (x[:, 0] > x[:, 1]).astype(numpy.int64) if classes else x[:, :2] - x[:, 2:4]
+    path = os.path.join(FOLDER, name)
+    numpy.savez(path, x_train=x[:128], y_train=y[:128], x_test=x[128:], y_test=y[128:])
+    return path, x[128:], y[128:]
+
+
+def test_classes():
+    needs_numpy()
+    data, x, y = numbers("classes.npz", classes=2)
+    one = stargrad.train(model="mlp", data=f"npy:{data}", epochs=12, batch=32, lr=0.1, cpus=1, deterministic=True, out=folder("one"))
+    assert one.result["steps"] == 48 == len(one.metrics()) and one.metrics("epoch")[-1]["test_top1"] == one.result["test_top1"] > 0.8
+    told = one.evaluate(cpus=1)
+    assert told.items() <= json.loads(run.stargrad("eval", one.folder, "--json", "--cpus", 1)).items()
+    assert told["test_top1"] == one.result["test_top1"]
+    said = one.predict(cpus=1)
+    assert said.shape == (32, 2) and said.dtype == numpy.float32 and abs((said.argmax(axis=1) == y).mean() - told["test_top1"]) < 1e-6
+    assert (one.predict(x, cpus=1) == said).all() and (one.predict(x.astype("f8")[::2], cpus=1) == said[::2]).all()
+    assert numpy.allclose(stargrad.probabilities(said).sum(axis=1), 1)
+    again = stargrad.train(like=one, out=folder("again"))
+    assert losses(again.folder) == losses(one.folder) and repr(again) == f"Run({again.folder!r})"
+    less = stargrad.train(like=one.folder, steps=numpy.int64(3), out=folder("less"))
+    assert losses(less.folder) == losses(one.folder)[:3] and stargrad.Run(less.folder).config["options"]["steps"] == 3
+
+
+def test_weights():
+    """Its network once more in NumPy; other weights; a file that NumPy wrote trains on."""
+    needs_numpy()
+    data, x, y = numbers("numbers.npz")
+    one = stargrad.train(model="mlp", data=f"npy:{data}", epochs=2, batch=32, lr=0.01, cpus=1, out=folder("numbers"))
+    said, w = one.predict(cpus=1), one.weights()
+
+    def by_hand(w):
+        h, layers = x, sorted(name[:-7] for name in w if name.endswith(".weight"))
+        for layer in layers:
+            h = h @ w[f"{layer}.weight"].T + w[f"{layer}.bias"]
+            h = h if layer == layers[-1] else numpy.maximum(h, 0)
+        return h
+    assert numpy.allclose(by_hand(w), said, atol=1e-4), abs(by_hand(w) - said).max()
+    assert abs(((said - y) ** 2).mean() - one.evaluate(cpus=1)["test_loss"]) < 1e-4
+    other = {name: array * 0.5 for name, array in w.items()}
+    path = os.path.join(FOLDER, "other.safetensors")
+    stargrad.save(path, other)
+    assert all((stargrad.load(path)[name] == other[name]).all() for name in w)
+    assert numpy.allclose(by_hand(other), one.predict(init=path, cpus=1), atol=1e-4)
+    on = stargrad.train(like=one, init=path, steps=1, lr=0.0, weight_decay=0.0, out=folder("on"))
+    assert all((on.weights()[name] == other[name]).all() for name in w)
+    onnx = os.path.join(FOLDER, "numbers.onnx")
+    one.export(onnx)
+    assert numpy.allclose(stargrad.evaluate(model=f"onnx:{onnx}", data=f"npy:{data}", cpus=1)["test_loss"], one.evaluate(cpus=1)["test_loss"], atol=1e-5)
+
+
+def test_images():
+    needs_numpy()
+    draw = numpy.random.default_rng(5)
+    y = numpy.arange(90) % 3
+    x = (draw.integers(0, 90, (90, 9, 8, 1)) + 60 * y[:, None, None, None]).astype(numpy.uint8)
+    data = os.path.join(FOLDER, "images.npz")
+    numpy.savez(data, x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])
+    one = stargrad.train(model="convnet", data=f"npy:{data}", epochs=3, batch=20, cpus=1, out=folder("images"))
+    said = one.predict(cpus=1)
+    assert one.classes == ["0", "1", "2"]
+    assert (one.predict(x[60:], cpus=1) == said).all() and (one.predict(x[60:, :, :, 0], cpus=1) == said).all()     # grey
+    refused(lambda: one.predict(x[60:, :, :5]), "(9,5,1) a sample", "pixels of U8 (9,8,1)")
+    refused(lambda: one.predict(x[60:].astype("f4")), "F32 (9,8,1) a sample", "U8")
+    refused(lambda: one.predict([os.path.join(FOLDER, "nothing.png")]), "nothing.png", "No such file")
+    refused(lambda: one.predict("nothing.png"), "samples are a list of image files")
+
+
+def test_refused():
+    needs_numpy()
+    how = {"model": "mlp", "data": "digits", "out": folder("refused")}
+    refused(lambda: stargrad.train(**how, epoch=2), "no option is called 'epoch': did you mean 'epochs'?")
+    refused(lambda: stargrad.train(**how, epochs="two"), "option epochs has a value of another kind")
+    refused(lambda: stargrad.train(**how, precision="f64"), "option precision has a value of another kind")
+    refused(lambda: stargrad.train(**how, seed=-1), "option seed has a value of another kind")
+    refused(lambda: stargrad.train(data="digits", model="mlpp"), "mlpp", "did you mean 'mlp'")
+    refused(lambda: stargrad.train(model="mlp"), "no data set is named")
+    refused(lambda: stargrad.Run(FOLDER), "is no folder of a run")
+    refused(lambda: stargrad.evaluate(folder("nowhere")), "is no folder of a run")
+    refused(lambda: stargrad.names("weights"), "no list is called 'weights'")
+    refused(lambda: stargrad.plugin("nowhere.so"), "nowhere.so: No such file")
+    assert not os.path.exists(how["out"]) and {"convnet", "mlp"} <= set(stargrad.names("models"))
+    assert "digits" in stargrad.names("datasets") and stargrad.options()["batch"] == 128
+    path = os.path.join(FOLDER, "bad.safetensors")
+    header = lambda text, more=b"": len(text).to_bytes(8, "little") + text + more
+    for data in (b"", b"short", header(b"{"), header(b"[]"), header(b"{}")[:-1] + b"\xff" * 9, header(b'{"a": 1}'),
+                 header(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', b"1234"),
+                 header(b'{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}', b"12345678"),
+                 header(b'{"a": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}', b"12345678")):
+        with open(path, "wb") as file:
+            file.write(data)
+        refused(lambda: stargrad.load(path), "bad.safetensors: is no safetensors file")
+    refused(lambda: stargrad.save(path, {"z": numpy.zeros(2, complex)}), "z: numbers of complex128")
+
+
+def python(text, **how):
+    return subprocess.Popen([sys.executable, "-c", text], env={**os.environ, **ENV}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+
+
+def test_interrupted():
+    needs_numpy()
+    out = folder("interrupted")
+    text = ("import stargrad\ntry:\n    stargrad.train(model='mlp', data='digits', steps=1000000, cpus=1, out=%r)\n"
+            "except KeyboardInterrupt as why:\n    print('interrupted:', why)" % out)
+    process = python(text)
+    wait_for_steps(out, 3, process)
+    process.send_signal(signal.SIGINT)
+    told, said = process.communicate(timeout=300)
+    assert process.returncode == 0 and "interrupted:" in told, (told, said)
+    done = len(losses(out))
+    with_more = stargrad.train(model="mlp", data="digits", steps=done + 2, cpus=1, out=out, resume=bool(resuming(out)))
+    assert with_more.result["steps"] == done + 2
+
+
+def test_ranks():
+    needs_numpy()
+    out = folder("ranks")
+    mpirun(2, [sys.executable, "-c", "import stargrad; stargrad.train(model='mlp', data='digits', steps=3, deterministic=True, cpus=1, out=%r)" % out], env=ENV)
+    alone = stargrad.train(model="mlp", data="digits", steps=3, deterministic=True, cpus=1, out=folder("alone"))
+    assert losses(alone.folder) == losses(out)
+
+
+def test_pip():
+    """In a new virtual environment, by pip, without network."""
+    needs_numpy()
+    place = folder("venv")
+    try:
+        venv.create(place, with_pip=True)
+    except subprocess.CalledProcessError:
+        raise Skip("Python has no ensurepip") from None
+    there = os.path.join(place, "bin", "python")
+    subprocess.run([there, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check", MODULE], check=True)
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(numpy.__file__))}
+    done = subprocess.run([there, "-c", "import stargrad; print(stargrad.__file__, *stargrad.names('models'))"], env=env, cwd=FOLDER,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith(place) and "convnet" in done.stdout, done
+    env["STARGRAD_LIBRARY"] = os.path.join(FOLDER, "nowhere.so")
+    done = subprocess.run([there, "-c", "import stargrad; stargrad.options()"], env=env, capture_output=True, text=True)
+    assert "nowhere.so: is no libstargrad" in done.stderr, done.stderr
+
+
+def test_version():
+    with open(os.path.join(SOURCE, "configure.ac")) as file:
+        version = re.search(r"AC_INIT\(\[stargrad\], \[(.*)\]\)", file.read())[1]
+    with open(os.path.join(MODULE, "pyproject.toml")) as file:
+        assert f'version = "{version}"\n' in file.read()
+
+
+if __name__ == "__main__":
+    main(globals())
