@@ -46,7 +46,7 @@ struct sgrad_efficiency {
 };
 /* What one device made of one network. */
 struct sgrad_measured {
-    char *model;                /* "resnet50" */
+    char *model;                /* "resnet50"; with all of its options, as the plan names it: "googlenet:aux=1,bn=0" */
     double samples_per_second, batch;
     enum sgrad_precision precision;
 };

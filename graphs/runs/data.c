@@ -189,7 +189,7 @@ static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
             return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s is of %s, not of %s", wanted, name,
                               d->reader->draw ? "images" : "volumes", r->options.data);
         if (!a->is->mix) continue;
-        if (!d->classes || target->shape.rank || r->model->loss)
+        if (!d->classes || target->shape.rank || (r->model->loss && !r->model->loss_option))
             return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s mixes classes, one for each image: %s has none", wanted, name,
                               r->options.data);
         if (r->options.partition)

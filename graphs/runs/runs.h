@@ -174,7 +174,7 @@ struct sgrad_work_gradient {
     int made, needed;               /* tasks: it is whole after the one, and what becomes of it is needed by the other */
 };
 struct sgrad_work {
-    char *model;
+    char *model;                    /* with all of its options */
     int64_t samples;                /* of an epoch */
     double epochs;                  /* of the run */
     int64_t batch;                  /* asked for */

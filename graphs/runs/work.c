@@ -132,7 +132,7 @@ static void find_gradients(const struct sgrad__program *p, struct sgrad_work *w)
 static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, struct sgrad_work *w) {
     double most[2];
     SGRAD_TRY(sgrad__run_open_training(r));
-    w->model = sgrad_format("%s", r->model->name);
+    w->model = sgrad_format("%s", r->model_text);
     w->samples = r->train->count;
     w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
     w->batch = asked->batch;
