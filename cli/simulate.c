@@ -21,7 +21,7 @@
 #define TRAINER "STARGRAD_SIMULATED"    /* the variable that names the simulated trainer's place */
 
 int sgrad__simulate_check(const struct sgrad__request *r) {
-    static const char *const unknown[] = { "mesh", "plugin", "partition", "mini-batch", "shard", NULL };
+    static const char *const unknown[] = { "mesh", "plugin", "data-placement", "mini-batch", NULL };
     for (const char *const *name = unknown; *name; name++)
         if (sgrad__is_asked(r, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
     if (r->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
@@ -80,6 +80,11 @@ static void set_environment(const char *folder) {
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_COOP_SENDS", "0", 1);
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);
+    setenv("STARPU_SIMGRID_CUDA_QUEUE_COST", "0", 1);       /* what a task costs at least is the machine's */
+    setenv("STARPU_SIMGRID_TASK_SUBMIT_COST", "0", 1);
+    setenv("STARPU_SIMGRID_TASK_PUSH_COST", "0", 1);
+    setenv("STARPU_SIMGRID_FETCHING_INPUT_COST", "0", 1);
+    setenv("STARGRAD_WAYS", "rule", 1);     /* nothing is measured */
     unsetenv("STARPU_NCPU"), unsetenv("STARPU_NCUDA"), unsetenv("STARPU_SCHED"), unsetenv("STARPU_FXT_TRACE");
     free(request);
 }

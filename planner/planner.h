@@ -94,6 +94,7 @@ double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_pre
  * smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them: the
  * same latency between any two nodes, and a node's share of what crowded switches let through. */
 #define SGRAD_PLATFORM_HOST "simulated"
+enum { SGRAD_PLATFORM_GPUS = 8 };       /* of a node, at most */
 int sgrad_platform_write(const struct sgrad_machine *machine, int nodes, const char *folder);
 
 /* ---- forecasts ------------------------------------------------------------------------------------------------- */

@@ -100,6 +100,9 @@ static int write_empty(const char *folder, const char *name) {
 
 int sgrad_platform_write(const struct sgrad_machine *m, int nodes, const char *folder) {
     const int gpus = m->device.is_gpu ? m->device.count : 0;
+    if (gpus > SGRAD_PLATFORM_GPUS)
+        return sgrad_fail(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", m->path, gpus,
+                          SGRAD_PLATFORM_GPUS);
     char *bus = sgrad_format("%s/bus", folder);
     const int error = mkdir(bus, 0777) && errno != EEXIST ? errno : 0;
     if (error) sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));

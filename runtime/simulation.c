@@ -11,13 +11,16 @@
 #include "runtime/collectives.h"
 #include "runtime/internal.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct sgrad__world *const world = &sgrad__world;
 static const struct sgrad_simulation *simulation;
+static const struct sgrad_call *(*call_of)(const struct starpu_task *task);
 static int *number;
 static struct sgrad_network network;
 static struct sgrad_group all;
@@ -29,11 +32,12 @@ void sgrad_simulation_set(const struct sgrad_simulation *is) { simulation = is; 
 /* In StarPU's microseconds; a task of no time at all would be one that StarPU knows nothing of. */
 static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
     (void)arch, (void)implementation;
-    const double seconds = simulation->seconds(sgrad__task_call(task), simulation->arg);
+    const double seconds = simulation->seconds(call_of(task), simulation->arg);
     return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
 }
 
-void sgrad__simulation_model(struct starpu_perfmodel *model) {
+void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*of)(const struct starpu_task *task)) {
+    call_of = of;
     model->type = STARPU_PER_ARCH;
     model->arch_cost_function = length;
 }
@@ -41,6 +45,28 @@ void sgrad__simulation_model(struct starpu_perfmodel *model) {
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
 
 void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Places without memory, but where StarPU-MPI's shortest messages are taken from and put. A rank has room for more than it ever
+ * has at once; what comes later is where something else was. */
+static int give_place(unsigned node, void **place, size_t bytes, int flags) {
+    static const size_t room = (size_t)64 << 30;
+    static size_t used;
+    static char *first;
+    (void)node, (void)flags;
+    if (!first) first = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (first == MAP_FAILED || bytes > room) return -ENOMEM;
+    if (used + bytes > room) used = 0;
+    *place = first + used;
+    used += sgrad_aligned(bytes);
+    return 0;
+}
+
+static int take_back(unsigned node, void *place, size_t bytes, int flags) {
+    (void)node, (void)place, (void)bytes, (void)flags;
+    return 0;
+}
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
@@ -56,6 +82,14 @@ static void copy_words(void *message, void *buffer, size_t bytes) {
 static void leave_contents(void) {
     copy = smpi_comm_copy_data_callback;
     smpi_comm_copy_data_callback = copy_words;
+}
+
+/* Actors take turns: whatever StarPU-MPI asks of threads it has. */
+int __real_MPI_Init_thread(int *, char ***, int, int *);
+int __wrap_MPI_Init_thread(int *count, char ***words, int wanted, int *level) {
+    const int error = __real_MPI_Init_thread(count, words, wanted, level);
+    *level = MPI_THREAD_MULTIPLE;
+    return error;
 }
 
 /* StarPU-MPI sends derived types, of which SimGrid would make copies. Every tensor is plain bytes; the linker leads the library's
@@ -86,6 +120,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     world->rank = context->rank = starpu_mpi_world_rank();
     world->ranks = context->ranks = starpu_mpi_world_size();
     if (!simulation) return sgrad_fail(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
+    starpu_malloc_set_hooks(give_place, take_back);
     if (world->rank == 0) leave_contents();
     return 0;
 }

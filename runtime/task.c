@@ -62,10 +62,11 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
 static void run_cuda(void *buffers[], void *cl_arg) { run(buffers, cl_arg, true); }
 
+static const struct sgrad_call *call_of(const struct starpu_task *task) { return ((const struct argument *)task->cl_arg)->call; }
+
 /* Tells apart, in StarPU's history of measured times, calls of one kernel on the same sizes with other attributes. */
 static uint32_t footprint(struct starpu_task *task) {
-    const struct argument *argument = task->cl_arg;
-    return argument->call->hash;
+    return call_of(task)->hash;
 }
 
 /* ---- codelets, one per kernel, made on first use and kept ---- */
@@ -89,7 +90,7 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
         c->kernel = kernel;
         c->model.type = STARPU_HISTORY_BASED;
         c->model.footprint = footprint;
-        if (SGRAD_SIMULATED) sgrad__simulation_model(&c->model);
+        if (SGRAD_SIMULATED) sgrad__simulation_model(&c->model, call_of);
         char *symbol = sgrad_format("stargrad_%s", kernel->name);
         for (char *s = symbol; *s; s++)
             if (*s == ' ') *s = '_';
@@ -114,10 +115,6 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
     }
     pthread_mutex_unlock(&codelets_lock);
     return &c->cl;
-}
-
-const struct sgrad_call *sgrad__task_call(const struct starpu_task *task) {
-    return ((const struct argument *)task->cl_arg)->call;
 }
 
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg) {

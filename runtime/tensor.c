@@ -54,8 +54,8 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
     return (size_t)sgrad_shape_count(&view->shape) * sgrad_dtype_size(view->dtype);
 }
 
-/* Counted, so that StarPU's limits of memory and its traces know of it. Simulated tensors all have the same few pages. */
-enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT | STARPU_MALLOC_SIMULATION_FOLDED };
+/* Counted, so that StarPU's limits of memory and its traces know of it. */
+enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
 
 /* What is written to a simulated tensor is lost, and what is read is 0. */
 static void copy(void *to, const void *from, size_t bytes) {
