@@ -42,7 +42,8 @@ static json_t *fields_json(const struct sgrad_work *w) {
         const struct sgrad_view *v = &w->field[f].view;
         json_t *shape = json_array();
         for (int d = 0; d < v->shape.rank; d++) json_array_append_new(shape, json_integer(v->shape.dim[d]));
-        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", w->field[f].name, "dtype", (int)v->dtype, "shape", shape));
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", w->field[f].name, "dtype", (int)v->dtype, "shape",
+                                              shape));
     }
     return list;
 }
@@ -65,8 +66,8 @@ static int find_trainer(char **trainer) {
     if (!said && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
     *trainer = said ? sgrad_format("%s", said) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;
-    sgrad_fail(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER " names another's place",
-               *trainer, strerror(errno));
+    sgrad_fail(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
+                          " names another's place", *trainer, strerror(errno));
     free(*trainer);
     return SGRAD_EIO;
 }
@@ -96,9 +97,9 @@ static void start(const char *folder, const char *trainer, int nodes) {
     char *count = sgrad_format("%d", nodes);
     const char *const word[] = {
         "smpirun", "-np", count, "-platform", platform, "-hostfile", hosts, "--cfg=smpi/privatization:dlopen",
-        "--cfg=smpi/simulate-computation:no", "--cfg=smpi/bw-factor:0:1", "--cfg=smpi/lat-factor:0:1", "--cfg=network/TCP-gamma:0",
-        "--cfg=network/weight-S:0", "--cfg=network/crosstraffic:0", "--cfg=smpi/send-is-detached-thresh:512",
-        "--cfg=contexts/stack-size:512", "--cfg=contexts/guard-size:0", "--log=root.threshold:error", trainer, NULL };
+        "--cfg=smpi/simulate-computation:no", "--cfg=smpi/bw-factor:0:1", "--cfg=smpi/lat-factor:0:1",
+        "--cfg=network/TCP-gamma:0", "--cfg=network/weight-S:0", "--cfg=network/crosstraffic:0",
+        "--cfg=smpi/send-is-detached-thresh:512", "--cfg=contexts/stack-size:256", "--log=root.threshold:error", trainer, NULL };
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     set_environment(folder);
@@ -147,9 +148,9 @@ static int read_answer(const char *folder, int nodes, double *seconds) {
 }
 
 static void remove_files(const char *folder) {
-    static const char *const name[] = { "request.json", "answer.json", "platform.xml", "hosts", "bus/" SGRAD_PLATFORM_HOST ".latency",
-                                        "bus/" SGRAD_PLATFORM_HOST ".bandwidth", "bus/" SGRAD_PLATFORM_HOST ".affinity",
-                                        "bus/" SGRAD_PLATFORM_HOST ".config", "bus", "" };
+    static const char *const name[] = { "request.json", "answer.json", "platform.xml", "hosts",
+                                        "bus/" SGRAD_PLATFORM_HOST ".latency", "bus/" SGRAD_PLATFORM_HOST ".bandwidth",
+                                        "bus/" SGRAD_PLATFORM_HOST ".affinity", "bus/" SGRAD_PLATFORM_HOST ".config", "bus", "" };
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         char *path = sgrad_format("%s/%s", folder, name[i]);
         remove(path);

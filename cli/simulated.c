@@ -1,5 +1,5 @@
-/* simulated.c: the simulated trainer: a rank that answers what stargrad plan --simulate asks (simulate.c). Its tasks take as long as
- * the planner's formulas say; when they run, and where, and how messages go, StarPU and the simulated network decide. */
+/* simulated.c: the simulated trainer: a rank that answers what stargrad plan --simulate asks (simulate.c). Its tasks take as
+ * long as the planner's formulas say; when they run, and where, and how messages go, StarPU and the simulated network decide. */
 #include "cli/simulate.h"
 #include "datasets/datasets.h"
 #include "runtime/simulation.h"
@@ -68,7 +68,8 @@ static void set_options(struct sgrad_train_options *o, const json_t *request, co
 }
 
 static int answer(const double *seconds) {
-    char *path = sgrad_format("%.*sanswer.json", (int)(strlen(getenv(SGRAD__SIMULATION)) - strlen("request.json")), getenv(SGRAD__SIMULATION));
+    const char *asked = getenv(SGRAD__SIMULATION);
+    char *path = sgrad_format("%.*sanswer.json", (int)(strlen(asked) - strlen("request.json")), asked);
     json_t *list = json_array();
     for (int i = 0; i < STEPS; i++) json_array_append_new(list, json_real(seconds[i]));
     const int error = sgrad_json_write(path, json_pack("{s:o}", "seconds", list), 17);
@@ -101,7 +102,8 @@ int sgrad__simulated_rank(void) {
     char *word[1024] = { (char *)sgrad__plan_command.name };
     int count = 1, status;
     json_t *request;
-    if (!path) return sgrad_fail(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
+    if (!path)
+        return sgrad_fail(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
     if (sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &request)) return SGRAD__FAILED;
     const json_t *words = json_object_get(request, "words");
     for (size_t i = 0; i < json_array_size(words) && count < 1023; i++)

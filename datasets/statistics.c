@@ -105,7 +105,8 @@ int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    const uint64_t n = image ? (uint64_t)(sgrad_dataset_measured(dataset) * sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2]) : 0;
+    const int64_t pixels = image ? sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2] : 0;
+    const uint64_t n = (uint64_t)(sgrad_dataset_measured(dataset) * pixels);
     for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], variance = (unsigned __int128)n * sums->squares[c] - sum * sum;

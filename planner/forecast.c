@@ -36,8 +36,8 @@ static double share_of(const struct sgrad_machine *m, const char *kernel) {
     return other;
 }
 
-double sgrad_machine_seconds(const struct sgrad_machine *m, enum sgrad_precision precision, const char *kernel, double flops,
-                             double bytes) {
+double sgrad_machine_seconds(const struct sgrad_machine *m, enum sgrad_precision precision, const char *kernel,
+                             double flops, double bytes) {
     const double arithmetic = flops / (m->device.flops[precision] * share_of(m, kernel));
     const double traffic = bytes / (m->device.bandwidth * m->device.traffic_share);
     return fmax(arithmetic, traffic) + m->device.launch;

@@ -87,8 +87,8 @@ void sgrad_machine_free(struct sgrad_machine *machine);         /* NULL: nothing
 struct sgrad_network sgrad_machine_network(const struct sgrad_machine *machine, int nodes);
 
 /* That a task of KERNEL takes on one device: the longer of arithmetic and traffic, and what any task takes. */
-double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_precision precision, const char *kernel, double flops,
-                             double bytes);
+double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_precision precision, const char *kernel,
+                             double flops, double bytes);
 
 /* MACHINE, NODES times, as files of FOLDER that a simulated trainer is started with: platform.xml for SimGrid, hosts for its
  * smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them: the

@@ -17,8 +17,8 @@
 static int cores(int gpus) { return gpus + 2; }
 
 static void print_link(FILE *to, int rank, const char *from, const char *towards, double bandwidth, double latency) {
-    fprintf(to, " <link id=\"StarPU-MPI%d-%s-%s\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" sharing_policy=\"FATPIPE\"/>\n", rank, from,
-            towards, bandwidth, latency);
+    fprintf(to, " <link id=\"StarPU-MPI%d-%s-%s\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" sharing_policy=\"FATPIPE\"/>\n", rank,
+            from, towards, bandwidth, latency);
 }
 
 static void print_route(FILE *to, int rank, const char *from, const char *towards) {

@@ -5,7 +5,8 @@
  * another actor, so it calls no MPI: all ranks run the same program with the same options, and nothing that is computed decides
  * anything, so what they would tell each other is what each knows.
  *
- * Limits: there are no traces; what differs from rank to rank (files that only one can read) is not seen; nobody loses patience. */
+ * Limits: there are no traces; what differs from rank to rank (files that only one can read) is not seen; nobody loses
+ * patience. */
 #include "config.h"
 #include "runtime/simulation.h"
 #include "runtime/collectives.h"

@@ -196,7 +196,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     task->flops = call->flops;
     /* A GPU's bits are not a CPU's, so where bits matter the placement may not decide; simulated CPUs are there for what no GPU
      * does. */
-    if ((call->deterministic || SGRAD_SIMULATED) && call->kernel->cuda && starpu_cuda_worker_get_count() > 0) task->where = STARPU_CUDA;
+    if ((call->deterministic || SGRAD_SIMULATED) && call->kernel->cuda && starpu_cuda_worker_get_count() > 0)
+        task->where = STARPU_CUDA;
     if (submission->workers == SGRAD_CPU_WORKERS) task->where = STARPU_CPU;
     if (submission->workers == SGRAD_GPU_WORKERS && call->kernel->cuda) task->where = STARPU_CUDA;
     task->callback_func = submission->done;
