@@ -111,7 +111,7 @@ static void start(const char *folder, const char *trainer, int nodes) {
 /* A child that is a group of processes, all of which end when this one is asked to. */
 static int run_child(const char *folder, const char *trainer, int nodes) {
     sigset_t watched, before;
-    int signal = 0, status = 0;
+    int signal, ends = 0, status = 0;
     sigemptyset(&watched);
     sigaddset(&watched, SIGINT), sigaddset(&watched, SIGTERM), sigaddset(&watched, SIGHUP), sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, &before);
@@ -123,10 +123,12 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
     if (child < 0) return sgrad_fail(SGRAD_EIO, "no process for the simulated trainer: %s", strerror(errno));
     while (!waitpid(child, &status, WNOHANG)) {
         sigwait(&watched, &signal);
-        if (signal != SIGCHLD) kill(-child, SIGKILL);
+        if (signal == SIGCHLD) continue;
+        ends = signal;
+        kill(-child, SIGKILL);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (signal != SIGCHLD) return sgrad_fail(SGRAD_EINTR, "the simulation was ended by signal %d", signal);
+    if (ends) return sgrad_fail(SGRAD_EINTR, "the simulation was ended by signal %d", ends);
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         return sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes failed", nodes);
     return 0;
