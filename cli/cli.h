@@ -16,6 +16,7 @@ struct sgrad__request {
     const char *argument;                   /* the word that is no option, or NULL */
     char **words;                           /* that word and all after it, where a command takes them; NULL ends */
     struct sgrad_train_options train;
+    char **given;                           /* the words that this is, after the command's name; NULL ends */
     const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
     const char *config;                     /* a file of options, which come first; NULL: none */
     const char *like;                       /* a run's folder, whose options hold where none is given; NULL: none */
@@ -52,7 +53,7 @@ struct sgrad__request {
     struct sgrad_segment_options segment;
     struct {
         const char *machine, *nodes, *mini_batch;
-        bool no_overlap, own_workspaces;
+        bool no_overlap, own_workspaces, simulate;
         double efficiency, room;            /* that is sought, 0: none; bytes of workspaces, in MB */
     } plan;
 };

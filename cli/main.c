@@ -1,5 +1,9 @@
 /* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
-#include "cli/cli.h"
+#include "cli/simulate.h"
+
+#if SGRAD_SIMULATED
+#include <starpu.h>     /* gives main another name: each rank comes to it by StarPU's own */
+#endif
 
 #include <fcntl.h>
 #include <signal.h>
@@ -57,17 +61,19 @@ static void keep_standard_streams(void) {
 /* UCX, which Open MPI may bring along, catches SIGHUP as it is loaded. Where nohup had it ignored it stays so: asked before any
  * library begins. */
 static bool hangup_is_ignored;
+#if !SGRAD_SIMULATED
 static void ask_for_hangup(int argc, char **argv, char **environment) {
     (void)argc, (void)argv, (void)environment;
     struct sigaction is;
     hangup_is_ignored = sigaction(SIGHUP, NULL, &is) == 0 && is.sa_handler == SIG_IGN;
 }
 __attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = ask_for_hangup;
+#endif
 
 int main(int argc, char **argv) {
     if (hangup_is_ignored) signal(SIGHUP, SIG_IGN);
     keep_standard_streams();
-    int status = dispatch(argc, argv);
+    int status = SGRAD_SIMULATED ? sgrad__simulated_rank() : dispatch(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
         sgrad_fail(SGRAD_EIO, "standard output: the result could not be written");
         status = SGRAD__FAILED;

@@ -396,6 +396,7 @@ bool sgrad__options_parse(const struct sgrad__command *command, int argc, char *
     struct sgrad__command whole = *command;
     struct sgrad__option *rows = join_rows(command);
     whole.options = rows;
+    request->given = argv + 1;
     const bool goes_on = read_words(&whole, argc, argv, request, status);
     free(rows);
     return goes_on;

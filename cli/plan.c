@@ -1,5 +1,5 @@
 /* plan.c: stargrad plan: what machines that one does not have would make of a training. */
-#include "cli/cli.h"
+#include "cli/simulate.h"
 #include "planner/planner.h"
 #include "report/report.h"
 
@@ -35,10 +35,11 @@ static const char *time_text(double hours, char *text) {
 
 static void print_points(const struct sgrad_question *q, const struct sgrad_forecast *f) {
     const struct sgrad_machine *m = q->machine;
-    const bool priced = m->price > 0;
+    const bool priced = m->price > 0, simulated = f->point->formula > 0;
     printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
            "step ms", "samples/s", "speed-up", "eff.", "exposed ms", "idle", "GB each", "fits", "training");
     if (priced) printf(" %11s", "cost");
+    if (simulated) printf(" %10s %6s", "formula ms", "off");
     printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
     for (const struct sgrad_point *p = f->point; p < f->point + f->points; p++) {
         char hours[32];
@@ -46,6 +47,7 @@ static void print_points(const struct sgrad_question *q, const struct sgrad_fore
                1e3 * p->step, p->samples_per_second, p->speedup, 100 * p->efficiency, 1e3 * p->exposed,
                100 * p->exposed / p->step, 1e-9 * p->memory, p->memory <= p->room ? "yes" : "no", time_text(p->hours, hours));
         if (priced) printf(" %9.2f %s", p->cost, m->currency);
+        if (simulated) printf(" %10.2f %+5.1f%%", 1e3 * p->formula, 100 * (p->formula / p->step - 1));
         printf(" %-13s %9.2f %7d  %s\n", *p->collective ? p->collective : "-", p->devices > 1 ? 1e-6 * p->bucket : 0,
                p->servers, sgrad_limit_name[p->limit]);
     }
@@ -89,11 +91,12 @@ static json_t *point_json(const struct sgrad_question *q, const struct sgrad_poi
                              p->devices, "batch", p->batch, "step_seconds", p->step, "samples_per_second", p->samples_per_second,
                              "speedup", p->speedup, "efficiency", p->efficiency, "exposed_seconds", p->exposed,
                              "idle", p->exposed / p->step, "communication_seconds", p->communication, "memory_bytes", p->memory,
-                             "fits", p->memory <= p->room, "method", "formula");
+                             "fits", p->memory <= p->room, "method", p->formula > 0 ? "simulated" : "formula");
     json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:s, s:f, s:i, s:s}", "compute_seconds", p->compute,
                                            "batch_that_fits", fmax(0, p->most), "training_hours", p->hours, "collective",
                                            p->collective, "bucket_bytes", p->bucket, "servers", p->servers, "limit",
                                            sgrad_limit_name[p->limit]));
+    if (p->formula > 0) json_object_set_new(json, "formula_step_seconds", json_real(p->formula));
     if (q->machine->price > 0) json_object_set_new(json, "cost", json_real(p->cost));
     return json;
 }
@@ -202,6 +205,7 @@ static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
     struct sgrad_forecast f;
     if (r->plan.mini_batch) return choose_mini_batch(r, q);
     SGRAD_TRY(sgrad_forecast_make(q, &f));
+    if (r->plan.simulate) SGRAD_TRY(sgrad__simulate(r, q, &f));
     if (r->train.json) print_json(q, &f);
     else print(q, &f);
     sgrad_forecast_free(&f);
@@ -211,6 +215,8 @@ static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
 static int run(const struct sgrad__request *request) {
     struct sgrad_machine *machine;
     struct sgrad_work work;
+    int status = SGRAD__DONE;
+    if (request->plan.simulate && (status = sgrad__simulate_check(request))) return status;
     struct sgrad_question q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
                                 .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
@@ -236,6 +242,8 @@ static const struct sgrad__option options[] = {
     { "nodes", "A-B", "powers of two times A, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
     { "overlap", "full|none", "messages go beside computing, or after it, as programs do that wait for them", &sgrad__choice,
       SGRAD__PLACE(plan.no_overlap) },
+    { "simulate", NULL, "run the same trainer on simulated machines (./quickstart simulate builds it), beside the formulas",
+      &sgrad__flag, SGRAD__PLACE(plan.simulate) },
     { "efficiency", "X", "tell how many devices reach it", &sgrad__real, SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
     { "mini-batch", "A-B", "tell instead, for powers of two times A, and B, the fastest way of each layer in the memory that is "
                            "left", &sgrad__text, SGRAD__PLACE(plan.mini_batch) },

@@ -35,6 +35,9 @@ extern "C" {
  * the first thing that a file includes; a program outside knows by itself. */
 #if defined(SGRAD_HAVE_CUDA)
 #define SGRAD_ON_CUDA(function) function
+#elif defined(SGRAD_SIMULATED) && SGRAD_SIMULATED
+void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for those of the operations that have one */
+#define SGRAD_ON_CUDA(function) sgrad_simulated_kernel
 #elif defined(PACKAGE_VERSION)
 #define SGRAD_ON_CUDA(function) NULL
 #endif

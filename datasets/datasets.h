@@ -151,7 +151,12 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
 struct sgrad_drawing;
 int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
                        void *const *data);
-/* Mean and population deviation of each channel of images over all pixels of the split, divided by full scale: exact sums, so the
+/* Samples, from the first on, that mean and deviation are taken of: all, but of those that are computed anew whenever they are
+ * asked for, and are as random as each other (synthetic ones), so many. */
+enum { SGRAD_MEASURED = 16384 };
+int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset);
+
+/* Mean and population deviation of each channel of images over all pixels of these, divided by full scale: exact sums, so the
  * same on any machine. The deviation of a channel that never changes is given as 1, since it is there to be divided by.
  * Reads everything, with one thread a core where that means decoding. */
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);

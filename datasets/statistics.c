@@ -100,6 +100,11 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
     return in_memory(dataset) || dataset->reader->computes ? 0 : run(&tally, from, count);
 }
 
+int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset) {
+    const bool all = in_memory(dataset) || !dataset->reader->computes || dataset->count < SGRAD_MEASURED;
+    return all ? dataset->count : SGRAD_MEASURED;
+}
+
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
     struct tally tally = { .dataset = dataset, .adds = true };
     if (!sgrad_dataset_image(dataset)) {
@@ -118,7 +123,8 @@ int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    const uint64_t n = image ? (uint64_t)(dataset->count * sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2]) : 0;
+    const int64_t pixels = image ? sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2] : 0;
+    const uint64_t n = (uint64_t)(sgrad_dataset_measured(dataset) * pixels);
     for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
         /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], squares = ((unsigned __int128)sums->more[c] << 16) + sums->squares[c];
@@ -130,7 +136,7 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
 
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation) {
     struct sgrad_dataset_sums sums;
-    SGRAD_TRY(sgrad_dataset_sums(dataset, 0, dataset->count, &sums));
+    SGRAD_TRY(sgrad_dataset_sums(dataset, 0, sgrad_dataset_measured(dataset), &sums));
     sgrad_dataset_moments(dataset, &sums, mean, deviation);
     return 0;
 }

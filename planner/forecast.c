@@ -17,7 +17,7 @@ struct study {
     const struct sgrad_question *q;
     const struct sgrad_strategy *strategy;
     const struct sgrad_collective *allreduce;   /* NULL: the cheapest */
-    double flops, scale;
+    double scale;
     double *end;                                /* of each task, seconds from the step's begin; room for them */
     double bytes;                               /* of all gradients */
 };
@@ -36,15 +36,21 @@ static double share_of(const struct sgrad_machine *m, const char *kernel) {
     return other;
 }
 
+double sgrad_machine_seconds(const struct sgrad_machine *m, enum sgrad_precision precision, const char *kernel,
+                             double flops, double bytes) {
+    const double arithmetic = flops / (m->device.flops[precision] * share_of(m, kernel));
+    const double traffic = bytes / (m->device.bandwidth * m->device.traffic_share);
+    return fmax(arithmetic, traffic) + m->device.launch;
+}
+
 /* Seconds of all tasks on SAMPLES of one device, when each ends with them. */
 static double compute(const struct study *s, double samples) {
-    const struct sgrad_machine *m = s->q->machine;
+    const enum sgrad_precision precision = s->q->train->precision;
     double now = 0;
     for (int i = 0; i < s->q->work->tasks; i++) {
         const struct sgrad_work_task *t = &s->q->work->task[i];
-        const double arithmetic = at(t->flops, samples) / (s->flops * share_of(m, t->kernel));
-        const double traffic = at(t->bytes, samples) / (m->device.bandwidth * m->device.traffic_share);
-        now += s->scale * t->often * (fmax(arithmetic, traffic) + m->device.launch);
+        now += s->scale * t->often *
+               sgrad_machine_seconds(s->q->machine, precision, t->kernel, at(t->flops, samples), at(t->bytes, samples));
         s->end[i] = now;
     }
     return now;
@@ -187,8 +193,8 @@ static double find_scale(struct study *s) {
 static int open_study(const struct sgrad_question *q, struct study *s) {
     const struct sgrad_train_options *o = q->train;
     const char *strategy = o->strategy ? o->strategy : "sync";
-    *s = (struct study){ .q = q, .flops = q->machine->device.flops[o->precision] };
-    if (s->flops <= 0)
+    *s = (struct study){ .q = q };
+    if (q->machine->device.flops[o->precision] <= 0)
         return sgrad_fail(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision asks for", q->machine->path,
                           sgrad_precision_name(o->precision));
     if (!(s->strategy = sgrad_record_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
@@ -242,6 +248,15 @@ int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f
     find_lemma(&s, f);
     free(s.end);
     return 0;
+}
+
+void sgrad_point_simulated(struct sgrad_point *p, double seconds) {
+    const double slower = seconds / p->step;
+    p->formula = p->step;
+    p->step = seconds;
+    p->exposed = fmax(0, seconds - p->compute);
+    p->samples_per_second /= slower, p->speedup /= slower, p->efficiency /= slower;
+    p->hours *= slower, p->cost *= slower;
 }
 
 void sgrad_forecast_free(struct sgrad_forecast *f) {

@@ -46,7 +46,7 @@ struct sgrad_efficiency {
 };
 /* What one device made of one network. */
 struct sgrad_measured {
-    char *model;                /* "resnet50" */
+    char *model;                /* "resnet50"; with all of its options, as the plan names it: "googlenet:aux=1,bn=0" */
     double samples_per_second, batch;
     enum sgrad_precision precision;
 };
@@ -86,6 +86,17 @@ void sgrad_machine_free(struct sgrad_machine *machine);         /* NULL: nothing
 /* Its network as NODES of them see it, each device a rank: free host. */
 struct sgrad_network sgrad_machine_network(const struct sgrad_machine *machine, int nodes);
 
+/* That a task of KERNEL takes on one device: the longer of arithmetic and traffic, and what any task takes. */
+double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_precision precision, const char *kernel,
+                             double flops, double bytes);
+
+/* MACHINE, NODES times, as files of FOLDER that a simulated trainer is started with: platform.xml for SimGrid, hosts for its
+ * smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them: the
+ * same latency between any two nodes, and a node's share of what crowded switches let through. */
+#define SGRAD_PLATFORM_HOST "simulated"
+enum { SGRAD_PLATFORM_GPUS = 8 };       /* of a node, at most */
+int sgrad_platform_write(const struct sgrad_machine *machine, int nodes, const char *folder);
+
 /* ---- forecasts ------------------------------------------------------------------------------------------------- */
 
 struct sgrad_question {
@@ -105,6 +116,7 @@ struct sgrad_point {
     int nodes, devices;
     double batch;                       /* of all */
     double step, compute, communication, exposed;       /* seconds; exposed: that devices stand still */
+    double formula;                     /* the step by formula, where a simulated one took its place; 0: none did */
     double samples_per_second, speedup, efficiency;     /* over one device with the same batch, or its own */
     double memory, room;                /* bytes of a device: wanted; there */
     double most;                        /* samples a device has room for */
@@ -122,6 +134,8 @@ struct sgrad_forecast {
     double lemma_devices, devices;      /* for the efficiency that is sought: by the lemma; by the points' own formulas */
 };
 int sgrad_forecast_make(const struct sgrad_question *question, struct sgrad_forecast *forecast);
+/* A step of POINT takes so many seconds, as simulated machines say: all that follows from it is found anew. */
+void sgrad_point_simulated(struct sgrad_point *point, double seconds);
 void sgrad_forecast_free(struct sgrad_forecast *forecast);
 
 /* ---- lemmas (Zou et al., Distributed Training Large-Scale Deep Architectures, arXiv:1709.06622) ------------------ */

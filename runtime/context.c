@@ -73,8 +73,10 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     struct starpu_conf conf;
     struct sgrad_context *ctx;
     SGRAD_TRY(sgrad__trace_prepare(options->trace, options->kinds));
-    keep_freed_memory();
-    want_large_pages();
+    if (!SGRAD_SIMULATED) {
+        keep_freed_memory();
+        want_large_pages();
+    }
     setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;

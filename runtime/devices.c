@@ -79,7 +79,7 @@ static void close_cuda(struct handles *h, int worker) {
     if (h->cublas) cublasDestroy(h->cublas);
 }
 #else
-int sgrad__cuda_devices(void) { return 0; }
+int sgrad__cuda_devices(void) { return SGRAD_SIMULATED ? sgrad__simulation_gpus() : 0; }
 static void close_cuda(struct handles *h, int worker) { (void)h, (void)worker; }
 #endif
 

@@ -59,6 +59,13 @@ void sgrad__failure_note(struct sgrad_failure *failure, int error);     /* NULL:
 int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);
 int sgrad__file_read(int file, const char *path, size_t at, size_t bytes, void *to);
 
+/* Of a simulated trainer (simulation.h), and called there alone: MODEL says how long tasks take, each of the call that CALL_OF
+ * finds; GPUs that a rank has. */
+struct starpu_perfmodel;
+struct starpu_task;
+void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*call_of)(const struct starpu_task *task));
+int sgrad__simulation_gpus(void);
+
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);
 void sgrad__caches_clear(void);     /* when no task runs any more */

@@ -56,18 +56,17 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
         args.workspace = (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]);
         args.workspace_size = call->workspace;
     }
-#ifndef STARPU_SIMGRID
-    (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
-#endif
+    if (!SGRAD_SIMULATED) (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
 static void run_cuda(void *buffers[], void *cl_arg) { run(buffers, cl_arg, true); }
 
+static const struct sgrad_call *call_of(const struct starpu_task *task) { return ((const struct argument *)task->cl_arg)->call; }
+
 /* Tells apart, in StarPU's history of measured times, calls of one kernel on the same sizes with other attributes. */
 static uint32_t footprint(struct starpu_task *task) {
-    const struct argument *argument = task->cl_arg;
-    return argument->call->hash;
+    return call_of(task)->hash;
 }
 
 /* ---- codelets, one per kernel, made on first use and kept ---- */
@@ -91,6 +90,7 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
         c->kernel = kernel;
         c->model.type = STARPU_HISTORY_BASED;
         c->model.footprint = footprint;
+        if (SGRAD_SIMULATED) sgrad__simulation_model(&c->model, call_of);
         char *symbol = sgrad_format("stargrad_%s", kernel->name);
         for (char *s = symbol; *s; s++)
             if (*s == ' ') *s = '_';
@@ -194,8 +194,10 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     task->priority = submission->priority;
     task->name = submission->name;
     task->flops = call->flops;
-    /* A GPU's bits are not a CPU's, so where bits matter the placement may not decide. */
-    if (call->deterministic && call->kernel->cuda && starpu_cuda_worker_get_count() > 0) task->where = STARPU_CUDA;
+    /* A GPU's bits are not a CPU's, so where bits matter the placement may not decide; simulated CPUs are there for what no GPU
+     * does. */
+    if ((call->deterministic || SGRAD_SIMULATED) && call->kernel->cuda && starpu_cuda_worker_get_count() > 0)
+        task->where = STARPU_CUDA;
     if (submission->workers == SGRAD_CPU_WORKERS) task->where = STARPU_CPU;
     if (submission->workers == SGRAD_GPU_WORKERS && call->kernel->cuda) task->where = STARPU_CUDA;
     task->callback_func = submission->done;

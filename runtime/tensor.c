@@ -58,6 +58,11 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
 /* Counted, so that StarPU's limits of memory and its traces know of it. */
 enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
 
+/* What is written to a simulated tensor is lost, and what is read is 0. */
+static void copy(void *to, const void *from, size_t bytes) {
+    if (!SGRAD_SIMULATED) memcpy(to, from, bytes);
+}
+
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, enum sgrad_lifetime lifetime,
                         struct sgrad_tensor **tensor) {
     struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
@@ -73,7 +78,7 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
             free(t);
             return error;
         }
-        memset(t->home, 0, bytes);
+        if (!SGRAD_SIMULATED) memset(t->home, 0, bytes);
         starpu_variable_data_register(&t->handle, STARPU_MAIN_RAM, (uintptr_t)t->home, bytes);
     } else {
         starpu_variable_data_register(&t->handle, -1, 0, bytes);
@@ -111,14 +116,14 @@ void sgrad__tensor_release(struct sgrad_tensor *t) { starpu_data_release_on_node
 
 int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
     if (acquire(t, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
-    memcpy(to, sgrad__tensor_memory(t), sgrad_view_bytes(&t->view));
+    copy(to, sgrad__tensor_memory(t), sgrad_view_bytes(&t->view));
     sgrad__tensor_release(t);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
     if (acquire(t, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
-    memcpy(sgrad__tensor_memory(t), from, sgrad_view_bytes(&t->view));
+    copy(sgrad__tensor_memory(t), from, sgrad_view_bytes(&t->view));
     sgrad__tensor_release(t);
     return 0;
 }
@@ -141,7 +146,7 @@ struct fetch {
 
 static void fetched(void *arg) {
     struct fetch *f = arg;
-    memcpy(f->to, sgrad__tensor_memory(f->tensor), sgrad_view_bytes(&f->tensor->view));
+    copy(f->to, sgrad__tensor_memory(f->tensor), sgrad_view_bytes(&f->tensor->view));
     sgrad__tensor_release(f->tensor);
     f->done(f->arg);
     free(f);

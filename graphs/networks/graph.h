@@ -137,6 +137,7 @@ void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list);
 /* Of which model it will be, before it is built, with the options in TEXT, "NAME:key=value,…", or its file, or NULL.
  * SGRAD_EINVAL: it has no such option, or not of such a value. */
 int sgrad__graph_set_model(struct sgrad_graph *graph, const struct sgrad_model *model, const char *text);
+bool sgrad__graph_own_loss(const struct sgrad_graph *graph);            /* the model has a loss of its own, as its options are */
 char *sgrad__graph_model_text(const struct sgrad_graph *graph);     /* the model and all of its options; free it */
 
 /* ---- blocks.c ---- */

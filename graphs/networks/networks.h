@@ -141,6 +141,7 @@ struct sgrad_model {
     int (*build)(struct sgrad_graph *graph, int x, int classes);
     /* Adds the loss as the last layer: of Y, which build returned, against TARGET, the last field. NULL: the usual one. */
     int (*loss)(struct sgrad_graph *graph, int y, int target);
+    const char *loss_option;        /* where this option is 0, the loss is the usual one; NULL: it never is */
     const char *prefix;             /* of its parameters' names, which files may do without; NULL: none */
     const char *const *ignored;     /* ends of names of tensors in files that mean nothing to it; end with NULL; NULL: none */
 };

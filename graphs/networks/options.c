@@ -63,6 +63,10 @@ double sgrad_graph_option(const struct sgrad_graph *g, const char *name) {
     return 0;
 }
 
+bool sgrad__graph_own_loss(const struct sgrad_graph *g) {
+    return g->model->loss && (!g->model->loss_option || sgrad_graph_option(g, g->model->loss_option) != 0);
+}
+
 char *sgrad__graph_model_text(const struct sgrad_graph *g) {
     char *text = sgrad_format(g->file ? "%s:%s" : "%s", g->model->name, g->file);
     for (int i = 0; i < count_options(g->model); i++) {

@@ -31,7 +31,7 @@ static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double 
 
 /* Numbers are drawn in the order of memory; of a parameter that is split those of the whole. */
 static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter *p, uint64_t seed) {
-    if (p->is.init == SGRAD_ZEROS) return 0;    /* as tensors begin */
+    if (p->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* as tensors begin, or what nobody reads */
     const struct sgrad_shape shape = sgrad__whole_shape(p);
     const int64_t count = sgrad_shape_count(&shape);
     const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each has a place of its own in the random stream */

@@ -100,19 +100,25 @@ static int by_size(const void *a, const void *b) {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-static int time_steps(struct sgrad__run *r, double *ms) {
-    double took[STEPS], before = 0;
+/* Seconds that each of STEPS steps takes behind WARM others: from the end of one to the end of the next. */
+static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds) {
     const struct sgrad__slot *slot;
     const long window = r->options.window;
-    for (long done = 0, next = 0; done < WARM + STEPS; done++) {
-        while (next < WARM + STEPS && next - done < window) SGRAD_TRY(sgrad__run_submit(r, next++));
+    double before = 0;
+    for (long done = 0, next = 0; done < warm + steps; done++) {
+        while (next < warm + steps && next - done < window) SGRAD_TRY(sgrad__run_submit(r, next++));
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
-        if (done >= WARM) took[done - WARM] = 1e3 * (slot->time - before);
+        if (done >= warm) seconds[done - warm] = slot->time - before;
         before = slot->time;
     }
-    qsort(took, STEPS, sizeof *took, by_size);
-    *ms = took[STEPS / 2];
     return sgrad_wait_all();
+}
+
+/* All that has to be there for steps to be taken. */
+static int open_steps(struct sgrad__run *r) {
+    SGRAD_TRY(sgrad__run_open_training(r));
+    if (!r->strategy->served) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "--strategy %s has no steps that all ranks take together", r->strategy->name);
 }
 
 /* ---- both ---- */
@@ -123,16 +129,18 @@ static int longest_first(const void *one, const void *other) {
 }
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
-    SGRAD_TRY(sgrad__run_open_training(r));
-    if (r->strategy->served)
-        return sgrad_fail(SGRAD_EINVAL, "bench: --strategy %s has no steps that all ranks take together", r->strategy->name);
+    double took[STEPS];
+    SGRAD_TRY(open_steps(r));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     result->batch = r->options.batch;
     result->workers = sgrad_workers();
-    SGRAD_TRY(time_steps(r, &result->step_ms));
-    struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still */
+    SGRAD_TRY(time_steps(r, WARM, STEPS, took));
+    qsort(took, STEPS, sizeof *took, by_size);
+    result->step_ms = 1e3 * took[STEPS / 2];
+    struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still, on whatever rank from 0 on */
+    step.first = 0;
     SGRAD_TRY(time_kernels(r, &step, result));
     SGRAD_TRY(time_memory(r, result));
     tell_network(r->context->network, result);
@@ -140,15 +148,37 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     return sgrad__run_agree(r, 0);
 }
 
-int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result) {
+/* A run of so many steps, without a folder; and its end. */
+static struct sgrad__run *open_run(const struct sgrad_train_options *options, long steps) {
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
     r->options = *options;
-    r->options.print = true;        /* no folder */
-    r->options.steps = WARM + STEPS;
-    *result = (struct sgrad_bench_result){ 0 };
-    int error = bench(r, result);
+    r->options.print = true;
+    r->options.steps = steps;
+    return r;
+}
+
+static int close_run(struct sgrad__run *r, int error) {
     if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
     return error;
+}
+
+int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result) {
+    struct sgrad__run *r = open_run(options, WARM + STEPS);
+    *result = (struct sgrad_bench_result){ 0 };
+    return close_run(r, bench(r, result));
+}
+
+static int run_steps(struct sgrad__run *r, long warm, long steps, double *seconds, int *rank) {
+    SGRAD_TRY(open_steps(r));
+    *rank = r->context->rank;
+    SGRAD_TRY(sgrad__run_open_runner(r, 0));
+    SGRAD_TRY(time_steps(r, warm, steps, seconds));
+    return sgrad__run_agree(r, 0);
+}
+
+int sgrad_steps_time(const struct sgrad_train_options *options, long warm, long steps, double *seconds, int *rank) {
+    struct sgrad__run *r = open_run(options, warm + steps);
+    return close_run(r, run_steps(r, warm, steps, seconds, rank));
 }

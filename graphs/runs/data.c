@@ -112,7 +112,8 @@ static int64_t share_first(const struct sgrad__run *r, int64_t count, int rank) 
 /* Every rank reads its share, some for longer than others. */
 static int measure_training_set(struct sgrad__run *r) {
     const int rank = r->context->rank;
-    const int64_t from = share_first(r, r->train->count, rank), to = share_first(r, r->train->count, rank + 1);
+    const int64_t measured = sgrad_dataset_measured(r->train);
+    const int64_t from = share_first(r, measured, rank), to = share_first(r, measured, rank + 1);
     struct sgrad_dataset_sums sums;
     SGRAD_TRY(sgrad__run_await(r, sgrad_dataset_sums(r->train, from, to - from, &sums), READING));
     sum_over_ranks(&sums);
@@ -189,7 +190,7 @@ static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
             return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s is of %s, not of %s", wanted, name,
                               d->reader->draw ? "images" : "volumes", r->options.data);
         if (!a->is->mix) continue;
-        if (!d->classes || target->shape.rank || r->model->loss)
+        if (!d->classes || target->shape.rank || (r->model->loss && !r->model->loss_option))
             return sgrad_fail(SGRAD_EINVAL, "--augment %s: %s mixes classes, one for each image: %s has none", wanted, name,
                               r->options.data);
         if (r->options.partition)

@@ -47,13 +47,13 @@ static char *no_images(const struct sgrad__run *r) {
 static bool has_voxels(const struct sgrad__run *r) { return r->test->classes && sgrad_dataset_target(r->test)->shape.rank >= 2; }
 
 static char *no_voxels(const struct sgrad__run *r) {
-    if (r->model->loss) return sgrad_format("%s has a loss of its own", r->model->name);
+    if (sgrad__graph_own_loss(r->graph)) return sgrad_format("%s has a loss of its own", r->model->name);
     return has_voxels(r) ? NULL : sgrad_format("%s has no labels of voxels", r->options.data);
 }
 
 static char *no_labels(const struct sgrad__run *r) {
     if (has_voxels(r)) return sgrad_format("the loss of voxels has none");
-    if (r->model->loss) return sgrad_format("%s has a loss of its own", r->model->name);
+    if (sgrad__graph_own_loss(r->graph)) return sgrad_format("%s has a loss of its own", r->model->name);
     return r->test->classes ? NULL : sgrad_format("%s has no classes", r->options.data);
 }
 

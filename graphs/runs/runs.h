@@ -142,6 +142,9 @@ struct sgrad_bench_result {
 };
 /* Measures these for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
+/* SECONDS that each of STEPS steps takes behind WARM others, on this process, which is *RANK. Writes nothing; its images are not
+ * normalised. Every rank calls it. */
+int sgrad_steps_time(const struct sgrad_train_options *options, long warm, long steps, double *seconds, int *rank);
 
 /* What a learning-rate range test has seen, step by step. */
 struct sgrad_rate_test {
@@ -173,14 +176,20 @@ struct sgrad_work_gradient {
     double bytes;                   /* of the parameter's gradient */
     int made, needed;               /* tasks: it is whole after the one, and what becomes of it is needed by the other */
 };
+enum { SGRAD_WORK_FIELDS = 4 };
 struct sgrad_work {
-    char *model;
+    char *model;                    /* with all of its options */
     int64_t samples;                /* of an epoch */
     double epochs;                  /* of the run */
     int64_t batch;                  /* asked for */
     int tasks, gradients;
     struct sgrad_work_task *task;
     struct sgrad_work_gradient *gradient;   /* the first made first */
+    int fields, classes;            /* of a sample; of its label, 0: there is none */
+    struct sgrad_work_field {
+        char *name;
+        struct sgrad_view view;
+    } field[SGRAD_WORK_FIELDS];
     double parameters;              /* trained numbers */
     double kept_bytes;              /* parameters, their states, statistics: from step to step */
     struct sgrad_growth peak_bytes; /* of everything else that is there at once, at most */

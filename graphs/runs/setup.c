@@ -87,7 +87,10 @@ static int add_mixed_loss(struct sgrad__run *r, int y, const int *field) {
 
 /* Of Y against FIELD, the data set's from its target on. */
 static int add_loss(struct sgrad__run *r, const struct sgrad_dataset *d, int y, const int *field) {
-    if (r->model->loss) {
+    if (sgrad__graph_own_loss(r->graph)) {
+        if (d->mixed)
+            return sgrad_fail(SGRAD_EINVAL, "--augment %s mixes classes, and %s has a loss of its own", r->options.augment,
+                              r->model_text);
         r->model->loss(r->graph, y, *field);
         return sgrad_graph_end(r->graph);
     }

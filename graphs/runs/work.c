@@ -129,11 +129,20 @@ static void find_gradients(const struct sgrad__program *p, struct sgrad_work *w)
     qsort(w->gradient, (size_t)w->gradients, sizeof *w->gradient, by_made);
 }
 
+static void find_fields(const struct sgrad_dataset *d, struct sgrad_work *w) {
+    _Static_assert(SGRAD_WORK_FIELDS == SGRAD_MAX_FIELDS, "a sample's fields, by runs.h and by datasets.h");
+    w->classes = d->classes;
+    w->fields = sgrad_dataset_own_fields(d);
+    for (int f = 0; f < w->fields; f++)
+        w->field[f] = (struct sgrad_work_field){ sgrad_format("%s", d->field[f].name), { d->field[f].dtype, d->field[f].shape } };
+}
+
 static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, struct sgrad_work *w) {
     double most[2];
     SGRAD_TRY(sgrad__run_open_training(r));
-    w->model = sgrad_format("%s", r->model->name);
+    w->model = sgrad_format("%s", r->model_text);
     w->samples = r->train->count;
+    find_fields(r->train, w);
     w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
     w->batch = asked->batch;
     w->parameters = (double)sgrad__parameters_count(r->graph);
@@ -180,6 +189,7 @@ int sgrad_work_find(const struct sgrad_train_options *options, struct sgrad_work
 
 void sgrad_work_free(struct sgrad_work *work) {
     free(work->model);
+    for (int f = 0; f < work->fields; f++) free(work->field[f].name);
     free(work->task);
     free(work->gradient);
     *work = (struct sgrad_work){ 0 };

@@ -45,6 +45,26 @@ if command -v gnuplot >/dev/null; then
 	[ -s pictures/plan.svg ] && [ -s pictures/plan.png ] || wrong 'plan: no picture'
 fi
 
+# The same trainer on simulated machines: within a tenth of the formulas where tasks are long, on one node, and with messages.
+simulated=${STARGRAD_SIMULATED:-$(dirname "$STARGRAD")/simulate/stargrad}
+if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
+	passes plan --simulate --model resnet20 --data synthetic:32x32x3,10,50000 --machine "$machines/titan.json" --nodes 1-2 --json
+	python3 - <<'END' || wrong 'plan --simulate: not what the formulas say'
+import json
+points = json.load(open("out"))["points"]
+assert [p["method"] for p in points] == ["simulated"] * 2
+for p in points:
+    assert abs(p["step_seconds"] / p["formula_step_seconds"] - 1) < .1, p
+    assert abs(p["samples_per_second"] * p["step_seconds"] / p["batch"] - 1) < 1e-6
+assert points[1]["step_seconds"] > points[0]["step_seconds"]
+END
+else
+	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
+fi
+STARGRAD_SIMULATED=none refuses 1 'none: there is no simulated trainer' plan --simulate "${small[@]}" --machine "$machines/titan.json"
+refuses 2 'plan: --simulate does not know --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
+refuses 2 'plan: --simulate runs Stargrad' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
+
 refuses 2 'plan: --machine FILE is missing' plan "${small[@]}"
 refuses 2 "plan: --nodes 4-2: takes" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16

@@ -55,6 +55,23 @@ static void digits(void **state) {
 }
 
 /* Against the definition, in the plainest way. */
+/* Of many samples that are computed whenever they are asked for a part tells; of those in memory, or few, all do. */
+static void measured(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t measured;
+    } is[] = { { "digits", 0 }, { "synthetic:8x8x3,10,20000", 20000 }, { "synthetic:512x512x3,10,1000", 1000 },
+               { "synthetic:224x224x3,1000,1281167", SGRAD_MEASURED } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct sgrad_dataset *dataset;
+        assert_int_equal(sgrad_dataset_open(is[i].text, SGRAD_TRAIN, NULL, &dataset), 0);
+        if (i) assert_int_equal(sgrad_dataset_measured(dataset), is[i].measured);
+        else assert_int_equal(sgrad_dataset_measured(dataset), dataset->count);
+        sgrad_dataset_close(dataset);
+    }
+}
+
 static void statistics(void **state) {
     (void)state;
     struct sgrad_dataset *dataset = open_good("synthetic:7x5x3,4,500", SGRAD_TRAIN);
@@ -358,6 +375,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
         cmocka_unit_test(digits),
+        cmocka_unit_test(measured),
         cmocka_unit_test(statistics),
         cmocka_unit_test(ranges),
         cmocka_unit_test(fingerprint),

@@ -3,8 +3,11 @@
  *     x ─┬─ 1×1 ──────────────┐
  *        ├─ 1×1 ── 3×3 ───────┤
  *        ├─ 1×1 ── 3×3 or 5×5 ┼─ concat          torchvision's third branch has 3×3, the paper's 5×5
- *        └─ max pool ── 1×1 ──┘                                                                    */
-#include "graphs/networks/models/googlenet.h"
+ *        └─ max pool ── 1×1 ──┘
+ *
+ * aux=1 adds two classifiers, whose logits stand behind the last one's, (N,3·classes), and of whose losses three tenths count in
+ * training. bn=0 is the network of the paper and of Caffe: biases and local response norms in place of batch norm. */
+#include "codelets/ops/auxiliary_cross_entropy.h"
 #include "codelets/ops/average_pool.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/concat.h"
@@ -18,10 +21,10 @@
 #include "graphs/networks/layers/layers.h"
 
 /* NAME.conv, and NAME.bn or a bias, and a ReLU. */
-static int conv(struct sgrad_graph *g, const char *name, int x, int channels, int kernel, int stride, bool as_paper) {
+static int conv(struct sgrad_graph *g, const char *name, int x, int channels, int kernel, int stride, bool bn) {
     x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv", name), (x), .channels = channels, .kernel = kernel, .stride = stride,
-                    .padding = kernel / 2, .bias = as_paper, .fan_in = as_paper);
-    if (as_paper) return sgrad_layer(g, relu, SGRAD__NAME("%s.relu", name), (x));
+                    .padding = kernel / 2, .bias = !bn, .fan_in = !bn);
+    if (!bn) return sgrad_layer(g, relu, SGRAD__NAME("%s.relu", name), (x));
     return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn", name), (x), .relu = true, .eps = 0.001f);
 }
 
@@ -30,26 +33,26 @@ struct module {
     int one, reduced3, three, reduced5, five, pooled;   /* channels */
 };
 
-static int inception(struct sgrad_graph *g, const struct module *m, int x, bool as_paper) {
+static int inception(struct sgrad_graph *g, const struct module *m, int x, bool bn) {
     char name[SGRAD__NAME_SIZE];
 #define NAME(branch) sgrad__name(name, "inception%s." branch, m->name)
-    const int one = conv(g, NAME("branch1"), x, m->one, 1, 1, as_paper);
-    int three = conv(g, NAME("branch2.0"), x, m->reduced3, 1, 1, as_paper);
-    three = conv(g, NAME("branch2.1"), three, m->three, 3, 1, as_paper);
-    int five = conv(g, NAME("branch3.0"), x, m->reduced5, 1, 1, as_paper);
-    five = conv(g, NAME("branch3.1"), five, m->five, as_paper ? 5 : 3, 1, as_paper);
+    const int one = conv(g, NAME("branch1"), x, m->one, 1, 1, bn);
+    int three = conv(g, NAME("branch2.0"), x, m->reduced3, 1, 1, bn);
+    three = conv(g, NAME("branch2.1"), three, m->three, 3, 1, bn);
+    int five = conv(g, NAME("branch3.0"), x, m->reduced5, 1, 1, bn);
+    five = conv(g, NAME("branch3.1"), five, m->five, bn ? 3 : 5, 1, bn);
     int pool = sgrad_layer(g, max_pool, NAME("branch4.0"), (x), .kernel = 3, .stride = 1, .padding = 1);
-    pool = conv(g, NAME("branch4.1"), pool, m->pooled, 1, 1, as_paper);
+    pool = conv(g, NAME("branch4.1"), pool, m->pooled, 1, 1, bn);
     return sgrad_layer(g, concat, NAME("concat"), (one, three, five, pool), { 0 });
 #undef NAME
 }
 
 /* Logits from the middle of the network: an average of 4×4 windows, a convolution, two layers. */
-static int auxiliary(struct sgrad_graph *g, int number, int x, int classes) {
+static int auxiliary(struct sgrad_graph *g, int number, int x, int classes, bool bn) {
     const int side = (int)sgrad_graph_shape(g, x).dim[1], stride = side / 4;
     x = sgrad_layer(g, average_pool, SGRAD__NAME("aux%d.pool", number), (x), .kernel = stride ? side - 3 * stride : 4,
                     .stride = stride);
-    x = conv(g, SGRAD__NAME("aux%d.conv", number), x, 128, 1, 1, true);
+    x = conv(g, SGRAD__NAME("aux%d.conv", number), x, 128, 1, 1, bn);
     x = sgrad_layer(g, flatten, SGRAD__NAME("aux%d.flatten", number), (x));
     x = sgrad_layer(g, linear, SGRAD__NAME("aux%d.fc1", number), (x), .features = 1024, .bias = true);
     x = sgrad_layer(g, relu, SGRAD__NAME("aux%d.relu", number), (x));
@@ -61,38 +64,47 @@ static int pool(struct sgrad_graph *g, const char *name, int x, int kernel) {
     return sgrad_layer(g, max_pool, name, (x), .kernel = kernel, .stride = 2, .ceil = true);
 }
 
-int sgrad__googlenet(struct sgrad_graph *g, int x, int classes, bool as_paper) {
+static int build(struct sgrad_graph *g, int x, int classes) {
     static const struct module modules[] = {
         { "3a", 64, 96, 128, 16, 32, 32 },    { "3b", 128, 128, 192, 32, 96, 64 },  { "4a", 192, 96, 208, 16, 48, 64 },
         { "4b", 160, 112, 224, 24, 64, 64 },  { "4c", 128, 128, 256, 24, 64, 64 },  { "4d", 112, 144, 288, 32, 64, 64 },
         { "4e", 256, 160, 320, 32, 128, 128 }, { "5a", 256, 160, 320, 32, 128, 128 }, { "5b", 384, 192, 384, 48, 128, 128 },
     };
+    const bool aux = sgrad_graph_option(g, "aux") != 0, bn = sgrad_graph_option(g, "bn") != 0;
     int head[2], heads = 0;
-    x = conv(g, "conv1", x, 64, 7, 2, as_paper);
+    const int side = (int)sgrad_graph_shape(g, x).dim[1], least = 63;
+    if (aux && side < least)
+        return sgrad_graph_refuse(g, "aux=1 takes images of %d pixels a side at least, and these have %d", least, side);
+    x = conv(g, "conv1", x, 64, 7, 2, bn);
     x = pool(g, "maxpool1", x, 3);
-    if (as_paper) x = sgrad_layer(g, local_response_norm, "norm1", (x));
-    x = conv(g, "conv2", x, 64, 1, 1, as_paper);
-    x = conv(g, "conv3", x, 192, 3, 1, as_paper);
-    if (as_paper) x = sgrad_layer(g, local_response_norm, "norm2", (x));
+    if (!bn) x = sgrad_layer(g, local_response_norm, "norm1", (x));
+    x = conv(g, "conv2", x, 64, 1, 1, bn);
+    x = conv(g, "conv3", x, 192, 3, 1, bn);
+    if (!bn) x = sgrad_layer(g, local_response_norm, "norm2", (x));
     x = pool(g, "maxpool2", x, 3);
     for (int i = 0; i < 9; i++) {
-        x = inception(g, &modules[i], x, as_paper);
+        x = inception(g, &modules[i], x, bn);
         if (i == 1) x = pool(g, "maxpool3", x, 3);
-        if (i == 6) x = pool(g, "maxpool4", x, as_paper ? 3 : 2);
-        if (as_paper && (i == 2 || i == 5)) head[heads] = auxiliary(g, heads + 1, x, classes), heads++;
+        if (i == 6) x = pool(g, "maxpool4", x, bn ? 2 : 3);
+        if (aux && (i == 2 || i == 5)) head[heads] = auxiliary(g, heads + 1, x, classes, bn), heads++;
     }
     x = sgrad_layer(g, global_average_pool, "avgpool", (x));
-    x = sgrad_layer(g, dropout, "dropout", (x), .p = as_paper ? 0.4f : 0.2f);
+    x = sgrad_layer(g, dropout, "dropout", (x), .p = bn ? 0.2f : 0.4f);
     x = sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
-    return as_paper ? sgrad_layer(g, concat, "heads", (x, head[0], head[1]), { 0 }) : x;
+    return aux ? sgrad_layer(g, concat, "heads", (x, head[0], head[1]), { 0 }) : x;
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) { return sgrad__googlenet(g, x, classes, false); }
+static int loss(struct sgrad_graph *g, int y, int target) {
+    return sgrad_layer(g, auxiliary_cross_entropy, "loss", (y, target), .heads = 3);
+}
 
 const struct sgrad_model sgrad_googlenet_model = {
     .name = "googlenet",
-    .summary = "GoogLeNet with batch norm, as torchvision has it, without the auxiliary classifiers",
+    .summary = "GoogLeNet, as torchvision has it; aux=1: with its two auxiliary classifiers; bn=0: as the paper has it",
     .source = "C. Szegedy et al., Going deeper with convolutions, 2014",
     .least_side = 31,
+    .options = (const struct sgrad_model_option[]){ { "aux", 0, 0, 1, false }, { "bn", 1, 0, 1, false }, { 0 } },
     .build = build,
+    .loss = loss,
+    .loss_option = "aux",
 };

@@ -1,0 +1,182 @@
+/* simulate.c: stargrad plan --simulate: this command, built on SimGrid (configure --enable-simulation), takes some steps on
+ * machines that are described. simulated.c is the other half.
+ *
+ *     stargrad plan ── FOLDER/request.json, platform.xml, hosts, bus/ ──> smpirun ──> the simulated stargrad, once for each rank
+ *                   <── FOLDER/answer.json: seconds of each step ───────────────────── rank 0 of them
+ *
+ * The request has the very words of the command line, so that both understand the same options, and what only the asking side
+ * knows: how samples look (ranks have none), the batch, and what the machine's rates are multiplied by. */
+#include "cli/simulate.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TRAINER "STARGRAD_SIMULATED"    /* the variable that names the simulated trainer's place */
+
+int sgrad__simulate_check(const struct sgrad__request *r) {
+    static const char *const unknown[] = { "mesh", "plugin", "data-placement", "mini-batch", NULL };
+    for (const char *const *name = unknown; *name; name++)
+        if (sgrad__is_asked(r, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
+    if (r->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
+    if (r->train.allreduce && !strcmp(r->train.allreduce, "mpi"))
+        return sgrad__wrong("plan: --simulate does not know --allreduce mpi, which is no plan of Stargrad's");
+    return SGRAD__DONE;
+}
+
+static json_t *words_json(char *const *word) {
+    json_t *list = json_array();
+    for (; *word; word++) json_array_append_new(list, json_string(*word));
+    return list;
+}
+
+static json_t *fields_json(const struct sgrad_work *w) {
+    json_t *list = json_array();
+    for (int f = 0; f < w->fields; f++) {
+        const struct sgrad_view *v = &w->field[f].view;
+        json_t *shape = json_array();
+        for (int d = 0; d < v->shape.rank; d++) json_array_append_new(shape, json_integer(v->shape.dim[d]));
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", w->field[f].name, "dtype", (int)v->dtype, "shape",
+                                              shape));
+    }
+    return list;
+}
+
+static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
+                         const struct sgrad_point *p, const char *folder) {
+    char *path = sgrad_format("%s/request.json", folder);
+    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:f}", "words", words_json(r->given), "fields", fields_json(q->work),
+                             "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices", p->devices, "scale",
+                             f->scale > 0 ? f->scale : 1);
+    const int error = sgrad_json_write(path, json, 17);
+    free(path);
+    return error;
+}
+
+/* Where the simulated trainer is: beside this command, unless the variable says. */
+static int find_trainer(char **trainer) {
+    char self[4096] = { 0 };
+    const char *said = getenv(TRAINER);
+    if (!said && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
+    *trainer = said ? sgrad_format("%s", said) : sgrad_format("%s/simulate/stargrad", dirname(self));
+    if (access(*trainer, R_OK) == 0) return 0;
+    sgrad_fail(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
+                          " names another's place", *trainer, strerror(errno));
+    free(*trainer);
+    return SGRAD_EIO;
+}
+
+/* What the child, and SimGrid's and StarPU's halves of it, find in their environment. */
+static void set_environment(const char *folder) {
+    char *request = sgrad_format("%s/request.json", folder);
+    setenv(SGRAD__SIMULATION, request, 1);
+    setenv("STARPU_PERF_MODEL_DIR", folder, 1);
+    setenv("STARPU_HOSTNAME", SGRAD_PLATFORM_HOST, 1);
+    setenv("STARPU_SILENT", "1", 0);
+    setenv("STARPU_MPI_COOP_SENDS", "0", 1);
+    setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);
+    setenv("STARPU_SIMGRID_CUDA_QUEUE_COST", "0", 1);       /* what a task costs at least is the machine's */
+    setenv("STARPU_SIMGRID_TASK_SUBMIT_COST", "0", 1);
+    setenv("STARPU_SIMGRID_TASK_PUSH_COST", "0", 1);
+    setenv("STARPU_SIMGRID_FETCHING_INPUT_COST", "0", 1);
+    setenv("STARGRAD_WAYS", "rule", 1);     /* nothing is measured */
+    unsetenv("STARPU_NCPU"), unsetenv("STARPU_NCUDA"), unsetenv("STARPU_SCHED"), unsetenv("STARPU_FXT_TRACE");
+    free(request);
+}
+
+/* Links are as the platform says, and no more: SimGrid would else correct them as those of one cluster that was measured.
+ * Contents longer than StarPU-MPI's own words are not copied (runtime/simulation.c). */
+static void start(const char *folder, const char *trainer, int nodes) {
+    char *platform = sgrad_format("%s/platform.xml", folder), *hosts = sgrad_format("%s/hosts", folder);
+    char *count = sgrad_format("%d", nodes);
+    const char *const word[] = {
+        "smpirun", "-np", count, "-platform", platform, "-hostfile", hosts, "--cfg=smpi/privatization:dlopen",
+        "--cfg=smpi/simulate-computation:no", "--cfg=smpi/bw-factor:0:1", "--cfg=smpi/lat-factor:0:1",
+        "--cfg=network/TCP-gamma:0", "--cfg=network/weight-S:0", "--cfg=network/crosstraffic:0",
+        "--cfg=smpi/send-is-detached-thresh:512", "--cfg=contexts/stack-size:256", "--log=root.threshold:error", trainer, NULL };
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    set_environment(folder);
+    execvp(*word, (char *const *)word);
+    sgrad_fail(SGRAD_EIO, "%s, which SimGrid brings (libsimgrid-dev), cannot be started: %s", *word, strerror(errno));
+    _exit(SGRAD__FAILED);
+}
+
+/* A child that is a group of processes, all of which end when this one is asked to. */
+static int run_child(const char *folder, const char *trainer, int nodes) {
+    sigset_t watched, before;
+    int signal, ends = 0, status = 0;
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGINT), sigaddset(&watched, SIGTERM), sigaddset(&watched, SIGHUP), sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, &before);
+    const pid_t child = fork();
+    if (!child) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        start(folder, trainer, nodes);
+    }
+    if (child < 0) return sgrad_fail(SGRAD_EIO, "no process for the simulated trainer: %s", strerror(errno));
+    while (!waitpid(child, &status, WNOHANG)) {
+        sigwait(&watched, &signal);
+        if (signal == SIGCHLD) continue;
+        ends = signal;
+        kill(-child, SIGKILL);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (ends) return sgrad_fail(SGRAD_EINTR, "the simulation was ended by signal %d", ends);
+    if (!WIFEXITED(status) || WEXITSTATUS(status))
+        return sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes failed", nodes);
+    return 0;
+}
+
+static int read_answer(const char *folder, int nodes, double *seconds) {
+    char *path = sgrad_format("%s/answer.json", folder);
+    json_t *json = NULL;
+    int error = access(path, R_OK) ? sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes ended without an answer", nodes)
+                                   : sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &json);
+    const json_t *list = json_object_get(json, "seconds");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) sum += json_number_value(json_array_get(list, i));
+    if (!error && !(sum > 0)) error = sgrad_fail(SGRAD_EFORMAT, "%s: has no seconds", path);
+    if (!error) *seconds = sum / (double)json_array_size(list);
+    json_decref(json);
+    free(path);
+    return error;
+}
+
+static void remove_files(const char *folder) {
+    static const char *const name[] = { "request.json", "answer.json", "platform.xml", "hosts",
+                                        "bus/" SGRAD_PLATFORM_HOST ".latency", "bus/" SGRAD_PLATFORM_HOST ".bandwidth",
+                                        "bus/" SGRAD_PLATFORM_HOST ".affinity", "bus/" SGRAD_PLATFORM_HOST ".config", "bus", "" };
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        char *path = sgrad_format("%s/%s", folder, name[i]);
+        remove(path);
+        free(path);
+    }
+}
+
+int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_question *q, struct sgrad_forecast *f) {
+    char *trainer;
+    int error = 0;
+    SGRAD_TRY(find_trainer(&trainer));
+    const char *place = getenv("TMPDIR");
+    for (struct sgrad_point *p = f->point; p < f->point + f->points && !error; p++) {
+        char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
+        double seconds = 0;
+        if (!mkdtemp(folder)) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
+        if (!error) error = sgrad_platform_write(q->machine, p->nodes, folder);
+        if (!error) error = write_request(r, q, f, p, folder);
+        if (!error) error = run_child(folder, trainer, p->nodes);
+        if (!error) error = read_answer(folder, p->nodes, &seconds);
+        if (!error) sgrad_point_simulated(p, seconds);
+        remove_files(folder);
+        free(folder);
+    }
+    free(trainer);
+    return error;
+}

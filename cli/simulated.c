@@ -1,0 +1,114 @@
+/* simulated.c: the simulated trainer: a rank that answers what stargrad plan --simulate asks (simulate.c). Its tasks take as
+ * long as the planner's formulas say; when they run, and where, and how messages go, StarPU and the simulated network decide. */
+#include "cli/simulate.h"
+#include "datasets/datasets.h"
+#include "runtime/simulation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM = 1, STEPS = 2 };
+
+struct rates {
+    const struct sgrad_machine *machine;
+    enum sgrad_precision precision;
+    double scale;
+};
+
+/* As the formulas have it, whichever worker it is; what reads samples does not read more of them than the machine's file says. */
+static double seconds_of(const struct sgrad_call *call, const void *arg) {
+    const struct rates *r = arg;
+    const double computes =
+        r->scale * sgrad_machine_seconds(r->machine, r->precision, call->kernel->name, call->flops, call->bytes);
+    if (strcmp(call->kernel->name, "read") || r->machine->input <= 0) return computes;
+    return fmax(computes, (double)call->view[0].shape.dim[0] / r->machine->input);
+}
+
+static int read_nothing(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    (void)dataset, (void)index, (void)data;
+    return 0;
+}
+
+/* Samples that look like those that are asked for, and are none: nobody reads them. */
+static struct sgrad_dataset *make_samples(const json_t *request, enum sgrad_split split, int64_t count) {
+    static const struct sgrad_reader reader = { .name = "nothing", .read = read_nothing, .computes = true };
+    struct sgrad_dataset *d = sgrad_alloc(1, sizeof *d);
+    const json_t *list = json_object_get(request, "fields");
+    *d = (struct sgrad_dataset){ .reader = &reader, .split = split, .count = count, .full_scale = 255,
+                                 .classes = (int)json_integer_value(json_object_get(request, "classes")) };
+    for (size_t f = 0; f < json_array_size(list) && f < SGRAD_MAX_FIELDS; f++) {
+        const json_t *is = json_array_get(list, f), *shape = json_object_get(is, "shape");
+        d->field[f] = (struct sgrad_field){ .name = json_string_value(json_object_get(is, "name")),
+                                            .dtype = (enum sgrad_dtype)json_integer_value(json_object_get(is, "dtype")),
+                                            .shape.rank = (int)json_array_size(shape) };
+        for (int i = 0; i < d->field[f].shape.rank; i++)
+            d->field[f].shape.dim[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    }
+    return d;
+}
+
+/* What is trained, where and with what, is the request's; weights and samples are none. A GPU takes its samples at once. */
+static void set_options(struct sgrad_train_options *o, const json_t *request, const struct sgrad_machine *m) {
+    const long nodes = (long)json_integer_value(json_object_get(request, "nodes"));
+    const long devices = (long)json_integer_value(json_object_get(request, "devices"));
+    const bool weak = !o->batch || o->batch != (long)json_number_value(json_object_get(request, "batch"));
+    o->batch = (long)json_number_value(json_object_get(request, "batch"));
+    if (!m->device.is_gpu && weak) o->micro_batch = 0;
+    if (m->device.is_gpu && (weak || !o->micro_batch)) o->micro_batch = o->batch % devices ? 0 : o->batch / devices;
+    o->custom_dataset[SGRAD_TRAIN] = make_samples(request, SGRAD_TRAIN, o->batch * (WARM + STEPS));
+    o->custom_dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, o->batch * nodes);
+    o->cpus = 1, o->gpus = m->device.is_gpu ? m->device.count : -1;
+    o->no_fuse = o->no_shuffle = true;
+    o->resume = o->best = o->tensorboard = false;
+    o->histograms = o->prometheus = 0;
+    o->init = o->init_skip = o->exclude = o->network = o->trace = o->show_batch = o->out = NULL;
+    if (!o->augment) o->augment = "none";
+    o->asked = NULL;
+}
+
+static int answer(const double *seconds) {
+    const char *asked = getenv(SGRAD__SIMULATION);
+    char *path = sgrad_format("%.*sanswer.json", (int)(strlen(asked) - strlen("request.json")), asked);
+    json_t *list = json_array();
+    for (int i = 0; i < STEPS; i++) json_array_append_new(list, json_real(seconds[i]));
+    const int error = sgrad_json_write(path, json_pack("{s:o}", "seconds", list), 17);
+    free(path);
+    return error;
+}
+
+static int take_steps(struct sgrad__request *r, const json_t *request) {
+    struct sgrad_machine *machine;
+    double seconds[STEPS];
+    int rank;
+    SGRAD_TRY(sgrad_machine_read(r->plan.machine, &machine));
+    const struct sgrad_network net =
+        sgrad_machine_network(machine, (int)json_integer_value(json_object_get(request, "nodes")));
+    const struct rates rates = { machine, r->train.precision, json_number_value(json_object_get(request, "scale")) };
+    const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
+                                                 .gpus = machine->device.is_gpu ? machine->device.count : 0,
+                                                 .latency = net.latency, .bandwidth = net.bandwidth };
+    sgrad_simulation_set(&simulation);
+    set_options(&r->train, request, machine);
+    SGRAD_TRY(sgrad_steps_time(&r->train, WARM, STEPS, seconds, &rank));
+    return rank ? 0 : answer(seconds);
+}
+
+extern const struct sgrad__command sgrad__plan_command;
+
+int sgrad__simulated_rank(void) {
+    const char *path = getenv(SGRAD__SIMULATION);
+    struct sgrad__request r = { .command = &sgrad__plan_command, .train = sgrad_train_defaults() };
+    char *word[1024] = { (char *)sgrad__plan_command.name };
+    int count = 1, status;
+    json_t *request;
+    if (!path)
+        return sgrad_fail(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
+    if (sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &request)) return SGRAD__FAILED;
+    const json_t *words = json_object_get(request, "words");
+    for (size_t i = 0; i < json_array_size(words) && count < 1023; i++)
+        word[count++] = (char *)json_string_value(json_array_get(words, i));
+    if (sgrad__plan_command.defaults) sgrad__plan_command.defaults(&r);
+    if (!sgrad__options_parse(&sgrad__plan_command, count, word, &r, &status)) return status;
+    return sgrad__status(take_steps(&r, request));
+}

@@ -1,0 +1,117 @@
+/* platform.c: a machine as SimGrid and StarPU want to read it.
+ *
+ *     node-0 ──┐ a link each, both ways          StarPU-MPI0:  RAM ── CUDA0     what rank 0 runs on: its cores, its devices,
+ *     node-1 ──┼── as fast as the file says                     │ ╲    │        and the bus between them
+ *     node-2 ──┘                                               CUDA1 ──┘
+ *
+ * Ranks talk from node to node, tasks run on hosts of the rank's own zone; no route leads from the one to the other. */
+#include "config.h"
+#include "planner/planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Of GPUs each has a core that drives it; then one for messages, and one that reads. */
+static int cores(int gpus) { return gpus + 2; }
+
+static void print_link(FILE *to, int rank, const char *from, const char *towards, double bandwidth, double latency) {
+    fprintf(to, " <link id=\"StarPU-MPI%d-%s-%s\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" sharing_policy=\"FATPIPE\"/>\n", rank,
+            from, towards, bandwidth, latency);
+}
+
+static void print_route(FILE *to, int rank, const char *from, const char *towards) {
+    fprintf(to, " <route src=\"StarPU-MPI%d-%s\" dst=\"StarPU-MPI%d-%s\" symmetrical=\"NO\"><link_ctn id=\"StarPU-MPI%d-%s-%s\"/>"
+                "</route>\n", rank, from, rank, towards, rank, from, towards);
+}
+
+/* Memory, then GPUs, in StarPU's words. */
+static const char *place(int i, char name[16]) {
+    snprintf(name, 16, i ? "CUDA%d" : "RAM", i - 1);
+    return name;
+}
+
+/* What a rank has: links first, then the ways over them. */
+static void print_rank(FILE *to, const struct sgrad_machine *m, int rank, int gpus) {
+    char a[16], b[16];
+    fprintf(to, "<zone id=\"StarPU-MPI%d\" routing=\"Full\">\n <host id=\"StarPU-MPI%d-MAIN\" speed=\"1Gf\"/>\n"
+                " <host id=\"StarPU-MPI%d-RAM\" speed=\"1Gf\"/>\n", rank, rank, rank);
+    for (int i = 0; i < cores(gpus); i++) fprintf(to, " <host id=\"StarPU-MPI%d-CPU%d\" speed=\"1Gf\"/>\n", rank, i);
+    for (int i = 0; i < gpus; i++)
+        fprintf(to, " <host id=\"StarPU-MPI%d-CUDA%d\" speed=\"1Gf\"><prop id=\"memsize\" value=\"%.0f\"/>"
+                    "<prop id=\"memcpy_peer\" value=\"1\"/></host>\n", rank, i, m->device.memory);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i <= gpus; i++)
+            for (int j = 0; j <= gpus; j++) {
+                if (i == j) continue;
+                if (pass) print_route(to, rank, place(i, a), place(j, b));
+                else print_link(to, rank, place(i, a), place(j, b), m->bus_bandwidth, m->bus_latency);
+            }
+    fputs("</zone>\n", to);
+}
+
+static int open_file(const char *folder, const char *name, struct sgrad_file *file) {
+    char *path = sgrad_format("%s/%s", folder, name);
+    const int error = sgrad_file_begin(path, file);
+    free(path);
+    return error;
+}
+
+static int write_platform(const struct sgrad_machine *m, int nodes, int gpus, const char *folder) {
+    const struct sgrad_network net = sgrad_machine_network(m, nodes);
+    struct sgrad_file file;
+    free((int *)net.host);
+    SGRAD_TRY(open_file(folder, "platform.xml", &file));
+    fputs("<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n"
+          "<zone id=\"all\" routing=\"None\">\n", file.stream);
+    fprintf(file.stream, "<cluster id=\"nodes\" prefix=\"node-\" suffix=\"\" radical=\"0-%d\" speed=\"1Gf\" bw=\"%.9gBps\" "
+                         "lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n", nodes - 1, net.bandwidth, net.latency / 2);
+    for (int rank = 0; rank < nodes; rank++) print_rank(file.stream, m, rank, gpus);
+    fputs("</zone>\n</platform>\n", file.stream);
+    return sgrad_file_commit(&file);
+}
+
+static int write_hosts(int nodes, const char *folder) {
+    struct sgrad_file file;
+    SGRAD_TRY(open_file(folder, "hosts", &file));
+    for (int i = 0; i < nodes; i++) fprintf(file.stream, "node-%d\n", i);
+    return sgrad_file_commit(&file);
+}
+
+/* VALUE between any two of a rank's memories. StarPU does not take the last number of a line: each has one more. */
+static int write_matrix(const char *folder, const char *name, int gpus, double value) {
+    struct sgrad_file file;
+    SGRAD_TRY(open_file(folder, name, &file));
+    for (int i = 0; i <= gpus; i++)
+        for (int j = 0; j <= gpus + 1; j++)
+            fprintf(file.stream, "%.9g%c", i == j ? 0 : value, j <= gpus ? '\t' : '\n');
+    return sgrad_file_commit(&file);
+}
+
+static int write_empty(const char *folder, const char *name) {
+    struct sgrad_file file;
+    SGRAD_TRY(open_file(folder, name, &file));
+    fputs("# nothing\n", file.stream);
+    return sgrad_file_commit(&file);
+}
+
+#define BUS(kind) "bus/" SGRAD_PLATFORM_HOST "." kind
+
+int sgrad_platform_write(const struct sgrad_machine *m, int nodes, const char *folder) {
+    const int gpus = m->device.is_gpu ? m->device.count : 0;
+    if (gpus > SGRAD_PLATFORM_GPUS)
+        return sgrad_fail(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", m->path, gpus,
+                          SGRAD_PLATFORM_GPUS);
+    char *bus = sgrad_format("%s/bus", folder);
+    const int error = mkdir(bus, 0777) && errno != EEXIST ? errno : 0;
+    if (error) sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));
+    free(bus);
+    if (error) return SGRAD_EIO;
+    SGRAD_TRY(write_platform(m, nodes, gpus, folder));
+    SGRAD_TRY(write_hosts(nodes, folder));
+    SGRAD_TRY(write_matrix(folder, BUS("latency"), gpus, 1e6 * m->bus_latency));
+    SGRAD_TRY(write_matrix(folder, BUS("bandwidth"), gpus, 1e-6 * m->bus_bandwidth));
+    SGRAD_TRY(write_empty(folder, BUS("affinity")));
+    return write_empty(folder, BUS("config"));
+}

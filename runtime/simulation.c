@@ -1,0 +1,181 @@
+/* simulation.c: ranks, decisions and durations of a simulated trainer, in place of what really does it (allreduce.c, cores.c,
+ * decisions.c, network.c, paje.c, ranks.c, stall.c, trace.c).
+ *
+ * MPI is SimGrid's, and its messages are received for the actor alone that it has started: StarPU-MPI's. The main program is
+ * another actor, so it calls no MPI: all ranks run the same program with the same options, and nothing that is computed decides
+ * anything, so what they would tell each other is what each knows.
+ *
+ * Limits: there are no traces; what differs from rank to rank (files that only one can read) is not seen; nobody loses
+ * patience. */
+#include "config.h"
+#include "runtime/simulation.h"
+#include "runtime/collectives.h"
+#include "runtime/internal.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <starpu_mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct sgrad__world *const world = &sgrad__world;
+static const struct sgrad_simulation *simulation;
+static const struct sgrad_call *(*call_of)(const struct starpu_task *task);
+static int *number;
+static struct sgrad_network network;
+static struct sgrad_group all;
+
+void sgrad_simulation_set(const struct sgrad_simulation *is) { simulation = is; }
+
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+
+/* In StarPU's microseconds; a task of no time at all would be one that StarPU knows nothing of. */
+static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
+    (void)arch, (void)implementation;
+    const double seconds = simulation->seconds(call_of(task), simulation->arg);
+    return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
+}
+
+void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*of)(const struct starpu_task *task)) {
+    call_of = of;
+    model->type = STARPU_PER_ARCH;
+    model->arch_cost_function = length;
+}
+
+int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
+
+void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Places without memory, but where StarPU-MPI's shortest messages are taken from and put. A rank has room for more than it ever
+ * has at once; what comes later is where something else was. */
+static int give_place(unsigned node, void **place, size_t bytes, int flags) {
+    static const size_t room = (size_t)64 << 30;
+    static size_t used;
+    static char *first;
+    (void)node, (void)flags;
+    if (!first) first = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (first == MAP_FAILED || bytes > room) return -ENOMEM;
+    if (used + bytes > room) used = 0;
+    *place = first + used;
+    used += sgrad_aligned(bytes);
+    return 0;
+}
+
+static int take_back(unsigned node, void *place, size_t bytes, int flags) {
+    (void)node, (void)place, (void)bytes, (void)flags;
+    return 0;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* SimGrid's hook for contents: StarPU-MPI's own words are short, and read; tensors have none. */
+enum { LONGEST_WORD = 512 };
+extern void (*smpi_comm_copy_data_callback)(void *message, void *buffer, size_t bytes);
+static void (*copy)(void *message, void *buffer, size_t bytes);
+
+static void copy_words(void *message, void *buffer, size_t bytes) {
+    if (bytes <= LONGEST_WORD) copy(message, buffer, bytes);
+}
+
+static void leave_contents(void) {
+    copy = smpi_comm_copy_data_callback;
+    smpi_comm_copy_data_callback = copy_words;
+}
+
+/* Actors take turns: whatever StarPU-MPI asks of threads it has. */
+int __real_MPI_Init_thread(int *, char ***, int, int *);
+int __wrap_MPI_Init_thread(int *count, char ***words, int wanted, int *level) {
+    const int error = __real_MPI_Init_thread(count, words, wanted, level);
+    *level = MPI_THREAD_MULTIPLE;
+    return error;
+}
+
+/* StarPU-MPI sends derived types, of which SimGrid would make copies. Every tensor is plain bytes; the linker leads the library's
+ * calls here. */
+int __real_MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int __real_MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+    int size;
+    MPI_Type_size(type, &size);
+    return __real_MPI_Isend(data, count * size, MPI_BYTE, to, tag, comm, request);
+}
+
+int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request) {
+    int size;
+    MPI_Type_size(type, &size);
+    return __real_MPI_Irecv(data, count * size, MPI_BYTE, from, tag, comm, request);
+}
+
+int sgrad_allreduce(const struct sgrad_message *m) {
+    return sgrad_fail(SGRAD_EINVAL, "%s: MPI's own sum is not simulated: --allreduce takes another", m->tensor->name);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------- */
+
+int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
+    (void)conf;
+    world->rank = context->rank = starpu_mpi_world_rank();
+    world->ranks = context->ranks = starpu_mpi_world_size();
+    if (!simulation) return sgrad_fail(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
+    starpu_malloc_set_hooks(give_place, take_back);
+    if (world->rank == 0) leave_contents();
+    return 0;
+}
+
+int sgrad__ranks_init(struct starpu_conf *conf) { return starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf); }
+
+/* Each rank has a host of its own. */
+int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
+    (void)file;
+    if (world->ranks == 1) return 0;
+    number = sgrad_alloc((size_t)world->ranks, sizeof *number);
+    for (int r = 0; r < world->ranks; r++) number[r] = r;
+    all = (struct sgrad_group){ world->ranks, number };
+    network = (struct sgrad_network){ .ranks = world->ranks, .host = number, .latency = simulation->latency,
+                                      .bandwidth = simulation->bandwidth, .host_latency = simulation->latency,
+                                      .host_bandwidth = simulation->bandwidth };
+    context->all = &all;
+    context->network = &network;
+    return 0;
+}
+
+void sgrad__ranks_stop(void) { starpu_mpi_shutdown(); }
+
+void sgrad__ranks_close(void) {
+    free(number);
+    number = NULL;
+}
+
+/* ---- what all ranks know ----------------------------------------------------------------------------------------- */
+
+void sgrad_ranks_sum(double *value, int count) {
+    for (int i = 0; i < count; i++) value[i] *= world->ranks;
+}
+
+void sgrad_ranks_broadcast(void *data, size_t bytes, int from) { (void)data, (void)bytes, (void)from; }
+int sgrad_ranks_agree(int error) { return error; }
+int sgrad_ranks_await(int error, const char *what) { return (void)what, error; }
+int sgrad_ranks_compare(const char *text) { return (void)text, 0; }
+
+char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
+    if (world->rank || from) return NULL;
+    char *copied = sgrad_alloc(*bytes + 1, 1);
+    return memcpy(copied, data, *bytes);
+}
+
+bool sgrad_stall_due(double waited) { return (void)waited, false; }
+void sgrad_stall_tell(bool own, const char *what) { (void)own, (void)what; }
+
+/* ---- traces: there are none -------------------------------------------------------------------------------------- */
+
+int sgrad__trace_prepare(const char *folder, const struct sgrad_kind *const *kinds) { return (void)folder, (void)kinds, 0; }
+void sgrad__trace_collect(const struct sgrad_context *context) { (void)context; }
+void sgrad__trace_convert(const struct sgrad_context *context) { (void)context; }
+void sgrad_trace_begin(void) {}
+void sgrad_trace_end(void) {}
+void sgrad_trace_step(long step) { (void)step; }
+void sgrad_trace_step_ends(long step) { (void)step; }
