@@ -94,6 +94,10 @@ int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
 void sgrad_graph_split(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 /* The same of one that is several side by side along DIMENSION, as many as SECTIONS: a rank has its part of each. */
 void sgrad_graph_split_sections(struct sgrad_graph *graph, const char *name, const char *axis, int dimension, int sections);
+/* The parameter NAME, of a layer that is still to come, is kept in parts by the ranks of AXIS, each an equal one along DIMENSION
+ * as it lies in memory, so that nobody keeps, nor updates, what another does. Layers have it whole: it is gathered once a step,
+ * before the first of them, and its gradient is summed and scattered. One that is split as well is split first. */
+void sgrad_graph_keep_parts(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 
 /* The layer that makes VALUE keeps nothing for backward, which computes again what it made when it comes to need it, out of
  * inputs that may be computed again themselves: less memory, more work, the same bits, running statistics and dropped elements
