@@ -93,6 +93,7 @@ struct sgrad_graph {
     bool cached;                                /* networks.h, sgrad_graph_cached */
     struct sgrad_mesh mesh;
     int rank;               /* on the mesh */
+    int sharers;            /* the run's ranks, where those that have the same parameters keep shares of the states; else 0 */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
@@ -180,6 +181,7 @@ struct sgrad__item {
     enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part; NULL: only other ranks have it */
     const struct sgrad__parameter *split;       /* NULL: it is whole */
+    bool shared;                        /* ranks keep shares of their parts */
     int rank;                           /* the first that has it; -1: all have, or each a part */
     void **whole;                       /* of what not all have whole: the place for that; else NULL */
 };
@@ -195,6 +197,17 @@ void sgrad__items_free(struct sgrad__items *list);
 struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
 /* The set of axes (collectives.h) along which ranks have other parts of it. */
 unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
+/* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, else all. */
+struct sgrad__share {
+    int ranks;                          /* that have a share each; 1: this one keeps all */
+    int64_t first, count;
+};
+struct sgrad__share sgrad__share_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
+/* Of WHOLE states, as they lie in memory, RANK's share, and the way back. */
+void sgrad__share_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
+                       float *share);
+void sgrad__share_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *share,
+                      float *whole);
 /* Between WHOLE and the PART that RANK keeps, both F32, as they lie in memory. */
 void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
                       float *part);

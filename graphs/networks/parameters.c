@@ -68,12 +68,14 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
     SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
     const int count = p->state ? 0 : states(g);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
-    if (p->cuts) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
+    const struct sgrad__share share = sgrad__share_of(g, p, g->rank);
+    if (p->cuts || share.ranks > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
     for (int i = 0; i < count; i++) {
         if (p->cuts && g->states[i].shape)
             return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
                                             "another optimizer does without", p->name, p->cut[0].axis->name, g->states[i].name);
-        const struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->kept_shape;
+        struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->kept_shape;
+        if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
         char *name = state_name(g, p, i);
         int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);
         free(name);
@@ -168,19 +170,20 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
         const struct sgrad__parameter *split = p->cuts ? p : NULL;
         if (p->is.unsaved) continue;
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, -1, p->whole };
+            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, false, -1,
+                                  split ? p->whole : NULL };
         for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
             const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
-            const struct sgrad_view kept = split ? view : p->kept[j]->view;
-            void **whole = split ? p->whole + 1 + j : NULL;
+            const bool shared = sgrad__share_of(g, p, g->rank).ranks > 1, whole = !split && !shared;
             list.item[list.count++] =
-                (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, -1, whole };
+                (struct sgrad__item){ state_name(g, p, j), whole ? p->kept[j]->view : view, layout, p->kept[j],
+                                      whole ? NULL : p, shared, -1, whole ? NULL : p->whole + 1 + j };
         }
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, k->rank,
-                                  k->rank < 0 ? NULL : &k->whole };
+            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, false,
+                                  k->rank, k->rank < 0 ? NULL : &k->whole };
     return list;
 }
 

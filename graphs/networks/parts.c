@@ -77,10 +77,38 @@ void sgrad__part_put(const struct sgrad_graph *g, const struct sgrad__parameter 
     for_rows(g, p, rank, whole, (float *)part, put);
 }
 
+struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
+    const unsigned same = sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p);
+    const int64_t count = sgrad_shape_count(&p->kept_shape);
+    const int ranks = !g->sharers ? 1 : g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, same) : g->sharers;
+    const int place = ranks == 1 ? 0 : g->mesh.axes ? sgrad_mesh_place(&g->mesh, same, rank) : rank;
+    const int64_t first = count * place / ranks;
+    return (struct sgrad__share){ ranks, first, count * (place + 1) / ranks - first };
+}
+
+void sgrad__share_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole,
+                       float *share) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_alloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(share, part + is.first, (size_t)is.count * sizeof *share);
+    free(part);
+}
+
+void sgrad__share_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *share,
+                      float *whole) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_alloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(part + is.first, share, (size_t)is.count * sizeof *share);
+    sgrad__part_put(g, p, rank, part, whole);
+    free(part);
+}
+
 int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
     if (!item->split) return item->tensor ? sgrad_tensor_write(item->tensor, *item->whole) : 0;
     float *part = sgrad_alloc(1, sgrad_view_bytes(&item->tensor->view));
-    sgrad__part_take(g, item->split, g->rank, *item->whole, part);
+    (item->shared ? sgrad__share_take : sgrad__part_take)(g, item->split, g->rank, *item->whole, part);
     int error = sgrad_tensor_write(item->tensor, part);
     free(part);
     return error;

@@ -29,6 +29,9 @@ struct sgrad__builder {
     int *first;                                 /* instruction: by node and forward task */
     int *piece;                                 /* by index: of the node that is being added */
     int *parameter, *gathered;                  /* by parameter: what this rank keeps of it, and what layers use */
+    int *updated;                               /* by parameter: the share of it that this rank has updated */
+    int held_count;                             /* buckets whose shares are updated once the norm of all gradients is known */
+    struct sgrad__bucket **held;
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read[SGRAD__SIZES];        /* of the input; by the micro-batch's size */
     bool *passing;                              /* by node: its output is made again in passing */
@@ -165,6 +168,19 @@ void sgrad__close_gradients(struct sgrad__builder *b);          /* there are no 
  * next's, are summed over the ranks together. */
 void sgrad__add_statistics(struct sgrad__builder *b);
 
+/* ---- copies.c ---- */
+
+/* A run of elements on their way from one buffer to another; FROM -1: they are -0. */
+struct sgrad__piece {
+    int from;
+    struct sgrad_copy_piece is;
+};
+/* TO is put together from the COUNT pieces. */
+void sgrad__add_copies(struct sgrad__builder *b, const struct sgrad__piece *piece, int count, int to, const char *name);
+/* Of one buffer, as many elements as TO has: from the beginning, or from FIRST on. */
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to);
+void sgrad__add_slice(struct sgrad__builder *b, int from, int64_t first, int to);
+
 /* ---- buckets.c ---- */
 
 /* A bucket gathers what travels together within a group, so that few messages are sent. Every rank puts the same things in, in
@@ -181,7 +197,11 @@ void sgrad__bucket_free(struct sgrad__bucket *bucket);
 /* Sums it over its group by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
                        int priority, const char *name);
-void sgrad__add_copy(struct sgrad__builder *b, int from, int to);      /* of one buffer, without a bucket */
+/* Sums this rank's shares of it over its group, updates these, and hands the weights to all of it: at once, or, where updates
+ * wait, in sgrad__close_shares. What came of a gradient is its share's sum. */
+void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *bucket, int priority, const char *name);
+bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);     /* is the last one? */
+void sgrad__close_shares(struct sgrad__builder *b);
 /* In how many messages, of one size, it had better go. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
 /* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */

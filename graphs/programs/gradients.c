@@ -30,7 +30,7 @@ static void close_bucket(struct sgrad__builder *b, struct sgrad__sharing *sharin
     if (!*bucket) return;
     char *name = sgrad_format("bucket %d", b->p->buckets);
     b->o->strategy->exchange(b, *bucket, b->p->buckets++, name);
-    sgrad__bucket_free(*bucket);
+    if (!sgrad__bucket_is_held(b, *bucket)) sgrad__bucket_free(*bucket);
     *bucket = NULL;
     free(name);
 }

@@ -341,6 +341,7 @@ static void add_step(struct sgrad__builder *b) {
         sgrad__close_gradients(b);
         if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
+        sgrad__close_shares(b);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         if (b->o->ema > 0) sgrad__add_averages(b);
@@ -405,6 +406,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->gathered = minus_ones((size_t)b->g->parameter_count);
+    b->updated = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
@@ -417,8 +419,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->dparameter, b->first,
-                      b->piece };
+    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->updated, b->dparameter,
+                      b->first, b->piece };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(b->activation[made]);
         free(b->keep[made]);

@@ -1,5 +1,5 @@
 /* mesh.c: where this rank stands on the run's mesh, and the way of what ranks have not all whole, parameters that are split and
- * states that some keep: to rank 0, which writes files, and from it, which has read one.
+ * states that some keep, or share: to rank 0, which writes files, and from it, which has read one.
  *
  *     gather     parts of ranks 0 1  ──>  whole on rank 0             scatter     whole on rank 0  ──>  parts of all ranks   */
 #include "graphs/runs/run.h"
@@ -92,8 +92,25 @@ static int gather_kept(const struct sgrad__run *r, const struct sgrad__item *ite
     return error;
 }
 
+/* Every rank keeps another share. */
+static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *item) {
+    const struct sgrad_graph *g = r->graph;
+    const int rank = r->context->rank;
+    int error = 0;
+    if (rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+    for (int other = 0; other < r->context->ranks; other++) {
+        const struct sgrad__share is = sgrad__share_of(g, item->split, other);
+        float *share = sgrad_alloc((size_t)is.count + 1, sizeof *share);        /* of no elements a tensor has one */
+        if (other == rank) error = sgrad_tensor_read(item->tensor, share);
+        sgrad_ranks_broadcast(share, (size_t)is.count * sizeof *share, other);
+        if (rank == 0) sgrad__share_put(g, item->split, other, share, *item->whole);
+        free(share);
+    }
+    return error;
+}
+
 static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
-    return item->split ? gather_split(r, item) : gather_kept(r, item);
+    return item->shared ? gather_shares(r, item) : item->split ? gather_split(r, item) : gather_kept(r, item);
 }
 
 static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *item) {

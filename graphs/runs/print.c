@@ -20,6 +20,11 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
                 r->strategy->summary);
         return;
     }
+    if (r->strategy->shares) {
+        fprintf(to, "shares     of states and updates; gradients in %d %s of about %.0f kB, summed in shares\n",
+                r->program->buckets, buckets, bytes / 1e3);
+        return;
+    }
     fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
             r->allreduce ? "as asked" : "the cheapest", r->program->buckets, buckets, bytes / 1e3,
             1e3 * sgrad_collective_cost(method, &each, net));
