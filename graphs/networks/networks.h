@@ -22,9 +22,10 @@
  *     int error = sgrad_graph_loss(g, model.build(g, x, 10), label, 0);
  *
  * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), the ranks of one place
- * on its axis "data" have the same samples, and may share the work on them: by parameters that are split (sgrad_graph_split),
- * and by operations that move values along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two
- * layers, of which every rank has a part (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
+ * on its axes of samples, "data" and those of squares and cubes, have the same samples, and may share the work on them: by
+ * parameters that are split (sgrad_graph_split), or kept in parts (sgrad_graph_keep_parts), and by operations that move values
+ * along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two layers, of which every rank has a part
+ * (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
  *
  *     sgrad_graph_split(g, "up.weight", "tensor", 0);
  *     x = sgrad_layer(g, linear, "up", (x), .features = 64 / sgrad_graph_ranks(g, "tensor"));
