@@ -30,7 +30,8 @@ static bool is_one_of(const char *word, const char *const *words) {
 
 /* Options that are the search's, or make no sense beside others. */
 static const char *const refused[] = {
-    "data", "out", "resume", "steps", "deterministic", "data-placement", "mesh", "strategy", "servers", "group", "backup",
+    "data", "out", "resume", "steps", "deterministic", "data-placement", "mesh", "shard",
+    "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "keep",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
 };

@@ -17,6 +17,7 @@ _stargrad() {
 	--optimizer) choices=$(_stargrad_names "$program" optimizers) ;;
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
 	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
+	--shard) choices='none optimizer gradients' ;;
 	--precision) choices='f32 bf16' ;;
 	--overlap) choices='full none' ;;
 	--data-placement) choices='replicate partition' ;;

@@ -98,8 +98,12 @@ static const struct sgrad__option options[] = {
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
-    { "mesh", "AXIS=N,...", "ranks that share the samples (data) and the work on them (tensor=1d:N): data=2,tensor=1d:2",
+    { "mesh", "AXIS=N,...",
+      "ranks that share the samples (data) and the work on them, on a line (tensor=1d:P), a square (2d:Q) or a cube (3d:Q): "
+      "data=2,tensor=1d:2",
       &sgrad__text, SGRAD__FIELD(mesh) },
+    { "shard", "none|optimizer|gradients", "what ranks that have the same parameters keep, and update, shares of", &sgrad__text,
+      SGRAD__FIELD(shard) },
     { "strategy", "NAME", "how ranks train together: one of stargrad list strategies", &sgrad__text, SGRAD__FIELD(strategy) },
     { "servers", "N", "ranks that serve parameters, of all but sync; all if not given", &sgrad__whole,
       SGRAD__FIELD(servers), 1, 1000000 },

@@ -258,6 +258,11 @@ struct sgrad_copy {
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
 
+/* Between a value and its pieces side by side along the dimension in which these are shorter. Operands of cut: 0 the value (R),
+ * 1…8 its pieces (W); of join: 0…7 the pieces (R), 8 the value (W or RW); those after the last piece are absent. F32; CPUs only,
+ * since pieces come from, or go to, messages. */
+extern const struct sgrad_kernel sgrad_cut_kernel, sgrad_join_kernel;
+
 /* norm = sqrt(Σ x²) parts. Operands: x F32 (R), out F64[1] (W): Σ x². */
 extern const struct sgrad_kernel sgrad_squared_norm_kernel;
 

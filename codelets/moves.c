@@ -34,7 +34,7 @@ int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root) {
     return 0;
 }
 
-static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, bool gather) {
+static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, int sections, bool gather) {
     char text[SGRAD_SHAPE_TEXT];
     const struct sgrad_shape *x = &s->x[0].shape;
     SGRAD_TRY(sgrad__infer_move(s, axis));
@@ -44,11 +44,12 @@ static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
                           *dimension, sgrad_shape_text(x, text));
     if (!s->axis) return 0;
     const int ranks = s->axis->ranks;
+    const int64_t units = gather ? sections : (int64_t)ranks * sections;    /* that it is made of */
     int64_t *split = &s->y.shape.dim[*dimension];
     if (ranks > SGRAD_MAX_INPUTS)
         return sgrad_fail(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s", s->layer,
                           SGRAD_MAX_INPUTS, ranks, axis);
-    if (!gather && *split % ranks)
+    if (*split % units)
         return sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s", s->layer,
                           *dimension, sgrad_shape_text(x, text), ranks, axis);
     *split = gather ? *split * ranks : *split / ranks;
@@ -58,33 +59,38 @@ static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimens
 
 int sgrad__infer_cut(struct sgrad_signature *s, void *attrs) {
     struct sgrad_take *is = attrs;
-    return infer_pieces(s, is->axis, &is->dimension, false);
+    if (!is->sections) is->sections = 1;
+    return infer_pieces(s, is->axis, &is->dimension, is->sections, false);
 }
 
 int sgrad__infer_join(struct sgrad_signature *s, void *attrs) {
     struct sgrad_all_gather *is = attrs;
-    return infer_pieces(s, is->axis, &is->dimension, true);
+    if (!is->sections) is->sections = 1;
+    return infer_pieces(s, is->axis, &is->dimension, is->sections, true);
 }
 
 void sgrad__describe_pieces(const void *attrs, char *text, size_t size) {
     const struct sgrad_take *is = attrs;
-    snprintf(text, size, "over %s, dimension %d", is->axis, is->dimension);
+    snprintf(text, size, "over %s, dimension %d%s", is->axis, is->dimension, is->sections > 1 ? ", by sections" : "");
 }
 
 /* Runs of elements that lie together in a value and in its pieces: ROWS of a value, of COUNT elements of each piece. */
 struct runs {
     int64_t rows, count;
 };
-static struct runs runs_of(const struct sgrad_shape *whole, const struct sgrad_shape *piece) {
+static struct runs runs_of(const struct sgrad_shape *whole, const struct sgrad_shape *piece, const void *attrs) {
+    const int sections = attrs ? ((const struct sgrad_take *)attrs)->sections : 1;
     struct runs r = { 1, 1 };
     int d = 0;
     for (; whole->dim[d] == piece->dim[d]; d++) r.rows *= whole->dim[d];
     for (; d < piece->rank; d++) r.count *= piece->dim[d];
+    r.rows *= sections;
+    r.count /= sections;
     return r;
 }
 
 SGRAD_VECTOR(cut)(const struct sgrad_args *a) {
-    const struct runs r = runs_of(&a->view[0].shape, &a->view[1].shape);
+    const struct runs r = runs_of(&a->view[0].shape, &a->view[1].shape, a->attrs);
     int64_t from = 0;
     for (int64_t row = 0; row < r.rows; row++)
         for (int i = 1; i <= SGRAD_MAX_INPUTS && a->data[i]; i++, from += r.count)
@@ -92,7 +98,7 @@ SGRAD_VECTOR(cut)(const struct sgrad_args *a) {
 }
 
 SGRAD_VECTOR(join)(const struct sgrad_args *a) {
-    const struct runs r = runs_of(&a->view[SGRAD_MAX_INPUTS].shape, &a->view[0].shape);
+    const struct runs r = runs_of(&a->view[SGRAD_MAX_INPUTS].shape, &a->view[0].shape, a->attrs);
     int64_t to = 0;
     for (int64_t row = 0; row < r.rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; i++, to += r.count)
@@ -102,3 +108,10 @@ SGRAD_VECTOR(join)(const struct sgrad_args *a) {
 
 void sgrad__cut(const struct sgrad_args *a) { cut(a); }
 void sgrad__join(const struct sgrad_args *a) { join(a); }
+
+const struct sgrad_kernel sgrad_cut_kernel = {
+    .name = "cut", .kind = &sgrad_reduction_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops
+};
+const struct sgrad_kernel sgrad_join_kernel = {
+    .name = "join", .kind = &sgrad_reduction_kind, .cpu = sgrad__join, .flops = sgrad_no_flops
+};

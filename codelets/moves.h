@@ -13,7 +13,8 @@ int sgrad__infer_cut(struct sgrad_signature *s, void *attrs);
 int sgrad__infer_join(struct sgrad_signature *s, void *attrs);
 void sgrad__describe_pieces(const void *attrs, char *text, size_t size);    /* "over tensor, dimension 1" */
 
-/* The tasks between a value and its pieces, along the dimension in which these are shorter. They have no CUDA kernel: pieces come
+/* The tasks between a value and its pieces, along the dimension in which these are shorter; of what is several sections side by
+ * side along it a piece has its part of each (attributes as in codelets.def, or NULL: one). They have no CUDA kernel: pieces come
  * from, or go to, messages, which are in main memory.
  *
  *     y  a a b b c c     cut ──>   p0  a a   p1  b b   p2  c c

@@ -54,24 +54,37 @@ int sgrad_group_place(const struct sgrad_group *group, int rank);     /* -1: it 
  *
  *              tensor 0  1  2
  *     data 0          0  1  2        along tensor: 0 1 2, and 3 4 5
- *     data 1          3  4  5        along data:   0 3, 1 4, and 2 5                                               */
-#define SGRAD_MAX_AXES 4
+ *     data 1          3  4  5        along data:   0 3, 1 4, and 2 5
+ *
+ * An axis may be a square or a cube: tensor=2d:2 is the axes tensor.samples and tensor, of 2 ranks each, and tensor=3d:2 these
+ * and tensor.features. Ranks along the axis that takes what is left, data, and along .samples have different samples. */
+#define SGRAD_MAX_AXES 6
 struct sgrad_axis {
     char name[16];
     int ranks;                      /* 0: not known yet */
+    int dimensions;                 /* of a line 1, a square 2, a cube 3; 0: it is one of these that has a point in its name */
+    bool samples;                   /* its ranks have different samples */
 };
 struct sgrad_mesh {
     int axes;
     struct sgrad_axis axis[SGRAD_MAX_AXES];
 };
-/* "data=2,tensor=3", or "data=2,tensor=1d:3". Where axis REST is not named it comes first, and has the ranks that are left. */
+/* "data=2,tensor=3", or "data=2,tensor=1d:3", or "tensor=2d:2". Where axis REST is not named it comes first, and has the ranks
+ * that are left. */
 int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh);
 int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks);     /* to so many; an error where that cannot be */
+#define SGRAD_MESH_TEXT 160
+const char *sgrad_mesh_text(const struct sgrad_mesh *mesh, char text[SGRAD_MESH_TEXT]);     /* "data=2,tensor=2d:2" */
 const struct sgrad_axis *sgrad_mesh_axis(const struct sgrad_mesh *mesh, const char *name);    /* NULL: there is none */
-/* Of AXIS, one of the mesh's own: RANK's place on it; and the ranks along it, RANK among them, which MEMBER, of axis->ranks, is
- * to hold. */
-int sgrad_mesh_place(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank);
-struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank, int *member);
+/* AXES are a set, bit i of which is axis i. That of which AXIS is one of the mesh's own; those whose ranks have different
+ * samples; all. */
+unsigned sgrad_mesh_bit(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis);
+unsigned sgrad_mesh_sampled(const struct sgrad_mesh *mesh);
+unsigned sgrad_mesh_all(const struct sgrad_mesh *mesh);
+int sgrad_mesh_ranks(const struct sgrad_mesh *mesh, unsigned axes);     /* that differ in these coordinates alone */
+/* RANK's place among them, and they, in the order of their numbers, which is that of their places, in MEMBER. */
+int sgrad_mesh_place(const struct sgrad_mesh *mesh, unsigned axes, int rank);
+struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, unsigned axes, int rank, int *member);
 
 /* What is known of the machine. The author of a plan and its cost see a group's: its ranks are the places. */
 struct sgrad_network {

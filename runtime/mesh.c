@@ -1,4 +1,4 @@
-/* mesh.c: coordinates of ranks, "data=2,tensor=3", and the groups that stand along each axis. */
+/* mesh.c: coordinates of ranks, "data=2,tensor=3", and the groups that stand along sets of axes. */
 #include "config.h"
 #include "runtime/collectives.h"
 #include "runtime/runtime.h"
@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 15 };        /* ranks along an axis: those of four fit a long */
-
-static const char ONE[] = "1d:";    /* how what is shared over an axis is cut: along one dimension */
+enum { MOST = 1 << 15 };        /* ranks along an axis */
 
 static int find(const struct sgrad_mesh *mesh, const char *name) {
     for (int i = 0; i < mesh->axes; i++)
@@ -17,30 +15,47 @@ static int find(const struct sgrad_mesh *mesh, const char *name) {
     return -1;
 }
 
-/* One "NAME=N", or "NAME=1d:N", of LENGTH characters. */
-static bool add_axis(struct sgrad_mesh *mesh, const char *text, size_t length) {
+static bool add_axis(struct sgrad_mesh *mesh, const struct sgrad_axis *axis) {
+    if (mesh->axes == SGRAD_MAX_AXES || find(mesh, axis->name) >= 0) return false;
+    mesh->axis[mesh->axes++] = *axis;
+    return true;
+}
+
+/* That of NAME.WHICH beside AXIS, of a square or a cube. */
+static bool add_side(struct sgrad_mesh *mesh, const struct sgrad_axis *axis, const char *which, bool samples) {
+    struct sgrad_axis side = { .ranks = axis->ranks, .samples = samples };
+    if (snprintf(side.name, sizeof side.name, "%s.%s", axis->name, which) >= (int)sizeof side.name) return false;
+    return add_axis(mesh, &side);
+}
+
+/* One "NAME=N", or "NAME=Dd:N", of LENGTH characters. */
+static bool add_axes(struct sgrad_mesh *mesh, const char *text, size_t length) {
     const char *equals = memchr(text, '=', length);
     const size_t name = equals ? (size_t)(equals - text) : 0;
-    struct sgrad_axis axis = { .ranks = 0 };
-    if (!name || name >= sizeof axis.name || mesh->axes == SGRAD_MAX_AXES) return false;
+    struct sgrad_axis axis = { .dimensions = 1 };
+    if (!name || name >= sizeof axis.name || memchr(text, '.', name)) return false;
     memcpy(axis.name, text, name);
     const char *digit = equals + 1;
-    if (!strncmp(digit, ONE, strlen(ONE))) digit += strlen(ONE);
+    if (*digit >= '1' && *digit <= '3' && digit[1] == 'd' && digit[2] == ':') {
+        axis.dimensions = *digit - '0';
+        digit += 3;
+    }
     for (; digit < text + length; digit++) {
         if (!isdigit((unsigned char)*digit) || axis.ranks > MOST) return false;
         axis.ranks = 10 * axis.ranks + *digit - '0';
     }
-    if (!axis.ranks || axis.ranks > MOST || find(mesh, axis.name) >= 0) return false;
-    mesh->axis[mesh->axes++] = axis;
-    return true;
+    if (!axis.ranks || axis.ranks > MOST) return false;
+    if (axis.dimensions > 1 && !add_side(mesh, &axis, "samples", true)) return false;
+    if (!add_axis(mesh, &axis)) return false;
+    return axis.dimensions < 3 || add_side(mesh, &axis, "features", false);
 }
 
 int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh) {
-    struct sgrad_mesh named = { 0 }, whole = { .axes = 1 };
+    struct sgrad_mesh named = { 0 }, whole = { .axes = 1, .axis = { { .dimensions = 1 } } };
     bool good = true;
     for (const char *at = text; good; at++) {
         const size_t length = strcspn(at, ",");
-        good = add_axis(&named, at, length);
+        good = add_axes(&named, at, length);
         at += length;
         if (!*at) break;
     }
@@ -52,9 +67,10 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
         whole = named;
     }
     if (!good)
-        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=1d:2", text,
-                          rest);
+        return sgrad_fail(SGRAD_EINVAL, "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=1d:2; or "
+                                        "2d:2, 3d:2", text, rest);
     *mesh = whole;
+    mesh->axis[find(mesh, rest)].samples = true;
     return 0;
 }
 
@@ -62,8 +78,8 @@ int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks) {
     long named = 1;
     int rest = -1;
     for (int i = 0; i < mesh->axes; i++) {
-        if (mesh->axis[i].ranks) named *= mesh->axis[i].ranks;
-        else rest = i;
+        if (!mesh->axis[i].ranks) rest = i;
+        else if (named <= MOST * (long)MOST) named *= mesh->axis[i].ranks;      /* more, and it is too many anyway */
     }
     if (rest < 0 ? named != ranks : ranks % named != 0)
         return sgrad_fail(SGRAD_EINVAL, "the mesh asks for %s%ld ranks, and %d %s here: mpirun -n %ld",
@@ -77,19 +93,49 @@ const struct sgrad_axis *sgrad_mesh_axis(const struct sgrad_mesh *mesh, const ch
     return i < 0 ? NULL : &mesh->axis[i];
 }
 
-/* From one rank along the axis to the next. */
-static int stride(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis) {
+const char *sgrad_mesh_text(const struct sgrad_mesh *mesh, char text[SGRAD_MESH_TEXT]) {
+    size_t at = 0;
+    for (const struct sgrad_axis *a = mesh->axis; a < mesh->axis + mesh->axes; a++) {
+        if (!a->dimensions) continue;
+        char cut[16] = "";
+        if (a->dimensions > 1) snprintf(cut, sizeof cut, "%dd:", a->dimensions);
+        at += (size_t)snprintf(text + at, SGRAD_MESH_TEXT - at, "%s%s=%s%d", at ? "," : "", a->name, cut, a->ranks);
+    }
+    return text;
+}
+
+/* ---- sets of axes ---- */
+
+unsigned sgrad_mesh_bit(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis) { return 1u << (axis - mesh->axis); }
+
+unsigned sgrad_mesh_sampled(const struct sgrad_mesh *mesh) {
+    unsigned axes = 0;
+    for (int i = 0; i < mesh->axes; i++) axes |= mesh->axis[i].samples ? 1u << i : 0;
+    return axes;
+}
+
+unsigned sgrad_mesh_all(const struct sgrad_mesh *mesh) { return (1u << mesh->axes) - 1; }
+
+int sgrad_mesh_ranks(const struct sgrad_mesh *mesh, unsigned axes) {
     int ranks = 1;
-    for (const struct sgrad_axis *a = axis + 1; a < mesh->axis + mesh->axes; a++) ranks *= a->ranks;
+    for (int i = 0; i < mesh->axes; i++) ranks *= axes >> i & 1 ? mesh->axis[i].ranks : 1;
     return ranks;
 }
 
-int sgrad_mesh_place(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank) {
-    return rank / stride(mesh, axis) % axis->ranks;
+int sgrad_mesh_place(const struct sgrad_mesh *mesh, unsigned axes, int rank) {
+    int place = 0;
+    for (int i = 0; i < mesh->axes; i++) {
+        const int after = sgrad_mesh_ranks(mesh, sgrad_mesh_all(mesh) & ~0u << (i + 1)), ranks = mesh->axis[i].ranks;
+        if (axes >> i & 1) place = place * ranks + rank / after % ranks;
+    }
+    return place;
 }
 
-struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, const struct sgrad_axis *axis, int rank, int *member) {
-    const int apart = stride(mesh, axis), first = rank - sgrad_mesh_place(mesh, axis, rank) * apart;
-    for (int place = 0; place < axis->ranks; place++) member[place] = first + place * apart;
-    return (struct sgrad_group){ axis->ranks, member };
+struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, unsigned axes, int rank, int *member) {
+    const unsigned others = sgrad_mesh_all(mesh) & ~axes;
+    const int all = sgrad_mesh_ranks(mesh, sgrad_mesh_all(mesh)), here = sgrad_mesh_place(mesh, others, rank);
+    struct sgrad_group group = { 0, member };
+    for (int other = 0; other < all; other++)
+        if (sgrad_mesh_place(mesh, others, other) == here) member[group.count++] = other;
+    return group;
 }

@@ -331,6 +331,7 @@ struct sgrad_message {
 };
 int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 bytes, which is what MPI counts */
 int sgrad_receive(const struct sgrad_message *message);
+int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent, or is about to */
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);

@@ -96,7 +96,8 @@ bool sgrad__graph_uses(const struct sgrad_graph *g, const struct sgrad_axis *axi
     for (int n = 0; n < g->node_count; n++)
         if (g->node[n].is.axis && !strcmp(g->node[n].is.axis->name, axis->name)) return true;
     for (int i = 0; i < g->parameter_count; i++)
-        if (g->parameter[i].axis && !strcmp(g->parameter[i].axis->name, axis->name)) return true;
+        for (int c = 0; c < g->parameter[i].cuts; c++)
+            if (!strcmp(g->parameter[i].cut[c].axis->name, axis->name)) return true;
     return false;
 }
 
@@ -104,17 +105,42 @@ void sgrad_graph_split(struct sgrad_graph *g, const char *name, const char *axis
     sgrad_graph_split_sections(g, name, axis, dimension, 1);
 }
 
-void sgrad_graph_split_sections(struct sgrad_graph *g, const char *name, const char *axis, int dimension, int sections) {
+static void add_split(struct sgrad_graph *g, const char *name, const char *axis, struct sgrad__split is) {
     g->split = sgrad_grow(g->split, g->split_count, sizeof *g->split);
-    g->split[g->split_count++] =
-        (struct sgrad__split){ sgrad_format("%s", name), sgrad_format("%s", axis), dimension, sections, false };
+    is.name = sgrad_format("%s", name);
+    is.axis = sgrad_format("%s", axis);
+    g->split[g->split_count++] = is;
+}
+
+void sgrad_graph_split_sections(struct sgrad_graph *g, const char *name, const char *axis, int dimension, int sections) {
+    add_split(g, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = sections });
+}
+
+void sgrad_graph_keep_parts(struct sgrad_graph *g, const char *name, const char *axis, int dimension) {
+    add_split(g, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = 1, .gathered = true });
 }
 
 /* What an initial value's fan counts is whole, too: outputs, for He's, inputs for the others. */
+static void add_cut(struct sgrad_graph *g, struct sgrad__parameter *p, const struct sgrad__split *s) {
+    const struct sgrad_axis *axis = sgrad_mesh_axis(&g->mesh, s->axis);
+    int64_t *kept = &p->kept_shape.dim[s->dimension];
+    char text[SGRAD_SHAPE_TEXT];
+    assert(p->cuts < SGRAD__CUTS);
+    p->cut[p->cuts++] = (struct sgrad__cut){ axis, s->dimension, s->sections, s->gathered };
+    if (!s->gathered && (p->is.init == SGRAD_HE) == (s->dimension == 0)) p->is.fan *= axis->ranks;
+    if (!s->gathered) return;
+    if (*kept % axis->ranks)
+        g->error = sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be kept in parts by the %d ranks of axis %s", p->name,
+                              s->dimension, sgrad_shape_text(&p->kept_shape, text), axis->ranks, s->axis);
+    *kept /= axis->ranks;
+}
+
+/* Gathered cuts come last. */
 static void split_parameter(struct sgrad_graph *g, struct sgrad__parameter *p) {
     char text[SGRAD_SHAPE_TEXT];
-    for (struct sgrad__split *s = g->split; s < g->split + g->split_count; s++) {
-        if (strcmp(s->name, p->name)) continue;
+    for (int i = 0; i < 2 * g->split_count; i++) {
+        struct sgrad__split *s = &g->split[i % g->split_count];
+        if (strcmp(s->name, p->name) || s->gathered != (i >= g->split_count)) continue;
         s->made = true;
         if (s->dimension < 0 || s->dimension >= p->is.shape.rank)
             g->error = sgrad_fail(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s", p->name, s->dimension,
@@ -122,11 +148,7 @@ static void split_parameter(struct sgrad_graph *g, struct sgrad__parameter *p) {
         else if (s->sections < 1 || p->is.shape.dim[s->dimension] % s->sections)
             g->error = sgrad_fail(SGRAD_ESHAPE, "%s: dimension %d of %s is not %d sections", p->name, s->dimension,
                                   sgrad_shape_text(&p->is.shape, text), s->sections);
-        if (g->error || sgrad_graph_ranks(g, s->axis) == 1) continue;
-        p->axis = sgrad_mesh_axis(&g->mesh, s->axis);
-        p->dimension = s->dimension;
-        p->sections = s->sections;
-        if ((p->is.init == SGRAD_HE) == (s->dimension == 0)) p->is.fan *= p->axis->ranks;
+        if (!g->error && sgrad_graph_ranks(g, s->axis) > 1) add_cut(g, p, s);
     }
 }
 
@@ -164,7 +186,8 @@ static int add_parameter(struct sgrad_graph *g, const char *layer, const struct 
             return tied_parameter(g, &g->tie[i], is);
         }
     g->parameter = sgrad_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
-    g->parameter[g->parameter_count] = (struct sgrad__parameter){ .name = name, .is = *is, .state = state };
+    g->parameter[g->parameter_count] =
+        (struct sgrad__parameter){ .name = name, .is = *is, .kept_shape = is->shape, .state = state };
     if (!state) split_parameter(g, &g->parameter[g->parameter_count]);
     return g->parameter_count++;
 }
@@ -172,7 +195,7 @@ static int add_parameter(struct sgrad_graph *g, const char *layer, const struct 
 /* Statistics are summed over all ranks, which have to be of the same then. */
 static void check_split(struct sgrad_graph *g, const struct sgrad__node *n) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS && !g->error; i++)
-        if (n->p[i] >= 0 && g->parameter[n->p[i]].axis && n->is.stat[0].rank)
+        if (n->p[i] >= 0 && g->parameter[n->p[i]].cuts && n->is.stat[0].rank)
             g->error = sgrad_fail(SGRAD_EINVAL, "%s: cannot be split: %s takes statistics that are all ranks'",
                                   g->parameter[n->p[i]].name, n->op->name);
 }

@@ -16,12 +16,21 @@ struct sgrad__value {
     bool needs_gradient;
 };
 
+/* One way in which a parameter is split: over the ranks of AXIS along DIMENSION, of SECTIONS each by itself. */
+struct sgrad__cut {
+    const struct sgrad_axis *axis;
+    int dimension, sections;
+    bool gathered;                      /* the parts lie together again where layers use it */
+};
+#define SGRAD__CUTS 4
+
 /* A tensor that outlives the step: a parameter, or a state of an operation. */
 struct sgrad__parameter {
     char *name;                         /* "layer1.0.conv1.weight" */
-    struct sgrad_parameter is;          /* this rank's part, where it is split */
-    const struct sgrad_axis *axis;      /* over whose ranks it is split; NULL: it is whole */
-    int dimension, sections;            /* along which; of so many that are split each by itself */
+    struct sgrad_parameter is;          /* as layers use it: of one that is split this rank's part */
+    struct sgrad_shape kept_shape;      /* of what this rank keeps of it: less, where its parts are gathered for layers */
+    int cuts;                           /* 0: it is whole */
+    struct sgrad__cut cut[SGRAD__CUTS]; /* each of what those before it leave; gathered ones come last */
     void **whole;                       /* of one that is split: the wholes of itself and of what is kept of it, each F32, or NULL
                                            where this rank has neither read nor gathered it */
     bool state;                         /* not trained */
@@ -54,7 +63,7 @@ struct sgrad__tie {
 struct sgrad__split {
     char *name, *axis;
     int dimension, sections;
-    bool made;
+    bool gathered, made;
 };
 
 /* What an optimizer keeps of a layer, F32, on all ranks or on some. */
@@ -84,6 +93,7 @@ struct sgrad_graph {
     bool cached;                                /* networks.h, sgrad_graph_cached */
     struct sgrad_mesh mesh;
     int rank;               /* on the mesh */
+    int sharers;            /* the run's ranks, where those that have the same parameters keep shares of the states; else 0 */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
@@ -97,7 +107,7 @@ struct sgrad_graph {
     struct sgrad__kept *kept;
 };
 
-/* The axis along which ranks have different samples: the ranks that are left, where it is not named. */
+/* The axis along which ranks have different samples and the same weights: the ranks that are left, where it is not named. */
 #define SGRAD__DATA "data"
 /* The ranks' coordinates, before anything is added; this one's number may come later. */
 void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh);
@@ -160,7 +170,9 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const ch
 /* Keeps a moving average of every parameter that changes, and of every running statistic, none of which may be split,
  * "optimizer.ema.conv1.weight" in files; counters have none. */
 int sgrad__graph_average(struct sgrad_graph *graph);
-int64_t sgrad__parameters_count(const struct sgrad_graph *graph);     /* trained numbers */
+/* Trained numbers that this rank keeps, and those of all ranks' parts. */
+int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
+int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);
 
 /* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */
 #define SGRAD__STATES "optimizer."
@@ -170,6 +182,7 @@ struct sgrad__item {
     enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part; NULL: only other ranks have it */
     const struct sgrad__parameter *split;       /* NULL: it is whole */
+    bool shared;                        /* ranks keep shares of their parts */
     int rank;                           /* the first that has it; -1: all have, or each a part */
     void **whole;                       /* of what not all have whole: the place for that; else NULL */
 };
@@ -183,9 +196,24 @@ void sgrad__items_free(struct sgrad__items *list);
 /* ---- parts.c: parameters that are split over ranks ---- */
 
 struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
-/* Between WHOLE and the PART of PLACE, both F32, as they lie in memory. */
-void sgrad__part_take(const struct sgrad__parameter *p, int place, const float *whole, float *part);
-void sgrad__part_put(const struct sgrad__parameter *p, int place, const float *part, float *whole);
+/* The set of axes (collectives.h) along which ranks have other parts of it. */
+unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
+/* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, else all. */
+struct sgrad__share {
+    int ranks;                          /* that have a share each; 1: this one keeps all */
+    int64_t first, count;
+};
+struct sgrad__share sgrad__share_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
+/* Of WHOLE states, as they lie in memory, RANK's share, and the way back. */
+void sgrad__share_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
+                       float *share);
+void sgrad__share_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *share,
+                      float *whole);
+/* Between WHOLE and the PART that RANK keeps, both F32, as they lie in memory. */
+void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
+                      float *part);
+void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *part,
+                     float *whole);
 /* Of an item whose whole is there: what this rank has of it becomes its tensor. */
 int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);
 void sgrad__wholes_free(struct sgrad_graph *graph);

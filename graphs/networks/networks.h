@@ -22,9 +22,10 @@
  *     int error = sgrad_graph_loss(g, model.build(g, x, 10), label, 0);
  *
  * Ranks. A graph is what one rank computes; all build the same. Where the run has a mesh (collectives.h), the ranks of one place
- * on its axis "data" have the same samples, and may share the work on them: by parameters that are split (sgrad_graph_split),
- * and by operations that move values along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two
- * layers, of which every rank has a part (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
+ * on its axes of samples, "data" and those of squares and cubes, have the same samples, and may share the work on them: by
+ * parameters that are split (sgrad_graph_split), or kept in parts (sgrad_graph_keep_parts), and by operations that move values
+ * along an axis (all_reduce, all_gather, reduce_scatter, broadcast, reduce, shift). Two layers, of which every rank has a part
+ * (Shoeybi et al., Megatron-LM, 2019); along an axis of one rank, the whole:
  *
  *     sgrad_graph_split(g, "up.weight", "tensor", 0);
  *     x = sgrad_layer(g, linear, "up", (x), .features = 64 / sgrad_graph_ranks(g, "tensor"));
@@ -94,6 +95,10 @@ int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
 void sgrad_graph_split(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 /* The same of one that is several side by side along DIMENSION, as many as SECTIONS: a rank has its part of each. */
 void sgrad_graph_split_sections(struct sgrad_graph *graph, const char *name, const char *axis, int dimension, int sections);
+/* The parameter NAME, of a layer that is still to come, is kept in parts by the ranks of AXIS, each an equal one along DIMENSION
+ * as it lies in memory, so that nobody keeps, nor updates, what another does. Layers have it whole: it is gathered once a step,
+ * before the first of them, and its gradient is summed and scattered. One that is split as well is split first. */
+void sgrad_graph_keep_parts(struct sgrad_graph *graph, const char *name, const char *axis, int dimension);
 
 /* The layer that makes VALUE keeps nothing for backward, which computes again what it made when it comes to need it, out of
  * inputs that may be computed again themselves: less memory, more work, the same bits, running statistics and dropped elements

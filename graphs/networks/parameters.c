@@ -41,9 +41,9 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
         draw(&p->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
     }
-    if (p->axis) {
+    if (p->cuts) {
         float *part = sgrad_alloc(1, sgrad_view_bytes(&p->tensor->view));
-        sgrad__part_take(p, sgrad_mesh_place(&g->mesh, p->axis, g->rank), value, part);
+        sgrad__part_take(g, p, g->rank, value, part);
         free(value);
         value = part;
     }
@@ -65,15 +65,17 @@ static char *state_name(const struct sgrad_graph *g, const struct sgrad__paramet
 }
 
 static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uint64_t seed) {
-    SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->is.shape, SGRAD_PERSISTENT, &p->tensor));
+    SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
     const int count = p->state ? 0 : states(g);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
-    if (p->axis) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
+    const struct sgrad__share share = sgrad__share_of(g, p, g->rank);
+    if (p->cuts || share.ranks > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
     for (int i = 0; i < count; i++) {
-        if (p->axis && g->states[i].shape)
+        if (p->cuts && g->states[i].shape)
             return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
-                                            "another optimizer does without", p->name, p->axis->name, g->states[i].name);
-        const struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->is.shape;
+                                            "another optimizer does without", p->name, p->cut[0].axis->name, g->states[i].name);
+        struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->kept_shape;
+        if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
         char *name = state_name(g, p, i);
         int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);
         free(name);
@@ -112,7 +114,7 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *
 int sgrad__graph_average(struct sgrad_graph *g) {
     for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
         if (p->frozen || p->is.dtype != SGRAD_F32) continue;
-        if (p->axis)
+        if (p->cuts)
             return sgrad_fail(SGRAD_EINVAL, "--ema: %s is split over ranks, none of which has the whole", p->name);
         SGRAD_TRY(sgrad__graph_keep(g, "ema", p->name, p->is.shape, -1, true));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
@@ -146,7 +148,16 @@ void sgrad__parameters_free(struct sgrad_graph *g) {
 int64_t sgrad__parameters_count(const struct sgrad_graph *g) {
     int64_t count = 0;
     for (int i = 0; i < g->parameter_count; i++)
-        if (!g->parameter[i].state) count += sgrad_shape_count(&g->parameter[i].is.shape);
+        if (!g->parameter[i].state) count += sgrad_shape_count(&g->parameter[i].kept_shape);
+    return count;
+}
+
+int64_t sgrad__parameters_whole(const struct sgrad_graph *g) {
+    int64_t count = 0;
+    for (int i = 0; i < g->parameter_count; i++) {
+        const struct sgrad_shape whole = sgrad__whole_shape(&g->parameter[i]);
+        if (!g->parameter[i].state) count += sgrad_shape_count(&whole);
+    }
     return count;
 }
 
@@ -156,22 +167,23 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
         const struct sgrad_view view = { p->is.dtype, sgrad__whole_shape(p) };
-        const struct sgrad__parameter *split = p->axis ? p : NULL;
+        const struct sgrad__parameter *split = p->cuts ? p : NULL;
         if (p->is.unsaved) continue;
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, -1, p->whole };
+            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, false, -1,
+                                  split ? p->whole : NULL };
         for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
             const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
-            const struct sgrad_view kept = split ? view : p->kept[j]->view;
-            void **whole = split ? p->whole + 1 + j : NULL;
+            const bool shared = sgrad__share_of(g, p, g->rank).ranks > 1, whole = !split && !shared;
             list.item[list.count++] =
-                (struct sgrad__item){ state_name(g, p, j), kept, layout, p->kept[j], split, -1, whole };
+                (struct sgrad__item){ state_name(g, p, j), whole ? p->kept[j]->view : view, layout, p->kept[j],
+                                      whole ? NULL : p, shared, -1, whole ? NULL : p->whole + 1 + j };
         }
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, k->rank,
-                                  k->rank < 0 ? NULL : &k->whole };
+            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, false,
+                                  k->rank, k->rank < 0 ? NULL : &k->whole };
     return list;
 }
 

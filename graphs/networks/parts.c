@@ -7,7 +7,8 @@
  *             g h i                   of 1       g h i
  *             j k l                              j k l
  *
- * The first one, were it two sections, would have a b c and g h i for place 0.
+ * The first one, were it two sections, would have a b c and g h i for place 0. One that is split several times is split by each
+ * axis in turn: the second along dimension 0 over another two ranks, too, would have a b for place 0 of both.
  *
  * Files hold wholes (weights.c). A whole is in memory where a file was read, or before one is written, and no longer. */
 #include "graphs/networks/graph.h"
@@ -16,34 +17,98 @@
 #include <string.h>
 
 struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p) {
-    struct sgrad_shape shape = p->is.shape;
-    if (p->axis) shape.dim[p->dimension] *= p->axis->ranks;
+    struct sgrad_shape shape = p->kept_shape;
+    for (int c = 0; c < p->cuts; c++) shape.dim[p->cut[c].dimension] *= p->cut[c].axis->ranks;
     return shape;
 }
 
-/* Elements of a part that lie together in the whole. */
-static int64_t run_of(const struct sgrad__parameter *p) {
-    int64_t count = 1;
-    for (int d = p->dimension; d < p->is.shape.rank; d++) count *= p->is.shape.dim[d];
-    return count / p->sections;
+unsigned sgrad__part_axes(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+    unsigned axes = 0;
+    for (int c = 0; c < p->cuts; c++) axes |= sgrad_mesh_bit(&g->mesh, p->cut[c].axis);
+    return axes;
 }
 
-void sgrad__part_take(const struct sgrad__parameter *p, int place, const float *whole, float *part) {
-    const int64_t run = run_of(p), rows = sgrad_shape_count(&p->is.shape) / run;
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(part + i * run, whole + (i * p->axis->ranks + place) * run, (size_t)run * sizeof *part);
+/* Where along dimension D of the whole that lies which lies at I of RANK's part. */
+static int64_t place_in_whole(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int d, int64_t i) {
+    int64_t length = p->kept_shape.dim[d];
+    for (int c = p->cuts - 1; c >= 0; c--) {
+        const struct sgrad__cut *cut = &p->cut[c];
+        if (cut->dimension != d) continue;
+        const int64_t run = length / cut->sections, place = sgrad_mesh_place(&g->mesh, sgrad_mesh_bit(&g->mesh, cut->axis), rank);
+        i = i / run * run * cut->axis->ranks + place * run + i % run;
+        length *= cut->axis->ranks;
+    }
+    return i;
 }
 
-void sgrad__part_put(const struct sgrad__parameter *p, int place, const float *part, float *whole) {
-    const int64_t run = run_of(p), rows = sgrad_shape_count(&p->is.shape) / run;
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(whole + (i * p->axis->ranks + place) * run, part + i * run, (size_t)run * sizeof *part);
+/* Calls WHAT for each row of RANK's part: the whole's elements AT[0], AT[1], … of ROW are its own, one after another. */
+static void for_rows(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, float *whole, float *part,
+                     void (*what)(float *part, const int64_t *at, int64_t count, float *row)) {
+    const struct sgrad_shape shape = sgrad__whole_shape(p), *kept = &p->kept_shape;
+    const int last = kept->rank - 1;
+    const int64_t count = kept->dim[last], rows = sgrad_shape_count(kept) / count;
+    int64_t *at = sgrad_alloc((size_t)count, sizeof *at);
+    for (int64_t i = 0; i < count; i++) at[i] = place_in_whole(g, p, rank, last, i);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = 0, unit = shape.dim[last], rest = r;
+        for (int d = last - 1; d >= 0; d--) {
+            row += place_in_whole(g, p, rank, d, rest % kept->dim[d]) * unit;
+            rest /= kept->dim[d];
+            unit *= shape.dim[d];
+        }
+        what(part + r * count, at, count, whole + row);
+    }
+    free(at);
+}
+
+static void take(float *part, const int64_t *at, int64_t count, float *row) {
+    for (int64_t i = 0; i < count; i++) part[i] = row[at[i]];
+}
+
+static void put(float *part, const int64_t *at, int64_t count, float *row) {
+    for (int64_t i = 0; i < count; i++) row[at[i]] = part[i];
+}
+
+void sgrad__part_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole, float *part) {
+    for_rows(g, p, rank, (float *)whole, part, take);
+}
+
+void sgrad__part_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *part, float *whole) {
+    for_rows(g, p, rank, whole, (float *)part, put);
+}
+
+struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
+    const unsigned same = sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p);
+    const int64_t count = sgrad_shape_count(&p->kept_shape);
+    const int ranks = !g->sharers ? 1 : g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, same) : g->sharers;
+    const int place = ranks == 1 ? 0 : g->mesh.axes ? sgrad_mesh_place(&g->mesh, same, rank) : rank;
+    const int64_t first = count * place / ranks;
+    return (struct sgrad__share){ ranks, first, count * (place + 1) / ranks - first };
+}
+
+void sgrad__share_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole,
+                       float *share) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_alloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(share, part + is.first, (size_t)is.count * sizeof *share);
+    free(part);
+}
+
+void sgrad__share_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *share,
+                      float *whole) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_alloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(part + is.first, share, (size_t)is.count * sizeof *share);
+    sgrad__part_put(g, p, rank, part, whole);
+    free(part);
 }
 
 int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
     if (!item->split) return item->tensor ? sgrad_tensor_write(item->tensor, *item->whole) : 0;
     float *part = sgrad_alloc(1, sgrad_view_bytes(&item->tensor->view));
-    sgrad__part_take(item->split, sgrad_mesh_place(&g->mesh, item->split->axis, g->rank), *item->whole, part);
+    (item->shared ? sgrad__share_take : sgrad__part_take)(g, item->split, g->rank, *item->whole, part);
     int error = sgrad_tensor_write(item->tensor, part);
     free(part);
     return error;

@@ -20,6 +20,7 @@ struct entry {
     const char *name;
 };
 struct sgrad__bucket {
+    char *name;                 /* of one that is held */
     enum sgrad_dtype dtype;
     const struct sgrad_group *group;
     int count;
@@ -45,37 +46,6 @@ int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket) {
     return bucket->size * (int64_t)sgrad_dtype_size(bucket->dtype);
 }
 
-/* A run of elements on their way from one buffer to another. */
-struct piece {
-    int from;
-    struct sgrad_copy_piece is;
-};
-
-/* TO is put together from the COUNT pieces: as many tasks as the number of operands asks for. */
-static void add_gather(struct sgrad__builder *b, const struct piece *piece, int count, int to, const char *name) {
-    for (int at = 0; at < count; at += SGRAD_COPY_INPUTS) {
-        struct sgrad_copy *copy = sgrad__own(b->p, sgrad_alloc(1, sizeof *copy));
-        struct sgrad_call call = { .kernel = &sgrad_copy_kernel, .attrs = copy, .operands = SGRAD_COPY_INPUTS + 1 };
-        int operand[SGRAD_COPY_INPUTS + 1];
-        for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
-            operand[i] = at + i < count ? piece[at + i].from : -1;
-            call.access[i] = SGRAD_R;
-            call.view[i].shape.rank = -1;
-            if (operand[i] >= 0) call.view[i] = b->p->buffer[operand[i]].view;
-            if (at + i < count) copy->piece[i] = piece[at + i].is;
-        }
-        operand[SGRAD_COPY_INPUTS] = to;
-        call.view[SGRAD_COPY_INPUTS] = b->p->buffer[to].view;
-        call.access[SGRAD_COPY_INPUTS] = at ? SGRAD_RW : SGRAD_W;
-        sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s", name));
-    }
-}
-
-void sgrad__add_copy(struct sgrad__builder *b, int from, int to) {
-    const int64_t count = sgrad_shape_count(&b->p->buffer[to].view.shape);
-    add_gather(b, &(struct piece){ from, { 0, 0, count } }, 1, to, b->p->buffer[to].name);
-}
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -88,15 +58,15 @@ int64_t sgrad__bucket_chunk(const struct sgrad__bucket *k, int chunks, int c) {
 
 /* The bucket's elements FROM to TO, out of its entries. */
 static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int64_t from, int64_t to, const char *name) {
-    struct piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
     int count = 0;
     for (int i = 0; i < k->count; i++) {
         const struct entry *p = &k->entry[i];
         int64_t first = most(from, p->first), end = least(to, p->first + sgrad_shape_count(&p->view.shape));
-        if (first < end) piece[count++] = (struct piece){ p->buffer, { first - p->first, first - from, end - first } };
+        if (first < end) piece[count++] = (struct sgrad__piece){ p->buffer, { first - p->first, first - from, end - first } };
     }
     int chunk = sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { to - from } } });
-    add_gather(b, piece, count, chunk, name);
+    sgrad__add_copies(b, piece, count, chunk, name);
     free(piece);
     return chunk;
 }
@@ -104,14 +74,14 @@ static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k,
 /* Entry P, out of the chunks, into the buffer TO. */
 static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk,
                          int chunks, int to) {
-    struct piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
     int64_t last = p->first + sgrad_shape_count(&p->view.shape);
     int count = 0;
     for (int c = 0; c < chunks; c++) {
         int64_t from = chunk_first(k, chunks, c), first = most(from, p->first), end = least(chunk_first(k, chunks, c + 1), last);
-        if (first < end) piece[count++] = (struct piece){ chunk[c], { first - from, first - p->first, end - first } };
+        if (first < end) piece[count++] = (struct sgrad__piece){ chunk[c], { first - from, first - p->first, end - first } };
     }
-    add_gather(b, piece, count, to, b->p->buffer[to].name);
+    sgrad__add_copies(b, piece, count, to, b->p->buffer[to].name);
     free(piece);
 }
 
@@ -197,7 +167,110 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
     return parameter;
 }
 
+/* ---- shares ---- */
+
+/* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. */
+static struct sgrad_copy_piece share_of(const struct sgrad__bucket *k, const struct entry *e, int share) {
+    const int64_t count = sgrad_shape_count(&e->view.shape), first = count * share / k->group->count;
+    return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / k->group->count - first };
+}
+
+static int64_t share_size(const struct sgrad__bucket *k, int share) {
+    int64_t size = 0;
+    for (int i = 0; i < k->count; i++) size += share_of(k, &k->entry[i], share).count;
+    return size ? size : 1;     /* no tensor is empty */
+}
+
+static int add_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int share, const char *name) {
+    return sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { share_size(k, share) } } });
+}
+
+/* Share SHARE of all entries as one chunk: of their gradients, or, UPDATED, of what this rank has made of their weights. */
+static int gather_share(struct sgrad__builder *b, const struct sgrad__bucket *k, int share, bool updated, const char *name) {
+    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
+    const int chunk = add_chunk(b, k, share, name);
+    int64_t at = 0;
+    int count = 0;
+    for (const struct entry *e = k->entry; e < k->entry + k->count; e++) {
+        struct sgrad__piece p = { updated ? b->updated[e->parameter] : e->buffer, share_of(k, e, share) };
+        if (!p.is.count) continue;
+        if (updated) p.is.from = 0;
+        p.is.to = at;
+        at += p.is.count;
+        piece[count++] = p;
+    }
+    if (!count) piece[count++] = (struct sgrad__piece){ -1, { 0, 0, 1 } };
+    sgrad__add_copies(b, piece, count, chunk, name);
+    free(piece);
+    return chunk;
+}
+
+/* Of what came of share HERE, each entry's part, of which its parameter's share is updated. */
+static void spread_share(struct sgrad__builder *b, struct sgrad__bucket *k, int here, int chunk) {
+    int64_t at = 0;
+    for (struct entry *e = k->entry; e < k->entry + k->count; e++) {
+        const struct sgrad_copy_piece is = share_of(k, e, here);
+        *e->done = -1;
+        if (!is.count) continue;
+        *e->done = sgrad__add_buffer(b, sgrad_format("%s share", e->name), (struct sgrad_view){ k->dtype, { 1, { is.count } } });
+        sgrad__add_copies(b, &(struct sgrad__piece){ chunk, { at, 0, is.count } }, 1, *e->done, b->p->buffer[*e->done].name);
+        at += is.count;
+        if (!sgrad__updates_wait(b)) sgrad__add_update(b, e->parameter, *e->done);
+    }
+}
+
+/* The weights that were updated here go to all, and theirs come. */
+static void join_shares(struct sgrad__builder *b, const struct sgrad__bucket *k, const char *name) {
+    const int ranks = k->group->count, here = sgrad_group_place(k->group, b->o->rank);
+    int *chunk = sgrad_alloc((size_t)ranks, sizeof *chunk);
+    int64_t *at = sgrad_alloc((size_t)ranks, sizeof *at);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)ranks, sizeof *piece);
+    for (int i = 0; i < ranks; i++) chunk[i] = i == here ? gather_share(b, k, i, true, name) : add_chunk(b, k, i, name);
+    sgrad__add_exchange(b, SGRAD_ALL_GATHER, k->group, -1, chunk, ranks, SGRAD__PRIORITY_UPDATE, name);
+    for (const struct entry *e = k->entry; e < k->entry + k->count; e++) {
+        int count = 0;
+        for (int i = 0; i < ranks; i++) {
+            const struct sgrad_copy_piece is = share_of(k, e, i);
+            if (is.count) piece[count++] = (struct sgrad__piece){ chunk[i], { at[i], is.from, is.count } };
+            at[i] += is.count;
+        }
+        sgrad__add_copies(b, piece, count, b->parameter[e->parameter], e->name);
+    }
+    free(piece);
+    free(at);
+    free(chunk);
+}
+
+void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *k, int priority, const char *name) {
+    const int ranks = k->group->count, here = sgrad_group_place(k->group, b->o->rank);
+    int *chunk = sgrad_alloc((size_t)ranks, sizeof *chunk);
+    for (int i = 0; i < ranks; i++) chunk[i] = gather_share(b, k, i, false, name);
+    sgrad__add_exchange(b, SGRAD_REDUCE_SCATTER, k->group, -1, chunk, ranks, priority, name);
+    spread_share(b, k, here, chunk[here]);
+    free(chunk);
+    if (!sgrad__updates_wait(b)) {
+        join_shares(b, k, name);
+        return;
+    }
+    k->name = sgrad_format("%s", name);
+    b->held = sgrad_grow(b->held, b->held_count, sizeof *b->held);
+    b->held[b->held_count++] = k;
+}
+
+bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__bucket *k) {
+    return b->held_count && b->held[b->held_count - 1] == k;
+}
+
+void sgrad__close_shares(struct sgrad__builder *b) {
+    for (int i = 0; i < b->held_count; i++) {
+        join_shares(b, b->held[i], b->held[i]->name);
+        sgrad__bucket_free(b->held[i]);
+    }
+    free(b->held);
+}
+
 void sgrad__bucket_free(struct sgrad__bucket *k) {
+    free(k->name);
     free(k->entry);
     free(k);
 }

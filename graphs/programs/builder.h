@@ -7,6 +7,13 @@
 /* What a node makes: in forward; computed once more; by tasks of backward, in passing (fuse.c). */
 enum made { AT_FIRST, ONCE_MORE, IN_PASSING, MADE };
 
+/* What ranks have the same of: parameters that are split over AXES, or, where these are none, whole. */
+struct sgrad__sharing {
+    unsigned axes;
+    struct sgrad_group group;
+    struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
+};
+
 struct sgrad__builder {
     struct sgrad__program *p;
     struct sgrad_graph *g;
@@ -21,7 +28,10 @@ struct sgrad__builder {
     int *keep[MADE], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
     int *first;                                 /* instruction: by node and forward task */
     int *piece;                                 /* by index: of the node that is being added */
-    int *parameter;                             /* by parameter */
+    int *parameter, *gathered;                  /* by parameter: what this rank keeps of it, and what layers use */
+    int *updated;                               /* by parameter: the share of it that this rank has updated */
+    int held_count;                             /* buckets whose shares are updated once the norm of all gradients is known */
+    struct sgrad__bucket **held;
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
     const struct sgrad_call *read[SGRAD__SIZES];        /* of the input; by the micro-batch's size */
     bool *passing;                              /* by node: its output is made again in passing */
@@ -33,8 +43,8 @@ struct sgrad__builder {
     bool outlive;                               /* may they? */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
     int collectives;                            /* sums over ranks so far; the same on every rank */
-    struct sgrad__bucket *bucket[1 + SGRAD_MAX_AXES];   /* of gradients, being filled; NULL: none is (gradients.c) */
-    struct sgrad_group sharing[1 + SGRAD_MAX_AXES];     /* the ranks that share what is in such buckets */
+    struct sgrad__sharing sharing[1 << SGRAD_MAX_AXES]; /* as many as there are SHARINGS; first all peers' (gradients.c) */
+    int sharings;
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
     void *watched;                              /* the optimizer's own */
 };
@@ -122,10 +132,9 @@ void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
 /* CHUNK holds this rank's values and takes the results. */
 void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
-/* The COUNT peers from place FIRST on; the ranks along AXIS; and the peers that have this one's place on it. */
+/* The COUNT peers from place FIRST on; the ranks that differ from this one along AXES alone. */
 struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
-struct sgrad_group sgrad__along(struct sgrad__builder *b, const struct sgrad_axis *axis);
-struct sgrad_group sgrad__across(struct sgrad__builder *b, const struct sgrad_axis *axis);
+struct sgrad_group sgrad__along(struct sgrad__builder *b, unsigned axes);
 /* Buffers of one size, the same of the others in GROUP, this rank among them, by the cheapest method: they become what it leads
  * to. */
 void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
@@ -139,9 +148,18 @@ int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind k
 /* TASK of node N, a move, for micro-batch M. A gradient that is there already is added to. */
 void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m);
 
+/* ---- gathers.c ---- */
+
+/* Where a parameter is as layers use it: gathered, where ranks keep parts of it, in this step once. */
+int sgrad__add_gathered(struct sgrad__builder *b, int parameter);
+/* GRADIENT is that of what layers use; returns the sum of that of what this rank keeps, over those who keep the other parts. */
+int sgrad__add_scattered(struct sgrad__builder *b, int parameter, int gradient);
+
 /* ---- gradients.c ---- */
 
 void sgrad__open_gradients(struct sgrad__builder *b);
+/* Whose PARAMETER's gradient is to share. */
+struct sgrad__sharing *sgrad__sharing_of(struct sgrad__builder *b, int parameter);
 /* The gradients of a node's parameters are complete: adds their leaves, and updates, unless the norm of all is needed first.
  * SUMMED has each parameter's sum, or -1. */
 void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed);
@@ -149,6 +167,19 @@ void sgrad__close_gradients(struct sgrad__builder *b);          /* there are no 
 /* Statistics of all nodes, whether a rank was asked to end the run, and how busy its workers were from one step's loss to the
  * next's, are summed over the ranks together. */
 void sgrad__add_statistics(struct sgrad__builder *b);
+
+/* ---- copies.c ---- */
+
+/* A run of elements on their way from one buffer to another; FROM -1: they are -0. */
+struct sgrad__piece {
+    int from;
+    struct sgrad_copy_piece is;
+};
+/* TO is put together from the COUNT pieces. */
+void sgrad__add_copies(struct sgrad__builder *b, const struct sgrad__piece *piece, int count, int to, const char *name);
+/* Of one buffer, as many elements as TO has: from the beginning, or from FIRST on. */
+void sgrad__add_copy(struct sgrad__builder *b, int from, int to);
+void sgrad__add_slice(struct sgrad__builder *b, int from, int64_t first, int to);
 
 /* ---- buckets.c ---- */
 
@@ -166,7 +197,11 @@ void sgrad__bucket_free(struct sgrad__bucket *bucket);
 /* Sums it over its group by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,
                        int priority, const char *name);
-void sgrad__add_copy(struct sgrad__builder *b, int from, int to);      /* of one buffer, without a bucket */
+/* Sums this rank's shares of it over its group, updates these, and hands the weights to all of it: at once, or, where updates
+ * wait, in sgrad__close_shares. What came of a gradient is its share's sum. */
+void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *bucket, int priority, const char *name);
+bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);     /* is the last one? */
+void sgrad__close_shares(struct sgrad__builder *b);
 /* In how many messages, of one size, it had better go. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);
 /* The whole bucket as CHUNKS buffers; and such buffers, with sums, taken apart again, by which its parameters are updated. */

@@ -3,48 +3,54 @@
  *
  *     parameter    leaves of its gradient      this rank's sum      bucket      the sum over the ranks that share it
  *     conv.weight  lane 0  lane 1  lane 2  ─>         Σ        ─>  ┐
- *     conv.bias    lane 0  lane 1  lane 2  ─>         Σ        ─>  ┴─ exchange ─>  update, update                           */
+ *     conv.bias    lane 0  lane 1  lane 2  ─>         Σ        ─>  ┴─ exchange ─>  update, update
+ *
+ * Of a parameter that ranks keep in parts, each rank's sum is first that of its part over who keeps the others (gathers.c). */
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
 
-/* Whole parameters are all ranks' to share, parts theirs who have the same: 0, or 1 + the axis over which it is split. */
-static int bucket_of(const struct sgrad__builder *b, int parameter) {
-    const struct sgrad_axis *axis = b->g->parameter[parameter].axis;
-    return axis ? 1 + (int)(axis - b->g->mesh.axis) : 0;
-}
-
 void sgrad__open_gradients(struct sgrad__builder *b) {
-    b->sharing[0] = sgrad__peers(b, 0, b->peers);
-    for (int i = 0; i < b->g->mesh.axes; i++) b->sharing[1 + i] = sgrad__across(b, &b->g->mesh.axis[i]);
+    b->sharing[b->sharings++] = (struct sgrad__sharing){ 0, sgrad__peers(b, 0, b->peers), NULL };
 }
 
-static void close_bucket(struct sgrad__builder *b, int which) {
-    struct sgrad__bucket **bucket = &b->bucket[which];
+/* Whole parameters are all ranks' to share, parts theirs who have the same. */
+struct sgrad__sharing *sgrad__sharing_of(struct sgrad__builder *b, int parameter) {
+    const unsigned axes = sgrad__part_axes(b->g, &b->g->parameter[parameter]);
+    int i = 0;
+    while (i < b->sharings && b->sharing[i].axes != axes) i++;
+    if (i == b->sharings)
+        b->sharing[b->sharings++] =
+            (struct sgrad__sharing){ axes, sgrad__along(b, sgrad_mesh_all(&b->g->mesh) & ~axes), NULL };
+    return &b->sharing[i];
+}
+
+static void close_bucket(struct sgrad__builder *b, struct sgrad__sharing *sharing) {
+    struct sgrad__bucket **bucket = &sharing->bucket;
     if (!*bucket) return;
     char *name = sgrad_format("bucket %d", b->p->buckets);
     b->o->strategy->exchange(b, *bucket, b->p->buckets++, name);
-    sgrad__bucket_free(*bucket);
+    if (!sgrad__bucket_is_held(b, *bucket)) sgrad__bucket_free(*bucket);
     *bucket = NULL;
     free(name);
 }
 
 void sgrad__close_gradients(struct sgrad__builder *b) {
-    for (int i = 0; i <= SGRAD_MAX_AXES; i++) close_bucket(b, i);
+    for (int i = 0; i < b->sharings; i++) close_bucket(b, &b->sharing[i]);
 }
 
 /* The deepest layers' buckets close first; the last, which the next step waits for first, goes first where several are ready.
  * Unless the user has set the size, no bucket is larger than what comes after it: nothing hides the way of the last. */
 static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
-    const int which = bucket_of(b, parameter);
+    struct sgrad__sharing *sharing = sgrad__sharing_of(b, parameter);
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
-    if (!b->bucket[which]) b->bucket[which] = sgrad__bucket_open(SGRAD_F32, &b->sharing[which]);
-    sgrad__bucket_put(b->bucket[which], summed[parameter], (struct sgrad_view){ SGRAD_F32, w->is.shape }, &summed[parameter],
+    if (!sharing->bucket) sharing->bucket = sgrad__bucket_open(SGRAD_F32, &sharing->group);
+    sgrad__bucket_put(sharing->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->kept_shape }, &summed[parameter],
                       parameter, w->name);
-    b->rest -= sgrad_shape_count(&w->is.shape) * (int64_t)sizeof(float);
-    const int64_t bytes = sgrad__bucket_bytes(b->bucket[which]);
-    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_bucket(b, which);
+    b->rest -= sgrad_shape_count(&w->kept_shape) * (int64_t)sizeof(float);
+    const int64_t bytes = sgrad__bucket_bytes(sharing->bucket);
+    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_bucket(b, sharing);
 }
 
 void sgrad__add_statistics(struct sgrad__builder *b) {
@@ -102,8 +108,8 @@ void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
         if (parameter < 0 || b->g->parameter[parameter].frozen || used_before(b->g, n, parameter)) continue;
-        summed[parameter] = add_gradient_sum(b, parameter);
-        if (b->sharing[bucket_of(b, parameter)].count > 1) put_gradient(b, parameter, summed);
+        summed[parameter] = sgrad__add_scattered(b, parameter, add_gradient_sum(b, parameter));
+        if (sgrad__sharing_of(b, parameter)->group.count > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);
     }
 }

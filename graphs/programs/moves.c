@@ -87,7 +87,8 @@ static void add(struct sgrad__builder *b, int n, enum sgrad_move move, const int
         [SGRAD_TO_BEFORE] = to_before,
     };
     const struct sgrad__node *node = &b->g->node[n];
-    struct place p = { .group = sgrad__along(b, node->is.axis), .root = node->is.root, .name = node->name };
+    const unsigned axis = sgrad_mesh_bit(&b->g->mesh, node->is.axis);
+    struct place p = { .group = sgrad__along(b, axis), .root = node->is.root, .name = node->name };
     p.here = sgrad_group_place(&p.group, b->o->rank);
     moves[move](b, &p, from, to);
 }

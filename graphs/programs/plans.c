@@ -69,18 +69,10 @@ struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int c
     return (struct sgrad_group){ count, b->o->peers ? b->o->peers->rank + first : &b->o->rank };
 }
 
-struct sgrad_group sgrad__along(struct sgrad__builder *b, const struct sgrad_axis *axis) {
-    int *member = sgrad__own(b->p, sgrad_alloc((size_t)axis->ranks, sizeof *member));
-    return sgrad_mesh_group(&b->g->mesh, axis, b->o->rank, member);
-}
-
-struct sgrad_group sgrad__across(struct sgrad__builder *b, const struct sgrad_axis *axis) {
-    const struct sgrad_group all = sgrad__peers(b, 0, b->peers);
+struct sgrad_group sgrad__along(struct sgrad__builder *b, unsigned axes) {
     const struct sgrad_mesh *mesh = &b->g->mesh;
-    int *member = sgrad__own(b->p, sgrad_alloc((size_t)all.count, sizeof *member)), count = 0;
-    for (int i = 0; i < all.count; i++)
-        if (sgrad_mesh_place(mesh, axis, all.rank[i]) == sgrad_mesh_place(mesh, axis, b->o->rank)) member[count++] = all.rank[i];
-    return (struct sgrad_group){ count, member };
+    int *member = sgrad__own(b->p, sgrad_alloc((size_t)sgrad_mesh_ranks(mesh, axes), sizeof *member));
+    return sgrad_mesh_group(mesh, axes, b->o->rank, member);
 }
 
 void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,

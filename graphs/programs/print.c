@@ -98,4 +98,5 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     fprintf(to, "%s of activations and gradients", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
     if (sent > 0) fprintf(to, "; sends %s to other ranks", human(sent, bytes));
     fputc('\n', to);
+    if (p->graph->mesh.axes) sgrad__program_print_bytes(p, to);
 }

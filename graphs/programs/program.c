@@ -99,7 +99,7 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
         if (parameter < 0) return -1;
         *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
-        return b->parameter[parameter];
+        return sgrad__add_gathered(b, parameter);
     }
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
@@ -341,6 +341,7 @@ static void add_step(struct sgrad__builder *b) {
         sgrad__close_gradients(b);
         if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
+        sgrad__close_shares(b);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         if (b->o->ema > 0) sgrad__add_averages(b);
@@ -404,6 +405,8 @@ static void open_builder(struct sgrad__builder *b) {
     b->leaf = minus_ones(per_node);
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
+    b->gathered = minus_ones((size_t)b->g->parameter_count);
+    b->updated = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
@@ -416,7 +419,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->dparameter, b->first, b->piece };
+    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->updated, b->dparameter,
+                      b->first, b->piece };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(b->activation[made]);
         free(b->keep[made]);
@@ -440,10 +444,10 @@ static int micros_at_once(const struct sgrad__builder *b) {
     return groups * b->group_micros;
 }
 
-/* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axis for that. */
+/* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axes for that. */
 static struct sgrad_group others(struct sgrad__builder *b) {
-    const struct sgrad_axis *data = sgrad_mesh_axis(&b->g->mesh, SGRAD__DATA);
-    return data && b->o->peers ? sgrad__along(b, data) : sgrad__peers(b, 0, sgrad__peer_count(b->o));
+    const struct sgrad_mesh *mesh = &b->g->mesh;
+    return mesh->axes && b->o->peers ? sgrad__along(b, sgrad_mesh_sampled(mesh)) : sgrad__peers(b, 0, sgrad__peer_count(b->o));
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {

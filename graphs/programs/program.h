@@ -177,6 +177,8 @@ int64_t sgrad__call_slice(const struct sgrad_call *call);
 bool sgrad__is_message(const struct sgrad_call *call);     /* between ranks, and no task */
 int sgrad__by_address(const void *one, const void *other);      /* of calls, for qsort and bsearch */
 void sgrad__program_print(const struct sgrad__program *program, FILE *to);
+/* bytes.c: what this rank has of each layer, and sends for it in a step */
+void sgrad__program_print_bytes(const struct sgrad__program *program, FILE *to);
 /* buckets.c: bytes of gradients that are summed at once over the peers, when there are BYTES in all */
 int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *options);
 /* micros.c: into how many of MOST samples at most SAMPLES are cut; and how many a program's have, "25 or 24", or "60 on GPUs,

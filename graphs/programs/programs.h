@@ -53,6 +53,7 @@ struct sgrad_strategy {
     const char *name, *summary, *source;
     const char *const *options;         /* of train, those that not every strategy heeds: "servers"; ends with NULL */
     bool sharded;                       /* each parameter has a server: --servers */
+    bool shares;                        /* of what several ranks have, each keeps, and updates, a share */
     bool served;                        /* servers answer whoever comes first */
     bool fresh; /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
     int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */

@@ -8,20 +8,31 @@
 static void add_squared_norm(struct sgrad__builder *b, int parameter, int gradient, int *norm) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad_call call = { .kernel = &sgrad_squared_norm_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
-                               .view = { { SGRAD_F32, w->is.shape }, sgrad__doubles(sgrad_shape(1, 1)) } };
+                               .view = { b->p->buffer[gradient].view, sgrad__doubles(sgrad_shape(1, 1)) } };
     *norm = sgrad__add_buffer(b, sgrad_format("%s norm", w->name), call.view[1]);
     sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ gradient, *norm }, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("%s norm", w->name));
+}
+
+/* This rank's share of a parameter's value, to be updated. */
+static int add_share(struct sgrad__builder *b, int parameter, const struct sgrad__share *share) {
+    const char *name = b->g->parameter[parameter].name;
+    const int to = sgrad__add_buffer(b, sgrad_format("%s updated", name),
+                                     (struct sgrad_view){ SGRAD_F32, sgrad_shape(1, share->count) });
+    sgrad__add_slice(b, b->parameter[parameter], share->first, to);
+    return b->updated[parameter] = to;
 }
 
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     struct sgrad__parameter *w = &b->g->parameter[parameter];
     sgrad__add_histogram(b, "gradients", parameter, gradient);
     struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
-    int operand[SGRAD_MAX_OPERANDS] = { b->parameter[parameter], gradient, b->norm };
+    const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
+    const int value = share.ranks > 1 ? add_share(b, parameter, &share) : b->parameter[parameter];
+    int operand[SGRAD_MAX_OPERANDS] = { value, gradient, b->norm };
     call.access[0] = SGRAD_RW;
     call.access[1] = call.access[2] = SGRAD_R;
-    call.view[0] = call.view[1] = (struct sgrad_view){ SGRAD_F32, w->is.shape };
+    call.view[0] = call.view[1] = b->p->buffer[value].view;
     call.view[2] = sgrad__doubles(sgrad_shape(1, 1));
     if (b->norm < 0) call.view[2].shape.rank = -1;
     for (int i = 0; w->kept[i]; i++) {
@@ -33,28 +44,40 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
                            sgrad_format("%s update", w->name));
 }
 
-/* Of all parameters that are split over AXIS, over its ranks; those of the parts are no longer in NORM. -1: there is none. */
-static int add_norm_of_parts(struct sgrad__builder *b, const struct sgrad_axis *axis, int *norm) {
+/* Of shares, of which this rank has SUM, or none, over all ranks: they have them all. */
+static int add_norm_of_shares(struct sgrad__builder *b, int sum) {
+    const struct sgrad_group all = sgrad__peers(b, 0, b->peers);
+    if (sum < 0) {
+        sum = sgrad__add_buffer(b, sgrad_format("gradient norm of shares"), sgrad__doubles(sgrad_shape(1, 1)));
+        sgrad__add_copy(b, -1, sum);
+    }
+    return sgrad__add_collective(b, SGRAD_ALLREDUCE, &all, -1, sum, SGRAD__PRIORITY_UPDATE, "gradient norm of shares");
+}
+
+/* Of all parameters that are split as those of SHARING, over their parts; those of the parts are no longer in NORM. -1: there is
+ * none. */
+static int add_norm_of_parts(struct sgrad__builder *b, const struct sgrad__sharing *sharing, int *norm) {
     int *part = sgrad_alloc((size_t)b->g->parameter_count, sizeof *part), sum;
     for (int i = 0; i < b->g->parameter_count; i++) {
-        const bool split = b->g->parameter[i].axis == axis;
+        const bool split = sgrad__part_axes(b->g, &b->g->parameter[i]) == sharing->axes;
         part[i] = split ? norm[i] : -1;
         if (split) norm[i] = -1;
     }
     sum = sgrad__add_sum(b, part, b->g->parameter_count, "gradient norm of parts");
     free(part);
+    if (b->g->sharers && sharing->group.count > 1) return add_norm_of_shares(b, sum);
     if (sum < 0) return -1;
-    const struct sgrad_group group = sgrad__along(b, axis);
+    const struct sgrad_group group = sgrad__along(b, sharing->axes);
     return sgrad__add_collective(b, SGRAD_ALLREDUCE, &group, -1, sum, SGRAD__PRIORITY_UPDATE, "gradient norm of parts");
 }
 
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
-    int *norm = sgrad_alloc((size_t)b->g->parameter_count + SGRAD_MAX_AXES, sizeof *norm), count = b->g->parameter_count;
+    int *norm = sgrad_alloc((size_t)(b->g->parameter_count + b->sharings), sizeof *norm), count = b->g->parameter_count;
     for (int i = 0; i < b->g->parameter_count; i++) {
         norm[i] = -1;
         if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
     }
-    for (int i = 0; i < b->g->mesh.axes; i++) norm[count++] = add_norm_of_parts(b, &b->g->mesh.axis[i], norm);
+    for (int i = b->g->sharers ? 0 : 1; i < b->sharings; i++) norm[count++] = add_norm_of_parts(b, &b->sharing[i], norm);
     b->norm = sgrad__add_sum(b, norm, count, "gradient norm");
     for (int i = 0; i < b->g->parameter_count; i++)
         if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);

@@ -59,7 +59,7 @@ static double read_best(const struct sgrad__run *r) {
 
 int sgrad__best_open(struct sgrad__run *r) {
     for (int i = 0; i < r->graph->parameter_count && r->options.best; i++)
-        if (r->graph->parameter[i].axis)
+        if (r->graph->parameter[i].cuts)
             return sgrad_fail(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole",
                               r->graph->parameter[i].name);
     r->best = r->context->rank == 0 ? read_best(r) : NAN;

@@ -54,7 +54,7 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
     e->weight = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
     for (int i = 0; i < r->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
-        SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->is.shape, SGRAD_PERSISTENT, &e->weight[i]));
+        SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &e->weight[i]));
     }
     return 0;
 }
@@ -123,7 +123,7 @@ int sgrad__evaluation_begin(struct sgrad__run *r) {
         SGRAD_TRY(sgrad_tensor_copy(p->average ? p->average : p->tensor, e->weight[i]));
     }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
-    e->done = e->next = r->part;
+    e->done = e->next = r->turn;
     e->end = e->batches;
     e->totals = false;
     r->evaluates = true;
@@ -144,7 +144,7 @@ static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     for (int64_t i = 0; i < size; i++) sample[i] = from + i;
     int error = sgrad__runner_submit(p->runner, &step, sample);
     free(sample);
-    e->next += r->parts;
+    e->next += r->turns;
     return error;
 }
 
@@ -171,7 +171,7 @@ static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);      /* copies': parts, or alike */
     if (r->answers && r->copy == 0)
         take_answers(r->answers, p->program, slot, p->first + (e->done - p->batch) * p->program->share);
-    e->done += r->parts;
+    e->done += r->turns;
     return 0;
 }
 
@@ -204,7 +204,7 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
 
 int sgrad__evaluation_turn(struct sgrad__run *r) {
     struct sgrad__evaluation *e = r->evaluation;
-    const int64_t ahead = (int64_t)r->options.window * r->parts;
+    const int64_t ahead = (int64_t)r->options.window * r->turns;
     while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(r, e));
     while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(r, e));
     if (e->done >= e->end && !e->totals) SGRAD_TRY(submit_total(e));

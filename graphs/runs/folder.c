@@ -110,7 +110,7 @@ void sgrad__run_leave_folder(struct sgrad__run *r) {
 
 void sgrad__run_describe(const struct sgrad__run *r, struct sgrad__config *config, char *devices, size_t size) {
     *config = (struct sgrad__config){
-        .options = &r->options, .model = r->model_text, .dataset = r->train, .parameters = sgrad__parameters_count(r->graph),
+        .options = &r->options, .model = r->model_text, .dataset = r->train, .parameters = sgrad__parameters_whole(r->graph),
         .fingerprint = r->fingerprint, .metric = r->metric, .metrics = r->result.metrics, .ranks = r->context->ranks,
         .samples = sgrad__run_samples(r), .channels = sgrad_dataset_channels(r->train),
         .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),

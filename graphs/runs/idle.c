@@ -36,6 +36,8 @@ static char *one_rank(const struct sgrad__run *r) {
     return r->context->ranks > 1 ? NULL : sgrad_format("one rank trains alone; mpirun and stargrad launch start several");
 }
 
+static char *nothing_to_share(const struct sgrad__run *r) { return r->strategy->shares ? one_rank(r) : NULL; }
+
 static char *not_served(const struct sgrad__run *r) { return r->strategy->sharded ? one_rank(r) : NULL; }
 
 static char *not_shared(const struct sgrad__run *r) { return r->options.partition ? one_rank(r) : NULL; }
@@ -148,6 +150,7 @@ static const struct row rows[] = {
     { "recompute", nothing_to_recompute },
     { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
+    { "shard", nothing_to_share },
     { "staleness", one_rank },
     { "strategy", not_served },
     { "trace", traced_steps_are_over },

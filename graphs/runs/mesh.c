@@ -1,5 +1,5 @@
 /* mesh.c: where this rank stands on the run's mesh, and the way of what ranks have not all whole, parameters that are split and
- * states that some keep: to rank 0, which writes files, and from it, which has read one.
+ * states that some keep, or share: to rank 0, which writes files, and from it, which has read one.
  *
  *     gather     parts of ranks 0 1  ──>  whole on rank 0             scatter     whole on rank 0  ──>  parts of all ranks   */
 #include "graphs/runs/run.h"
@@ -14,18 +14,25 @@ int sgrad__run_open_mesh(struct sgrad__run *r) {
 /* Ranks that have the same samples and share no work would do the same twice. */
 static int check_axes(const struct sgrad__run *r) {
     for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
-        if (strcmp(axis->name, SGRAD__DATA) && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
+        if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
             return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s: all %d ranks would do the same",
                               r->options.mesh, r->model->name, axis->name, axis->ranks);
     return 0;
 }
 
+static unsigned axes_in_use(const struct sgrad__run *r) {
+    unsigned axes = 0;
+    for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
+        if (sgrad__graph_uses(r->graph, axis)) axes |= sgrad_mesh_bit(&r->mesh, axis);
+    return axes;
+}
+
 static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
     for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
-        if (p->axis && r->optimizer->whole)
+        if (p->cuts && r->optimizer->whole)
             return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
-                                            "does without", r->optimizer->name, p->name, p->axis->name);
+                                            "does without", r->optimizer->name, p->name, p->cut[0].axis->name);
     if (r->strategy->sharded || r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
     if (r->options.partition)
@@ -35,34 +42,38 @@ static int check_together(const struct sgrad__run *r) {
 
 int sgrad__run_place_on_mesh(struct sgrad__run *r) {
     const int rank = r->context->rank, ranks = r->context->ranks;
-    r->parts = ranks;
-    r->part = r->graph->rank = rank;
+    r->parts = r->turns = ranks;
+    r->part = r->turn = r->graph->rank = rank;
     r->copies = 1;
     if (!r->options.mesh) return 0;
     SGRAD_TRY(sgrad_mesh_fit(&r->mesh, ranks));
     SGRAD_TRY(check_axes(r));
-    const struct sgrad_axis *data = sgrad_mesh_axis(&r->mesh, SGRAD__DATA);
     sgrad__graph_set_mesh(r->graph, &r->mesh);
-    r->parts = data->ranks;
-    r->part = sgrad_mesh_place(&r->mesh, data, rank);
-    r->copies = ranks / r->parts;
-    for (int other = 0; other < rank; other++) r->copy += sgrad_mesh_place(&r->mesh, data, other) == r->part;
+    const unsigned sampled = sgrad_mesh_sampled(&r->mesh), others = sgrad_mesh_all(&r->mesh) & ~sampled;
+    r->parts = sgrad_mesh_ranks(&r->mesh, sampled);
+    r->part = sgrad_mesh_place(&r->mesh, sampled, rank);
+    r->copies = sgrad_mesh_ranks(&r->mesh, others);
+    r->copy = sgrad_mesh_place(&r->mesh, others, rank);
+    const unsigned alone = sampled & ~axes_in_use(r);
+    r->turns = sgrad_mesh_ranks(&r->mesh, alone);
+    r->turn = sgrad_mesh_place(&r->mesh, alone, rank);
     return check_together(r);
 }
 
 /* ---- what not all ranks have whole ---- */
 
 static int gather_split(const struct sgrad__run *r, const struct sgrad__item *item) {
-    const struct sgrad_axis *axis = item->split->axis;
+    const struct sgrad_graph *g = r->graph;
+    const unsigned axes = sgrad__part_axes(g, item->split);
     const size_t bytes = sgrad_view_bytes(&item->tensor->view);
-    int *member = sgrad_alloc((size_t)axis->ranks, sizeof *member), error = 0;
-    const struct sgrad_group from = sgrad_mesh_group(&r->graph->mesh, axis, 0, member);
+    int *member = sgrad_alloc((size_t)sgrad_mesh_ranks(&g->mesh, axes), sizeof *member), error = 0;
+    const struct sgrad_group from = sgrad_mesh_group(&g->mesh, axes, 0, member);
     float *part = sgrad_alloc(1, bytes);
     if (r->context->rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
     for (int place = 0; place < from.count; place++) {
         if (from.rank[place] == r->context->rank) error = sgrad_tensor_read(item->tensor, part);
         sgrad_ranks_broadcast(part, bytes, from.rank[place]);
-        if (r->context->rank == 0) sgrad__part_put(item->split, place, part, *item->whole);
+        if (r->context->rank == 0) sgrad__part_put(g, item->split, from.rank[place], part, *item->whole);
     }
     free(part);
     free(member);
@@ -81,8 +92,25 @@ static int gather_kept(const struct sgrad__run *r, const struct sgrad__item *ite
     return error;
 }
 
+/* Every rank keeps another share. */
+static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *item) {
+    const struct sgrad_graph *g = r->graph;
+    const int rank = r->context->rank;
+    int error = 0;
+    if (rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+    for (int other = 0; other < r->context->ranks; other++) {
+        const struct sgrad__share is = sgrad__share_of(g, item->split, other);
+        float *share = sgrad_alloc((size_t)is.count + 1, sizeof *share);        /* of no elements a tensor has one */
+        if (other == rank) error = sgrad_tensor_read(item->tensor, share);
+        sgrad_ranks_broadcast(share, (size_t)is.count * sizeof *share, other);
+        if (rank == 0) sgrad__share_put(g, item->split, other, share, *item->whole);
+        free(share);
+    }
+    return error;
+}
+
 static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
-    return item->split ? gather_split(r, item) : gather_kept(r, item);
+    return item->shared ? gather_shares(r, item) : item->split ? gather_split(r, item) : gather_kept(r, item);
 }
 
 static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *item) {

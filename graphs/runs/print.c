@@ -20,6 +20,11 @@ static void print_network(const struct sgrad__run *r, FILE *to) {
                 r->strategy->summary);
         return;
     }
+    if (r->strategy->shares) {
+        fprintf(to, "shares     of states and updates; gradients in %d %s of about %.0f kB, summed in shares\n",
+                r->program->buckets, buckets, bytes / 1e3);
+        return;
+    }
     fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
             r->allreduce ? "as asked" : "the cheapest", r->program->buckets, buckets, bytes / 1e3,
             1e3 * sgrad_collective_cost(method, &each, net));
@@ -40,9 +45,9 @@ static void print_placement(const struct sgrad__run *r, FILE *to) {
 }
 
 static void print_mesh(const struct sgrad__run *r, FILE *to) {
-    fprintf(to, "mesh      ");
-    for (int i = 0; i < r->mesh.axes; i++) fprintf(to, " %s=%d", r->mesh.axis[i].name, r->mesh.axis[i].ranks);
-    fprintf(to, ": %d ranks at a time have the same samples, and share the work on them\n", r->copies);
+    char text[SGRAD_MESH_TEXT];
+    fprintf(to, "mesh       %s: %d ranks at a time have the same samples, and share the work on them\n",
+            sgrad_mesh_text(&r->mesh, text), r->copies);
 }
 
 /* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
@@ -73,9 +78,12 @@ static const char *precision_text(const struct sgrad__run *r) {
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     char devices[256];
-    const long long parameters = (long long)sgrad__parameters_count(r->graph);
+    const long long parameters = (long long)sgrad__parameters_whole(r->graph);
+    const long long here = (long long)sgrad__parameters_count(r->graph);
     char *samples = sgrad__micros_text(r->program);
-    fprintf(to, "model      %s, %lld %s\n", r->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
+    fprintf(to, "model      %s, %lld %s", r->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
+    if (here < parameters) fprintf(to, ", of which a rank keeps %lld", here);
+    fputc('\n', to);
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     if (r->copies > 1) print_mesh(r, to);

@@ -61,6 +61,7 @@ struct sgrad__run {
     struct sgrad_mesh mesh;
     int parts, part;                            /* the batch's, each of other samples; this rank's */
     int copies, copy;                           /* ranks that have the same samples; this one's place among them */
+    int turns, turn;                            /* ranks that evaluate without each other, batches in turn; this one's place */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
     struct sgrad__server *server;               /* of asynchronous training; NULL: none */

@@ -40,7 +40,7 @@ static void set_options(const struct sgrad__search *s, struct sgrad__entrant *e)
     o->cpus = common->cpus, o->gpus = common->gpus, o->scheduler = common->scheduler;
     o->deterministic = true;
     o->resume = o->partition = o->print = false;
-    o->mesh = o->trace = o->strategy = o->allreduce = NULL;
+    o->mesh = o->shard = o->trace = o->strategy = o->allreduce = NULL;
     o->keep = 2;
 }
 

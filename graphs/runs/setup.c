@@ -157,6 +157,7 @@ static void set_hyper(struct sgrad__run *r) {
 static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    r->graph->sharers = r->strategy && r->strategy->shares && r->context->ranks > 1 ? r->context->ranks : 0;
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
@@ -184,6 +185,17 @@ static int parse_trace(struct sgrad__run *r) {
     return sgrad_fail(SGRAD_EINVAL, "--trace '%s': takes a step, or FIRST-LAST", text);
 }
 
+/* --shard is a way to train together. */
+static int choose_shares(struct sgrad_train_options *o) {
+    if (!o->shard || !strcmp(o->shard, "none")) return 0;
+    if (strcmp(o->shard, "optimizer") && strcmp(o->shard, "gradients"))
+        return sgrad_fail(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", o->shard);
+    if (strcmp(o->strategy, "sync") && strcmp(o->strategy, "shard"))
+        return sgrad_fail(SGRAD_EINVAL, "--shard %s goes with --strategy sync, not with %s", o->shard, o->strategy);
+    o->strategy = "shard";
+    return 0;
+}
+
 static int find_records(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
     r->model = o->custom_model ? o->custom_model : sgrad_model_find(o->model);
@@ -191,6 +203,7 @@ static int find_records(struct sgrad__run *r) {
         o->custom_optimizer ? o->custom_optimizer : sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
     if (r->optimizer) o->optimizer = r->optimizer->name;
     if (o->allreduce) r->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce);
+    SGRAD_TRY(choose_shares(o));
     r->strategy = sgrad_record_find("strategy", o->strategy, sgrad_strategies);
     return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }

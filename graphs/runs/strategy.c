@@ -42,6 +42,12 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
     if (r->optimizer->update_all && o->clip_norm > 0)
         return sgrad_fail(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
                           r->optimizer->name);
+    if ((o->allreduce || o->histograms) && r->strategy->shares)
+        return sgrad_fail(SGRAD_EINVAL, "--%s does not go with --shard: gradients are nowhere whole",
+                          o->allreduce ? "allreduce" : "histograms");
+    if (r->optimizer->whole && r->strategy->shares)
+        return sgrad_fail(SGRAD_EINVAL, "--optimizer %s takes whole parameters, and --shard has ranks update shares",
+                          r->optimizer->name);
     SGRAD_TRY(parse_variant(o->kfac_variant, &r->share));
     if (r->optimizer->keep && o->kfac_lag > o->kfac_eigen_every)
         return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",

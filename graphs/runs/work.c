@@ -123,7 +123,7 @@ static void find_gradients(const struct sgrad__program *p, struct sgrad_work *w)
         for (int k = 0; k < update; k++)
             for (int j = 0; j < p->instruction[k].call->operands; j++)
                 if (p->instruction[k].operand[j] == gradient && p->instruction[k].call->access[j] != SGRAD_R) made = k;
-        const double bytes = (double)sgrad_shape_count(&g->parameter[i].is.shape) * sizeof(float);
+        const double bytes = (double)sgrad_shape_count(&g->parameter[i].kept_shape) * sizeof(float);
         w->gradient[w->gradients++] = (struct sgrad_work_gradient){ bytes, made, needed };
     }
     qsort(w->gradient, (size_t)w->gradients, sizeof *w->gradient, by_made);

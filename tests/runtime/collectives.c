@@ -319,33 +319,57 @@ static void crowded_hosts(void **state) {
 static void ranks_on_a_mesh(void **state) {
     (void)state;
     struct sgrad_mesh mesh;
-    int member[4];
+    int member[24];
     assert_int_equal(sgrad_mesh_parse("a=3,b=2", "rest", &mesh), 0);
     assert_int_equal(sgrad_mesh_fit(&mesh, 24), 0);
     const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"),
                             *b = sgrad_mesh_axis(&mesh, "b");
     assert_true(rest == mesh.axis && rest->ranks == 4 && a->ranks == 3 && b->ranks == 2 && !sgrad_mesh_axis(&mesh, "c"));
     for (int rank = 0; rank < 24; rank++) {
-        assert_int_equal(rank, (sgrad_mesh_place(&mesh, rest, rank) * 3 + sgrad_mesh_place(&mesh, a, rank)) * 2 +
-                                   sgrad_mesh_place(&mesh, b, rank));
-        for (const struct sgrad_axis *axis = mesh.axis; axis < mesh.axis + mesh.axes; axis++) {
-            const struct sgrad_group group = sgrad_mesh_group(&mesh, axis, rank, member);
-            assert_int_equal(group.count, axis->ranks);
-            assert_int_equal(group.rank[sgrad_mesh_place(&mesh, axis, rank)], rank);
+        assert_int_equal(rank, (sgrad_mesh_place(&mesh, 1, rank) * 3 + sgrad_mesh_place(&mesh, 2, rank)) * 2 +
+                                   sgrad_mesh_place(&mesh, 4, rank));
+        for (unsigned axes = 0; axes <= sgrad_mesh_all(&mesh); axes++) {
+            const struct sgrad_group group = sgrad_mesh_group(&mesh, axes, rank, member);
+            assert_int_equal(group.count, sgrad_mesh_ranks(&mesh, axes));
+            assert_int_equal(group.rank[sgrad_mesh_place(&mesh, axes, rank)], rank);
         }
     }
-    assert_true(sgrad_mesh_group(&mesh, a, 9, member).rank[0] == 7 && member[1] == 9 && member[2] == 11);
+    assert_true(sgrad_mesh_bit(&mesh, a) == 2 && sgrad_mesh_sampled(&mesh) == 1);
+    assert_true(sgrad_mesh_group(&mesh, 2, 9, member).rank[0] == 7 && member[1] == 9 && member[2] == 11);
+    assert_true(sgrad_mesh_group(&mesh, 5, 9, member).rank[0] == 2 && member[1] == 3 && member[2] == 8 && member[7] == 21);
 
     assert_int_equal(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh), 0);
     assert_int_equal(sgrad_mesh_fit(&mesh, 6), 0);
-    assert_int_equal(sgrad_mesh_place(&mesh, sgrad_mesh_axis(&mesh, "rest"), 4), 1);
+    assert_int_equal(sgrad_mesh_place(&mesh, 2, 4), 1);
+}
+
+/* One name for several axes: ranks along one of them have other samples. */
+static void squares_and_cubes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *whole;
+        int axes, ranks;
+    } are[] = { { "t=1d:3", "rest=2,t=3", 2, 6 }, { "t=2d:3", "rest=2,t=2d:3", 3, 18 }, { "t=3d:2", "rest=2,t=3d:2", 4, 16 },
+                { "t=2d:2,rest=2,p=3", "t=2d:2,rest=2,p=3", 4, 24 } };
+    struct sgrad_mesh mesh;
+    char text[SGRAD_MESH_TEXT];
+    for (size_t i = 0; i < sizeof are / sizeof *are; i++) {
+        assert_int_equal(sgrad_mesh_parse(are[i].text, "rest", &mesh), 0);
+        assert_int_equal(sgrad_mesh_fit(&mesh, are[i].ranks), 0);
+        assert_int_equal(mesh.axes, are[i].axes);
+        assert_string_equal(sgrad_mesh_text(&mesh, text), are[i].whole);
+        const struct sgrad_axis *samples = sgrad_mesh_axis(&mesh, "t.samples"), *rest = sgrad_mesh_axis(&mesh, "rest");
+        const unsigned other = samples ? sgrad_mesh_bit(&mesh, samples) : 0;
+        assert_int_equal(sgrad_mesh_sampled(&mesh), other | sgrad_mesh_bit(&mesh, rest));
+    }
 }
 
 static void meshes_that_are_none(void **state) {
     (void)state;
     static const char *const wrong[] = { "", "a", "a=", "=2", "a=0", "a=-1", "a=2x", "a=2,", ",a=2", "a=2,a=3",
-                                         "a=99999999999999999999", "a=40000", "anaxisofalongname=2", "a=1,b=1,c=1,d=1",
-                                         "a=1,b=1,c=1,d=1,e=1" };
+                                         "a=99999999999999999999", "a=40000", "anaxisofalongname=2", "a=1,b=1,c=1,d=1,e=1,f=1",
+                                         "a=1,b=1,c=1,d=1,e=1,f=1,g=1", "a=4d:2", "a=0d:2", "a=2d", "a=2d:", "a=2d:0", "a.b=2",
+                                         "a=3d:1,b=3d:1", "alongname=2d:2" };
     struct sgrad_mesh mesh;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (sgrad_mesh_parse(wrong[i], "rest", &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);
@@ -373,6 +397,7 @@ int main(void) {
         cmocka_unit_test(short_and_long_buffers),
         cmocka_unit_test(crowded_hosts),
         cmocka_unit_test(ranks_on_a_mesh),
+        cmocka_unit_test(squares_and_cubes),
         cmocka_unit_test(meshes_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,7 @@ def test_ranks():
 def test_tensor():
     """Layers split over ranks: PyTorch's losses, one rank's weights and test loss, and a run that goes on without the other rank."""
     one = check("small", "--micro-batch", 2)
-    for count, mesh in ((2, "tensor=1d:2"), (4, "data=2,tensor=2")):
+    for count, mesh in ((2, "tensor=1d:2"), (4, "data=2,tensor=2"), (4, "tensor=2d:2")):
         parts = check("small", "--mesh", mesh, "--micro-batch", 2, start=lambda *words, count=count: ranks(count, *words))
         whole, other = (read(os.path.join(path, "model.safetensors")) for path in (one, parts))
         assert {name: is_[0] for name, is_ in whole.items()} == {name: is_[0] for name, is_ in other.items()}
@@ -106,7 +106,7 @@ def test_tensor_refused():
 
     refused("heads: 4 cannot be split over the 3 ranks of axis tensor, but over 2 or 4", "--mesh", "tensor=3", count=3)
     refused("values move between ranks in F32", "--mesh", "tensor=2", "--precision", "bf16")
-    refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2", "--mesh", "tensor=2d:2")
+    refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2; or 2d:2, 3d:2", "--mesh", "tensor=4d:2")
     refused("the mesh asks for a multiple of 4 ranks, and 2 are here", "--mesh", "tensor=4")
     refused("shares no work over axis pipe", "--mesh", "pipe=2")
 

@@ -8,7 +8,7 @@ from array import array
 from run import Skip, content, events, folder, losses, main, mpirun
 
 SPLIT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/split")
-NETWORKS = ("reduced", "gathered", "shared", "scattered", "inner", "rooted", "shifted")
+NETWORKS = ("reduced", "gathered", "shared", "scattered", "inner", "rooted", "shifted", "kept", "sections")
 
 
 def split(network, mesh, count, *words, status=0, out=None):
@@ -88,6 +88,7 @@ def test_what_is_refused():
                                ("unnamed", "tensor=2", "sum: its .axis names no axis of the mesh"),
                                ("unknown", "tensor=2", "nobody.weight: is to be split over axis tensor, and no layer has such a parameter"),
                                ("third", "tensor=2", "up.weight: is to be split along dimension 2, and has shape (6,144)"),
+                               ("uneven", "tensor=2", "up.weight: dimension 0 of (7,144) cannot be kept in parts by the 2 ranks of axis tensor"),
                                ("normed", "tensor=2", "bn.weight: cannot be split"),
                                ("whole", "tensor=2", "model split shares no work over axis tensor"),
                                ("reduced", "tensor=3", "the mesh asks for a multiple of 3 ranks, and 2 are here"),

@@ -1,27 +1,65 @@
 /* column_linear.c: a linear layer of whose outputs each rank along axis tensor has a part: layers.h. */
 #include "codelets/ops/all_gather.h"
+#include "codelets/ops/bias.h"
+#include "codelets/ops/reduce_scatter.h"
+#include "codelets/ops/take.h"
 #include "graphs/networks/layers/layers.h"
 
-int sgrad__check_split(struct sgrad_graph *g, const char *what, int count) {
-    const int ranks = sgrad_graph_ranks(g, SGRAD__TENSOR);
+/* Of a line of ranks, the numbers of them that would do; of others, those of what is split. */
+static int refuse_line(struct sgrad_graph *g, const char *what, int count, int ranks) {
     int less = ranks, more = ranks;
-    if (count % ranks == 0) return 0;
     while (count % less) less--;
     while (more < count && count % more) more++;
     return sgrad_graph_refuse(g, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
                               count, ranks, less, more < count ? more : count);
 }
 
+int sgrad__check_split(struct sgrad_graph *g, const char *what, int count, bool whole) {
+    const int line = sgrad_graph_ranks(g, SGRAD__TENSOR), side = sgrad_graph_ranks(g, SGRAD__FEATURES);
+    const int samples = sgrad_graph_ranks(g, SGRAD__SAMPLES), ranks = line * side * (whole ? samples : 1);
+    if (count % ranks == 0) return 0;
+    if (ranks == line) return refuse_line(g, what, count, ranks);
+    const int more = (count + ranks - 1) / ranks * ranks, less = more > ranks ? more - ranks : more;
+    return sgrad_graph_refuse(g, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could", what,
+                              count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
+}
+
+int sgrad__split_rows(struct sgrad_graph *g, const char *name, int x) {
+    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(g, take, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
+        x = sgrad_layer(g, take, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
+    return x;
+}
+
+int sgrad__join_rows(struct sgrad_graph *g, const char *name, int x) {
+    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
+        x = sgrad_layer(g, all_gather, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
+    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(g, all_gather, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    return x;
+}
+
 int sgrad__column_linear(struct sgrad_graph *g, const char *name, int x, struct sgrad_linear attrs, int sections) {
-    const int ranks = sgrad_graph_ranks(g, SGRAD__TENSOR);
-    if (ranks > 1) {
-        if (sgrad__check_split(g, name, attrs.features / sections)) return -1;
+    const int outputs = sgrad_graph_ranks(g, SGRAD__TENSOR), inputs = sgrad_graph_ranks(g, SGRAD__FEATURES);
+    const bool bias = attrs.bias;
+    const char *weight_name = SGRAD__NAME("%s.weight", name), *bias_name = SGRAD__NAME("%s.bias", name);
+    if (sgrad__check_split(g, name, attrs.features / sections, false)) return -1;
+    if (outputs > 1) {
         x = sgrad_layer(g, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
-        sgrad_graph_split_sections(g, SGRAD__NAME("%s.weight", name), SGRAD__TENSOR, 0, sections);
-        if (attrs.bias) sgrad_graph_split_sections(g, SGRAD__NAME("%s.bias", name), SGRAD__TENSOR, 0, sections);
-        attrs.features /= ranks;
+        sgrad_graph_split_sections(g, weight_name, SGRAD__TENSOR, 0, sections);
+        sgrad_graph_split(g, weight_name, SGRAD__FEATURES, 1);
+        sgrad_graph_keep_parts(g, weight_name, SGRAD__SAMPLES, 1);
+        if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__TENSOR, 0, sections);
+        if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__FEATURES, 0, sections);
     }
-    return sgrad_graph_apply(g, &sgrad_linear_op, name, &x, 1, &attrs);
+    attrs.features /= outputs;
+    attrs.bias = bias && inputs == 1;
+    x = sgrad_graph_apply(g, &sgrad_linear_op, name, &x, 1, &attrs);
+    if (inputs == 1) return x;
+    x = sgrad_layer(g, reduce_scatter, SGRAD__NAME("%s/sum", name), (x), .axis = SGRAD__FEATURES, .dimension = 2,
+                    .sections = sections);
+    return bias ? sgrad_layer(g, bias, SGRAD__NAME("%s/bias", name), (x), 0) : x;
 }
 
 const struct sgrad_composite sgrad_column_linear_composite = {

@@ -20,28 +20,41 @@ int sgrad__bottleneck(struct sgrad_graph *graph, const char *name, int x, int sh
 /* ResNet's shortcut B NAME. x (N,H,W,C), returns x or (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
 int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int channels, int stride);
 
-/* The axis of the mesh over whose ranks these two split a linear layer (Shoeybi et al., Megatron-LM, 2019), one after the other,
- * the rows of what comes and goes being split likewise (Korthikanti et al., Reducing activation recomputation in large
- * transformer models, 2022):
+/* The axes of the mesh over whose ranks these two split a linear layer, one after the other: J and K, and I, which has other
+ * samples. tensor=1d:P is P ranks along J alone (Shoeybi et al., Megatron-LM, 2019, with rows split in between: Korthikanti et
+ * al., Reducing activation recomputation in large transformer models, 2022), 2d:q are q along I and J (SUMMA, van de Geijn and
+ * Watts, 1997: of the three matrices of a product the one that is larger here stays where it is), and 3d:q are q along each
+ * (R. C. Agarwal et al., A three-dimensional approach to parallel matrix multiplication, 1995). Of N samples of T rows of C
+ * features, widened to F and back, a rank has, of a weight what it uses, of which it keeps 1/I,
  *
- *     x (N,T/P,C) ── gather ── (N,T,C) ── column ── (N,T,K/P) ── … ── row ── sum, scatter ── (N,T/P,C) ── bias ──
+ *   x (N/I,T/J,C/K) ── gather J ── (N/I,T,C/K) ── weight (F/J,C/K) ── sum, scatter K ── (N/I,T,F/(J·K)) ── bias ──      column
+ *   x (N/I,T,F/(J·K)) ── gather K ── (N/I,T,F/J) ── weight (C/K,F/J) ── sum, scatter J ── (N/I,T/J,C/K) ── bias ──      row
  *
- * so that each rank has 1/P of the weights, of the work, and of what lies between such pairs. Forward and backward, a rank sends
- * 4·(P-1)/P·|x| for a pair, x being whole. Along an axis of one rank both are a linear layer.
+ * so that of all three matrices a rank has 1/(I·J·K), and sends for each, forward and backward, as often as it is gathered or
+ * scattered along an axis of n ranks, n - 1 times what it has. Weights are gathered once a step. Along axes of one rank both are
+ * a linear layer.
  *
  * Column: SECTIONS of outputs side by side, each of which is split: 3 of queries, keys and values. */
-#define SGRAD__TENSOR "tensor"
+#define SGRAD__TENSOR "tensor"                  /* J */
+#define SGRAD__FEATURES "tensor.features"       /* K */
+#define SGRAD__SAMPLES "tensor.samples"         /* I */
 int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections);
 int sgrad__row_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs);
-/* COUNT of WHAT are to be split over the axis's ranks: 0, or the model is refused, with the numbers of ranks that would do. */
-int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count);
+/* Layer norm of what lies between them, of which a rank has T/J rows and C/K features. */
+int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x);
+/* Of a sample's T rows of C features the part between them, and all of them of such parts. NAME is that of the first layer. */
+int sgrad__split_rows(struct sgrad_graph *graph, const char *name, int x);
+int sgrad__join_rows(struct sgrad_graph *graph, const char *name, int x);
+/* COUNT of WHAT are to be split over the ranks of these two, or, where WHOLE, of all three axes: 0, or the model is refused, with
+ * the nearest that would do. */
+int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, bool whole);
 
 /* A transformer's block NAME, with the norms before the layers, split likewise:
  *
  *     x ──┬── norm1 ── qkv ── attention ── proj ── + ──┬── norm2 ── up ── GELU ── down ── + ──
  *         └────────────────────────────────────────────┘└───────────────────────────────────┘
  *
- * x (N,T,width), or on a mesh T/P rows of each sample, and so what is returned. DEVIATION is that of the first weights, of what
+ * x (N,T,width), or on a mesh a rank's part of it, and so what is returned. DEVIATION is that of the first weights, of what
  * ends a branch LAST_DEVIATION. */
 struct sgrad__transformer {
     const char *norm1, *qkv, *proj, *norm2, *up, *down;     /* names of layers, after the block's */

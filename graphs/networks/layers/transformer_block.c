@@ -3,7 +3,6 @@
 #include "codelets/ops/attention.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/gelu.h"
-#include "codelets/ops/layer_norm.h"
 #include "graphs/networks/layers/layers.h"
 
 static struct sgrad_linear linear(const struct sgrad__transformer *is, int features, float deviation) {
@@ -16,13 +15,13 @@ static int drop(struct sgrad_graph *g, const char *name, int x, float p) {
 
 int sgrad__transformer_block(struct sgrad_graph *g, const char *name, int x, const struct sgrad__transformer *is) {
 #define NAME(part) SGRAD__NAME("%s.%s", name, part)
-    int y = sgrad_layer(g, layer_norm, NAME(is->norm1), (x), 0);
+    const int parts = sgrad_graph_ranks(g, SGRAD__TENSOR) * sgrad_graph_ranks(g, SGRAD__FEATURES);
+    int y = sgrad__split_norm(g, NAME(is->norm1), x);
     y = sgrad__column_linear(g, NAME(is->qkv), y, linear(is, 3 * is->width, is->deviation), 3);
-    y = sgrad_layer(g, attention, NAME("attn"), (y), .heads = is->heads / sgrad_graph_ranks(g, SGRAD__TENSOR),
-                    .causal = is->causal, .cache = is->cache);
+    y = sgrad_layer(g, attention, NAME("attn"), (y), .heads = is->heads / parts, .causal = is->causal, .cache = is->cache);
     y = sgrad__row_linear(g, NAME(is->proj), y, linear(is, is->width, is->last_deviation));
     x = sgrad_layer(g, add, NAME("add_1"), (drop(g, NAME("attn.drop"), y, is->dropout), x), 0);
-    y = sgrad_layer(g, layer_norm, NAME(is->norm2), (x), 0);
+    y = sgrad__split_norm(g, NAME(is->norm2), x);
     y = sgrad__column_linear(g, NAME(is->up), y, linear(is, 4 * is->width, is->deviation), 1);
     y = sgrad_layer(g, gelu, NAME("mlp.act"), (y), .approximate = is->approximate);
     y = sgrad__row_linear(g, NAME(is->down), y, linear(is, is->width, is->last_deviation));

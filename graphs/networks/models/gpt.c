@@ -7,14 +7,18 @@
  * many branches there are.
  *
  * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and, between these, of a
- * sample's rows: norms, sums, the head and the loss of T/P tokens. Embeddings are whole on all of them.
+ * sample's rows, and of a cube's also of their features: layers.h. Of the embeddings it keeps a part of the features; it looks up
+ * tokens, and computes logits, by those of its place on tensor.features, and of a part of the tokens the loss:
+ *
+ *     x (N/I,T/J,C/K) ── weight (V,C/K) ── (N/I,T/J,V) ── sum, scatter K ── (N/I,T/(J·K),V) ── loss
+ *
  *
  * Limits: dropout falls on the embedding and on what blocks add, not on attention's weights. */
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/embedding.h"
-#include "codelets/ops/layer_norm.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/position_embedding.h"
+#include "codelets/ops/reduce_scatter.h"
 #include "codelets/ops/take.h"
 #include "codelets/ops/take_numbers.h"
 #include "codelets/ops/token_cross_entropy.h"
@@ -24,6 +28,13 @@
 
 #define DEVIATION 0.02f
 
+/* Of a table (rows,C) a rank uses C/K features, and keeps its part of these. */
+static void keep_parts(struct sgrad_graph *g, const char *table) {
+    sgrad_graph_split(g, table, SGRAD__FEATURES, 1);
+    sgrad_graph_keep_parts(g, table, SGRAD__SAMPLES, 1);
+    sgrad_graph_keep_parts(g, table, SGRAD__TENSOR, 1);
+}
+
 static int build(struct sgrad_graph *g, int x, int classes) {
     const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
     const int vocabulary = (int)sgrad_graph_option(g, "vocabulary"), context = (int)sgrad_graph_option(g, "context");
@@ -31,15 +42,20 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     if (classes > vocabulary)
         return sgrad_graph_refuse(g, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
                                   classes - 1, classes);
-    const int ranks = sgrad_graph_ranks(g, SGRAD__TENSOR), tokens = (int)sgrad_graph_shape(g, x).dim[1];
-    SGRAD_TRY(sgrad__check_split(g, "heads", heads));
-    SGRAD_TRY(sgrad__check_split(g, "tokens a sample", tokens));
-    x = sgrad_layer(g, embedding, "transformer.wte", (x), .count = vocabulary, .features = width, .deviation = DEVIATION);
+    const int features = sgrad_graph_ranks(g, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(g, x).dim[1];
+    SGRAD_TRY(sgrad__check_split(g, "heads", heads, false));
+    SGRAD_TRY(sgrad__check_split(g, "tokens a sample", tokens, false));
+    SGRAD_TRY(sgrad__check_split(g, "width", width, true));
+    keep_parts(g, "transformer.wte.weight");
+    keep_parts(g, "transformer.wpe.weight");
+    x = sgrad_layer(g, embedding, "transformer.wte", (x), .count = vocabulary, .features = width / features,
+                    .deviation = DEVIATION);
     x = sgrad_layer(g, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
                     .cached = sgrad_graph_cached(g));
     const float p = (float)sgrad_graph_option(g, "dropout");
     if (p > 0) x = sgrad_layer(g, dropout, "transformer.drop", (x), .p = p);
-    if (ranks > 1) x = sgrad_layer(g, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(g, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
     x = sgrad_graph_block(g, x);
     const int layers = (int)sgrad_graph_option(g, "layers");
     const struct sgrad__transformer block = {
@@ -55,14 +71,18 @@ static int build(struct sgrad_graph *g, int x, int classes) {
         .dropout = p,
     };
     for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("transformer.h.%d", i), x, &block);
-    x = sgrad_layer(g, layer_norm, "transformer.ln_f", (x), 0);
+    x = sgrad__split_norm(g, "transformer.ln_f", x);
     sgrad_graph_tie(g, "lm_head.weight", "transformer.wte.weight");
-    return sgrad_layer(g, linear, "lm_head", (x), .features = vocabulary);
+    x = sgrad_layer(g, linear, "lm_head", (x), .features = vocabulary);
+    if (features == 1) return x;
+    return sgrad_layer(g, reduce_scatter, "lm_head/sum", (x), .axis = SGRAD__FEATURES, .dimension = 1);
 }
 
 static int loss(struct sgrad_graph *g, int y, int target) {
     if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
         target = sgrad_layer(g, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
+        target = sgrad_layer(g, take_numbers, "target_rows/part", (target), .axis = SGRAD__FEATURES, .dimension = 1);
     return sgrad_layer(g, token_cross_entropy, "loss", (y, target), 0);
 }
 

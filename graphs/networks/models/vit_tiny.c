@@ -3,13 +3,12 @@
  *
  *     pixels ── patch_embed.proj, a convolution as wide as its stride ── rows ── + pos_embed ── blocks ── mean ── fc_norm ── head
  *
- * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and of the patches. */
-#include "codelets/ops/all_gather.h"
+ * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and of the patches, and
+ * of a cube's also of their features: layers.h. */
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/layer_norm.h"
 #include "codelets/ops/position_embedding.h"
 #include "codelets/ops/rows.h"
-#include "codelets/ops/take.h"
 #include "graphs/networks/layers/layers.h"
 
 #define DEVIATION 0.02f
@@ -17,7 +16,6 @@
 static int build(struct sgrad_graph *g, int x, int classes) {
     const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
     const int patch = (int)sgrad_graph_option(g, "patch"), layers = (int)sgrad_graph_option(g, "layers");
-    const bool split = sgrad_graph_ranks(g, SGRAD__TENSOR) > 1;
     const struct sgrad__transformer block = {
         "norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2",
         .width = width,
@@ -32,12 +30,12 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     const int patches = (int)sgrad_graph_shape(g, x).dim[1];
     x = sgrad_layer(g, position_embedding, "pos_embed", (x), .context = patches, .deviation = DEVIATION);
     if (sgrad_graph_error(g)) return -1;
-    SGRAD_TRY(sgrad__check_split(g, "heads", heads));
-    SGRAD_TRY(sgrad__check_split(g, "patches of an image", patches));
-    if (split) x = sgrad_layer(g, take, "rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
-    x = sgrad_graph_block(g, x);
+    SGRAD_TRY(sgrad__check_split(g, "heads", heads, false));
+    SGRAD_TRY(sgrad__check_split(g, "patches of an image", patches, false));
+    SGRAD_TRY(sgrad__check_split(g, "width", width, true));
+    x = sgrad_graph_block(g, sgrad__split_rows(g, "rows", x));
     for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("blocks.%d", i), x, &block);
-    if (split) x = sgrad_layer(g, all_gather, "all_rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad__join_rows(g, "all_rows", x);
     x = sgrad_layer(g, global_average_pool, "pool", (x), 0);
     x = sgrad_layer(g, layer_norm, "fc_norm", (x), 0);
     return sgrad_layer(g, linear, "head", (x), .features = classes, .bias = true, .deviation = DEVIATION);

@@ -95,6 +95,24 @@ static int shifted(struct sgrad_graph *g, int x) {
     return sgrad_layer(g, all_reduce, "sum", (x), .axis = AXIS);
 }
 
+/* Kept in parts, and whole for layers; of what is split, too, along the other dimension. */
+static int kept(struct sgrad_graph *g, int x) {
+    sgrad_graph_keep_parts(g, "whole.weight", AXIS, 0);
+    x = sgrad_layer(g, linear, "whole", (x), .features = 18, .bias = true);
+    x = sgrad_layer(g, relu, "relu", (x));
+    return sgrad_layer(g, linear, "other", (x), .features = 6);
+}
+
+/* Two sections of 12, of each of which a rank takes a part, so that they add to each other; the gradient of both is right only if
+ * the parts are those of the same elements. */
+static int sections(struct sgrad_graph *g, int x) {
+    x = sgrad_layer(g, linear, "two", (x), .features = 24, .bias = true);
+    x = sgrad_layer(g, take, "part", (x), .axis = AXIS, .sections = 2);
+    x = sgrad_layer(g, relu, "relu", (x));
+    x = sgrad_layer(g, all_gather, "all", (x), .axis = AXIS, .sections = 2);
+    return sgrad_layer(g, linear, "after", (x), .features = 6);
+}
+
 /* ---- what is refused ---- */
 
 static int odd(struct sgrad_graph *g, int x) {
@@ -111,6 +129,10 @@ static int unknown(struct sgrad_graph *g, int x) {
 static int third(struct sgrad_graph *g, int x) {
     sgrad_graph_split(g, "up.weight", AXIS, 2);
     return sgrad_layer(g, linear, "up", (x), .features = 6);
+}
+static int uneven(struct sgrad_graph *g, int x) {
+    sgrad_graph_keep_parts(g, "up.weight", AXIS, 0);
+    return sgrad_layer(g, linear, "up", (x), .features = 7);
 }
 static int normed(struct sgrad_graph *g, int x) {
     x = columns(g, "up", x, 24);
@@ -130,9 +152,10 @@ static const struct {
 } networks[] = {
     { "reduced", reduced, false }, { "gathered", gathered, false }, { "shared", shared, false },
     { "scattered", scattered, false }, { "inner", inner, true }, { "rooted", rooted, false },
-    { "shifted", shifted, false }, { "odd", odd, false }, { "nowhere", nowhere, false },
+    { "shifted", shifted, false }, { "kept", kept, false }, { "sections", sections, false },
+    { "odd", odd, false }, { "nowhere", nowhere, false },
     { "samples", samples, false }, { "unnamed", unnamed, false }, { "unknown", unknown, false },
-    { "third", third, false }, { "normed", normed, false }, { "whole", whole, false },
+    { "third", third, false }, { "uneven", uneven, false }, { "normed", normed, false }, { "whole", whole, false },
 };
 static size_t network;
 static bool with_norm;
@@ -161,6 +184,8 @@ static void heed(struct sgrad_train_options *options, const char *word) {
     else if (!strcmp(word, "recompute")) options->recompute = true;
     else if (!strcmp(word, "normed")) with_norm = true;
     else if (strstr(word, ".json")) options->network = word;
+    else if (!strncmp(word, "gpt:", 4)) options->custom_model = NULL, options->model = word;
+    else if (!strncmp(word, "text:", 5)) options->data = word, options->batch = 4, options->micro_batch = 1;
     else options->steps = atol(word);
 }
 
@@ -186,6 +211,7 @@ int main(int argc, char **argv) {
     options.init = weights;
     int error = weights ? sgrad_evaluate(&options, &result) : sgrad_train(&options, &result);
     if (weights && result.rank == 0) printf("test loss %.9g\n", result.test_loss);
+    if (!error && !weights && !options.print) printf("rank %d sent %lld bytes\n", result.rank, (long long)sgrad_sent_bytes());
     free(weights);
     free(result.folder);
     if (argc == 1 && scratch_close(NULL)) return 1;

@@ -1,0 +1,141 @@
+"""Transformers on a line, a square and a cube of ranks: losses, gradients and what is saved are one rank's; a run goes on with another
+mesh; --print tells what ranks have and send, which follows the volumes of docs/parallelism.md and is what is sent."""
+import os
+import re
+
+from run import REFERENCE, Skip, events, folder, losses, main, mpirun, ranks, stargrad
+from split import SPLIT, tensors
+
+TEXT = os.path.join(REFERENCE, "text.txt")
+LAYERS, WIDTH, TOKENS, CONTEXT, VOCABULARY, BATCH = 2, 32, 20, 24, 256, 4
+MODEL = f"gpt:layers={LAYERS},heads=4,width={WIDTH},context={CONTEXT},vocabulary={VOCABULARY}"
+MESHES = ((4, "tensor=2d:2", (2, 2, 1)), (8, "tensor=3d:2", (2, 2, 2)))     # with the ranks along I, J and K of layers.h
+GPT = ("train", "--model", MODEL, "--data", f"text:{TEXT},{TOKENS}", "--batch", BATCH, "--micro-batch", 1)
+
+
+def close(one, other, what, file="model.safetensors", within=1e-5):
+    for a, b in zip(losses(one), losses(other), strict=True):
+        assert abs(a - b) <= within * a, (what, losses(one), losses(other))
+    whole, parts = tensors(one, file), tensors(other, file)
+    assert {name: shape for name, (shape, _) in whole.items()} == {name: shape for name, (shape, _) in parts.items()}, what
+    for name, (_, values) in whole.items():
+        far = max(abs(a - b) for a, b in zip(values, parts[name][1]))
+        assert far <= within * max(map(abs, values)) + 1e-7, f"{what}: {name} is off by {far}, of {max(map(abs, values))}"
+
+
+def test_gradients():
+    """After one step the momentum is the gradient."""
+    words = (*GPT, "--optimizer", "sgd", "--lr", 0.1, "--weight-decay", 0, "--steps", 1, "--checkpoint-every", "1s")
+    one = folder("gradient")
+    stargrad(*words, "--out", one)
+    for count, mesh, _ in (*MESHES, (2, "tensor=1d:2", ())):
+        out = folder(f"gradient-{mesh}")
+        ranks(count, *words, "--mesh", mesh, "--out", out)
+        close(one, out, mesh, "checkpoint-1.safetensors")
+
+
+def test_training():
+    """With clipped gradients, and other samples along data."""
+    words = (*GPT, "--optimizer", "adamw", "--clip-norm", 1, "--no-decay-1d", "--steps", 5, "--checkpoint-every", 0)
+    one = folder("trained")
+    stargrad(*words, "--out", one)
+    for count, mesh in (*(row[:2] for row in MESHES), (8, "data=2,tensor=2d:2")):
+        out = folder(f"trained-{mesh}")
+        ranks(count, *words, "--mesh", mesh, "--out", out)
+        for a, b in zip(losses(one), losses(out), strict=True):
+            assert abs(a - b) <= 1e-5 * a, (mesh, losses(one), losses(out))
+        tests = [events(path, "epoch")[-1]["test_loss"] for path in (one, out)]
+        assert abs(tests[0] - tests[1]) <= 1e-5 * tests[0], (mesh, tests)
+
+
+def test_resume():
+    """From a cube to a square to one rank."""
+    words = (*GPT, "--optimizer", "adamw", "--checkpoint-every", "2s")
+    one, out = folder("whole"), folder("resumed")
+    stargrad(*words, "--steps", 6, "--out", one)
+    ranks(8, *words, "--steps", 2, "--mesh", "tensor=3d:2", "--out", out)
+    ranks(4, *words, "--steps", 4, "--mesh", "tensor=2d:2", "--out", out, "--resume")
+    stargrad(*words, "--steps", 6, "--out", out, "--resume")
+    for a, b in zip(losses(one), losses(out), strict=True):
+        assert abs(a - b) <= 1e-5 * a, (losses(one), losses(out))
+
+
+def test_recomputed():
+    one, out = folder("kept"), folder("again")
+    ranks(8, *GPT, "--steps", 3, "--mesh", "tensor=3d:2", "--deterministic", "--out", one)
+    ranks(8, *GPT, "--steps", 3, "--mesh", "tensor=3d:2", "--deterministic", "--recompute", "--out", out)
+    assert losses(one) == losses(out)
+
+
+def test_images():
+    """A vision transformer, too."""
+    words = ("train", "--model", "vit_tiny:layers=2,heads=4,width=16", "--data", "synthetic:8x8x3,10,64", "--batch", 8, "--micro-batch", 2,
+             "--steps", 3, "--checkpoint-every", 0)
+    one = folder("images")
+    stargrad(*words, "--out", one)
+    for count, mesh, _ in MESHES:
+        out = folder(f"images-{mesh}")
+        ranks(count, *words, "--mesh", mesh, "--out", out)
+        close(one, out, mesh)
+
+
+def volumes(i, j, k):
+    """Numbers that a rank sends for each layer in a step: forward and backward, of each operand n - 1 times what it has along n ranks."""
+    p, rows = i * j * k, BATCH * TOKENS
+
+    def column(inputs, outputs):
+        return 2 * ((j - 1) * rows * inputs + (i - 1) * inputs * outputs + (k - 1) * rows * outputs) // p
+
+    def row(inputs, outputs):
+        return 2 * ((k - 1) * rows * inputs + (i - 1) * inputs * outputs + (j - 1) * rows * outputs) // p
+
+    sent = {"transformer.wte": 2 * (i * j - 1) * VOCABULARY * WIDTH // p, "transformer.wpe": 2 * (i * j - 1) * CONTEXT * WIDTH // p,
+            "lm_head": 2 * (k - 1) * rows * VOCABULARY // p, "transformer.ln_f": 2 * (k - 1) * 2 * rows // (i * j)}
+    for block in range(LAYERS):
+        name = f"transformer.h.{block}"
+        sent |= {f"{name}.attn.c_attn": column(WIDTH, 3 * WIDTH), f"{name}.attn.c_proj": row(WIDTH, WIDTH),
+                 f"{name}.mlp.c_fc": column(WIDTH, 4 * WIDTH), f"{name}.mlp.c_proj": row(4 * WIDTH, WIDTH),
+                 f"{name}.ln_1": sent["transformer.ln_f"], f"{name}.ln_2": sent["transformer.ln_f"]}
+    return sent
+
+
+def test_bytes():
+    if not os.path.exists(SPLIT):
+        raise Skip(f"{SPLIT} is not built: cmocka is not installed")
+    for count, mesh, axes in (*MESHES, (2, "tensor=1d:2", (1, 2, 1))):
+        def said(*words):
+            return mpirun(count, [SPLIT, "whole", mesh, folder("bytes"), *map(str, words), MODEL, f"text:{TEXT},{TOKENS}"])
+
+        table = {row[1]: [int(number) for number in row[2].split()]
+                 for row in re.finditer(r"^(\S.*?) +((?:\d+ +){3}\d+)$", said("print").partition("bytes of this rank")[2], re.M)}
+        for name, numbers in volumes(*axes).items():
+            assert table[name][3] == 4 * numbers, (mesh, name, table[name], 4 * numbers)
+        for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
+            kept = 4 * WIDTH * {"attn.c_attn": 3, "attn.c_proj": 1}.get(name, 4) * WIDTH // count
+            bias = table[f"transformer.h.0.{name}"][0] - kept
+            assert 0 < bias <= 4 * 4 * WIDTH, (mesh, name, table[f"transformer.h.0.{name}"], kept)
+        assert table["transformer.wte"][0] == 4 * VOCABULARY * WIDTH // count, (mesh, table["transformer.wte"])
+        assert [sum(row[i] for name, row in table.items() if name != "in all") for i in range(4)] == table["in all"]
+        counted = [[int(number) for number in re.findall(r"rank 0 sent (\d+) bytes", said(steps))] for steps in (2, 4)]
+        assert counted[1][0] - counted[0][0] == 2 * table["in all"][3], (mesh, counted, table["in all"])
+
+
+def test_refused():
+    def refused(what, mesh, count, model="gpt:heads=4,width=32,context=24", tokens=24, *more):
+        said = ranks(count, "train", "--model", model, "--data", f"text:{TEXT},{tokens}", "--batch", 16, "--print", "--mesh", mesh, *more, status=2)
+        assert what in said, said
+
+    refused("heads: 4 cannot be split over 9 ranks, as tensor=3d:3 has to: 9 or 18 could", "tensor=3d:3", 4)
+    refused("heads: 6 cannot be split over 4 ranks, as tensor=3d:2 has to: 4 or 8 could", "tensor=3d:2", 4, "gpt:heads=6,width=48")
+    refused("tokens a sample: 22 cannot be split over 4 ranks, as tensor=3d:2 has to: 20 or 24 could", "tensor=3d:2", 4,
+            "gpt:heads=4,width=32", 22)
+    refused("width: 36 cannot be split over 8 ranks, as tensor=3d:2 has to: 32 or 40 could", "tensor=3d:2", 4, "gpt:heads=4,width=36")
+    refused("the mesh asks for a multiple of 8 ranks, and 4 are here: mpirun -n 8", "tensor=3d:2", 4)
+    refused("--batch 18 cannot be shared by 4 ranks: 20 can", "data=2,tensor=2d:2", 8, "gpt:heads=4,width=32", 24, "--batch", 18)
+    refused("optimizer muon takes norms of whole parameters", "tensor=2d:2", 4, "gpt:heads=4,width=32", 24, "--optimizer", "muon")
+    said = ranks(4, "train", "--model", "convnet", "--data", "digits", "--print", "--mesh", "tensor=2d:2", status=2)
+    assert "model convnet shares no work over axis tensor" in said, said
+
+
+if __name__ == "__main__":
+    main(globals())
