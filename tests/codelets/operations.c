@@ -7,6 +7,7 @@
  *
  *     OPERATIONS=relu,conv2d build/tests/codelets/operations       these alone, and each case by its name before it begins */
 #include "codelets/ops/conv2d.h"
+#include "codelets/ops/conv3d.h"
 #include "codelets/passes.h"
 #include "codelets/ways.h"
 #include "graphs/runs/instance.h"
@@ -133,7 +134,8 @@ static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test)
 
 /* A convolution's gradients in bf16, where it may go Winograd's way, have noise. */
 static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
-    const bool winograd = op == &sgrad_conv2d_op && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS);
+    const bool winograd =
+        (op == &sgrad_conv2d_op || op == &sgrad_conv3d_op) && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS);
     return passes(sgrad__check_bf16(op, test, winograd ? SGRAD__WINOGRAD_TOLERANCE : SGRAD__BF16_TOLERANCE));
 }
 
