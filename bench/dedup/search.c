@@ -3,7 +3,7 @@
  *
  *     make V=0 tests/duplicates/search
  *     ./libtool --tag=CC --mode=link gcc -O2 -I.. -I. ../bench/dedup/search.c -o dedup-search libduplicates.la libdatasets.la \
- *         libruntime.la $(sed -n 's/^\(STARPU\|MPI\|HWLOC\|DNNL\|JANSSON\|ZLIB\|JPEG\|PNG\)_LIBS = //p' Makefile) */
+ *         libruntime.la $(sed -n 's/^\(STARPU\|MPI\|HWLOC\|DNNL\|JANSSON\|ZLIB\|JPEG\|PNG\|TIFF\|ZIP\|CUDA\)_LIBS = //p' Makefile) */
 #include "config.h"
 #include "duplicates/duplicates.h"
 
