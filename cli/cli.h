@@ -49,6 +49,7 @@ struct sgrad__request {
     } find_lr;
     struct {
         const char *replay;
+        int together;
     } search;
     struct sgrad_segment_options segment;
     struct {

@@ -12,6 +12,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(resume) },
     { "replay", "DIR/NAME", "train a search's candidate again, alone, in DIR/NAME/replay: are its losses and weights the same?",
       &sgrad__text, SGRAD__PLACE(search.replay) },
+    { "together", "N", "candidates that a process trains side by side; chosen if not given", &sgrad__whole,
+      SGRAD__PLACE(search.together), 1, 64 },
     { "stall-timeout", "SECONDS", "give up when a rank has done nothing for so long; 0: never", &sgrad__real,
       SGRAD__FIELD(stall_timeout), 0, 1e9 },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
@@ -70,6 +72,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad__candidates all;
     struct sgrad_search_result result = { 0 };
     int status = read_candidates(request, &all);
+    all.options.together = request->search.together;
     if (!status) status = sgrad__status(sgrad_search(&all.options, &result));
     if (!status && result.rank == 0 && all.options.replay) {
         tell_replay(request, &result);

@@ -26,6 +26,7 @@ void sgrad_sleep(double seconds) {
 struct sgrad_monitor {
     starpu_pthread_mutex_t lock;
     starpu_pthread_cond_t told;
+    long times;                     /* that it was told */
 };
 
 struct sgrad_monitor *sgrad_monitor_create(void) {
@@ -44,7 +45,11 @@ void sgrad_monitor_destroy(struct sgrad_monitor *m) {
 
 void sgrad_monitor_enter(struct sgrad_monitor *m) { starpu_pthread_mutex_lock(&m->lock); }
 void sgrad_monitor_leave(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock(&m->lock); }
-void sgrad_monitor_tell(struct sgrad_monitor *m) { starpu_pthread_cond_broadcast(&m->told); }
+long sgrad_monitor_told(const struct sgrad_monitor *m) { return m->times; }
+void sgrad_monitor_tell(struct sgrad_monitor *m) {
+    m->times++;
+    starpu_pthread_cond_broadcast(&m->told);
+}
 
 void sgrad_monitor_wait(struct sgrad_monitor *m, double seconds) {
     struct timespec until;

@@ -110,6 +110,7 @@ void sgrad_monitor_destroy(struct sgrad_monitor *monitor);      /* NULL: nothing
 void sgrad_monitor_enter(struct sgrad_monitor *monitor);
 void sgrad_monitor_leave(struct sgrad_monitor *monitor);
 void sgrad_monitor_tell(struct sgrad_monitor *monitor);         /* within */
+long sgrad_monitor_told(const struct sgrad_monitor *monitor);   /* how often it was; within */
 void sgrad_monitor_wait(struct sgrad_monitor *monitor, double seconds);
 
 /* A thread that runs WHAT(ARG); NULL: the system has none left. END waits until it has returned. */

@@ -294,9 +294,10 @@ void sgrad__board_round(struct sgrad__search *s, int from, int to) {
     int running = 0;
     for (int i = 0; i < s->entrants; i++) running += s->entrant[i].fate == SGRAD__RUNNING;
     s->board->lines = 0;
-    fprintf(terminal, "epochs %d-%d of %d %s: %s, %d visits in %.3g slots, ranks %.0f %% busy; %ld hops, %.3g MB\n", from + 1, to,
-            running, sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count, s->plan.makespan,
-            100 * s->busy, s->hops, s->bytes / 1e6);
+    fprintf(terminal, "epochs %d-%d of %d %s: %s, %d visits in %.3g slots, ranks %.0f %% busy", from + 1, to, running,
+            sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count, s->plan.makespan, 100 * s->busy);
+    if (s->seats > 1) fprintf(terminal, ", %d side by side", s->seats);
+    fprintf(terminal, "; %ld hops, %.3g MB\n", s->hops, s->bytes / 1e6);
     fflush(terminal);
 }
 

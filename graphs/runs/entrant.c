@@ -1,7 +1,8 @@
 /* entrant.c: a candidate of a search on this rank: its state comes, is trained on, goes.
  *
- *     fetch ─> await ─> visit: steps, an evaluation after an epoch, a checkpoint ─> send ─> settle
+ *     fetch ─> is it here? ─> begin ─> turn: steps, an evaluation after an epoch, a checkpoint ─> send ─> settle
  *
+ * Nothing waits: whoever makes visits turns those that are under way now and then (seats.c).
  * What comes for the next visit is received while the present one is trained, and what leaves is sent during the one after: a
  * graph's tensors are all that moves, and the journal is one of them. A program and its memory are there for a visit alone.
  *
@@ -24,6 +25,7 @@ static int open_run(struct sgrad__entrant *e) {
     struct sgrad__search *s = e->search;
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
     r->options = e->options;
+    r->listener = s->monitor;
     int error = sgrad__run_open_beside(r, &s->ground);
     if (!error && r->options.batch > s->partition_samples)
         error = sgrad_fail(SGRAD_EINVAL, "candidate %s: --batch %ld is more than the %lld samples of a partition, of which there "
@@ -57,6 +59,7 @@ void sgrad__entrant_measure(struct sgrad__entrant *e) {
     sgrad__items_free(&items);
     enum { PASSES = 3 };                    /* forward, and backward twice */
     e->cost = PASSES * sgrad__graph_work(r->graph).flops * (double)r->options.batch * (double)e->visit_steps;
+    e->tasks = (double)r->options.batch / (double)r->micro;
     e->metric = r->metric;
     e->rates = r->schedule;
     e->peak = r->peak;
@@ -144,26 +147,13 @@ static int move(struct sgrad__entrant *e, int peer, int (*how)(const struct sgra
 
 int sgrad__entrant_fetch(struct sgrad__entrant *e, int from) {
     const struct sgrad__search *s = e->search;
-    const bool comes = from >= 0 && from != s->rank;
-    if (e->leaves) SGRAD_TRY(sgrad__entrant_await(e));
-    sgrad__entrant_settle(e);
     if (e->run) return 0;
     SGRAD_TRY(open_run(e));
-    if (comes) return move(e, from, sgrad_receive);
+    if (from >= 0 && from != s->rank) return move(e, from, sgrad_receive);
     return from < 0 ? 0 : load(e);
 }
 
-int sgrad__entrant_await(struct sgrad__entrant *e) {
-    static const double nap = 0.25;
-    for (;;) {
-        sgrad_monitor_enter(e->search->monitor);
-        if (e->under_way) sgrad_monitor_wait(e->search->monitor, nap);
-        const bool waits = e->under_way;
-        sgrad_monitor_leave(e->search->monitor);
-        SGRAD_TRY(sgrad__search_hear(e->search));
-        if (!waits) return 0;
-    }
-}
+bool sgrad__entrant_is_here(struct sgrad__entrant *e) { return e->run && !e->leaves && !under_way(e); }
 
 int sgrad__entrant_send(struct sgrad__entrant *e, int to) {
     e->leaves = true;
@@ -226,45 +216,42 @@ static int take_step(struct sgrad__entrant *e, long step, double *last, bool *lo
 }
 
 /* A step that fails, or whose loss is no number, is the candidate's last. Those that are in flight end first. */
-static int turn(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+static int turn_steps(struct sgrad__entrant *e) {
     struct sgrad__run *r = e->run;
-    const long first = (long)v->number * e->visit_steps, stop = first + e->visit_steps;
-    double last = sgrad_now();
-    bool lost = false;
-    for (long next = first, done = first; done < next || (next < stop && !lost);) {
-        while (next < stop && next - done < r->options.window && !lost) SGRAD_TRY(submit(e, v, next++));
-        bool now = false;
-        const int failed = take_step(e, done++, &last, &now);
-        if ((failed || now) && !lost) {
+    struct sgrad__turn *t = &e->turn;
+    const long stop = (t->visit->number + 1) * e->visit_steps;
+    while (t->done < t->next && sgrad__runner_is_ready(r->runner)) {
+        bool lost = false;
+        const int failed = take_step(e, t->done++, &t->last, &lost);
+        if ((failed || lost) && !t->lost) {
             e->journal[SGRAD__JOURNAL_FATE] = failed ? SGRAD__BROKEN : SGRAD__DIVERGED;
-            e->journal[SGRAD__JOURNAL_LOST] = (float)v->number;
+            e->journal[SGRAD__JOURNAL_LOST] = (float)t->visit->number;
         }
-        lost |= failed || now;
-        SGRAD_TRY(sgrad__search_hear(e->search));
+        t->lost |= failed || lost;
     }
+    while (t->next < stop && t->next - t->done < r->options.window && !t->lost) SGRAD_TRY(submit(e, t->visit, t->next++));
     return 0;
 }
 
-static int evaluate(struct sgrad__entrant *e, int epoch) {
-    struct sgrad__run *r = e->run;
-    SGRAD_TRY(sgrad__evaluation_begin(r));
-    SGRAD_TRY(sgrad__evaluation_end(r, false));
+static void take_evaluation(struct sgrad__entrant *e) {
     for (int i = 0; i < e->metrics; i++) {
-        float *test = sgrad__journal_tests(e, epoch) + i * SGRAD__TEST_NUMBERS;
-        test[0] = (float)r->epoch.test[i];
-        test[1] = isfinite(test[0]) ? (float)(r->epoch.test[i] - test[0]) : 0;
+        const double value = e->run->epoch.test[i];
+        float *test = sgrad__journal_tests(e, e->turn.visit->epoch) + i * SGRAD__TEST_NUMBERS;
+        test[0] = (float)value;
+        test[1] = isfinite(test[0]) ? (float)(value - test[0]) : 0;
     }
-    return 0;
 }
 
-static int train(struct sgrad__entrant *e, const struct sgrad__visit *v) {
-    const int partitions = e->search->partitions;
-    int error = open_program(e, (long)v->number * e->visit_steps);
-    if (!error) error = turn(e, v);
-    if (!error && e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (v->number + 1) % partitions == 0)
-        error = evaluate(e, v->epoch);
-    close_program(e->run);
-    return error;
+/* After the steps, if they end an epoch. */
+static int turn_evaluation(struct sgrad__entrant *e) {
+    struct sgrad__turn *t = &e->turn;
+    const bool due = e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (t->visit->number + 1) % e->search->partitions == 0;
+    if (due && !t->evaluates) SGRAD_TRY(sgrad__evaluation_begin(e->run));
+    t->evaluates = due;
+    if (!due) return 0;
+    SGRAD_TRY(sgrad__evaluation_turn(e->run));
+    if (!e->run->evaluates) take_evaluation(e);
+    return 0;
 }
 
 /* One at a time, of whichever candidate. */
@@ -283,12 +270,27 @@ static int begin_checkpoint(struct sgrad__entrant *e, int visits) {
     return error;
 }
 
-int sgrad__entrant_visit(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+int sgrad__entrant_begin(struct sgrad__entrant *e, const struct sgrad__visit *v) {
+    const long first = (long)v->number * e->visit_steps;
     SGRAD_TRY(sgrad_tensor_read(journal_of(e), e->journal));
-    if (e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING) SGRAD_TRY(train(e, v));
-    e->journal[SGRAD__JOURNAL_VISITS] = (float)(v->number + 1);
+    e->turn = (struct sgrad__turn){ .visit = v, .next = first, .done = first, .last = sgrad_now() };
+    return e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING ? open_program(e, first) : 0;
+}
+
+int sgrad__entrant_turn(struct sgrad__entrant *e) {
+    struct sgrad__turn *t = &e->turn;
+    if (e->run->program) {
+        SGRAD_TRY(turn_steps(e));
+        if (t->done < t->next) return 0;
+        SGRAD_TRY(turn_evaluation(e));
+        if (e->run->evaluates) return 0;
+        close_program(e->run);
+    }
+    const int visits = t->visit->number + 1;
+    e->journal[SGRAD__JOURNAL_VISITS] = (float)visits;
+    t->visit = NULL;
     SGRAD_TRY(sgrad_tensor_write(journal_of(e), e->journal));
-    return begin_checkpoint(e, v->number + 1);
+    return begin_checkpoint(e, visits);
 }
 
 int sgrad__entrant_save(struct sgrad__entrant *e) {

@@ -38,10 +38,10 @@ struct sgrad__evaluation {
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int open_part(struct part *p, struct sgrad__program *program) {
+static int open_part(struct part *p, struct sgrad__program *program, struct sgrad_monitor *listener) {
     p->program = program;
     SGRAD_TRY(sgrad__program_allocate(program));
-    p->runner = sgrad__runner_create(program);
+    p->runner = sgrad__runner_create(program, listener);
     return 0;
 }
 
@@ -72,7 +72,7 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
         o.answers = r->answers != NULL;
         o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
-        SGRAD_TRY(open_part(&e->part[i], program));
+        SGRAD_TRY(open_part(&e->part[i], program, r->listener));
         e->batches += batches;
         from += batches * size[i];
     }
@@ -87,7 +87,7 @@ static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     e->value = sgrad_alloc((size_t)(e->batches + 1) * (size_t)e->sums, sizeof *e->value);
     SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)e->batches + 1, e->sums), SGRAD_PERSISTENT,
                                   &e->shared));
-    return open_part(&e->total, sgrad__total_build(&how, e->shared));
+    return open_part(&e->total, sgrad__total_build(&how, e->shared), r->listener);
 }
 
 static int open_evaluation(struct sgrad__run *r) {

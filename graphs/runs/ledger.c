@@ -115,10 +115,10 @@ int sgrad__ledger_round(const struct sgrad__search *s, const char *folder, int r
     int error = sgrad_file_begin(path, &file);
     if (!error) {
         copy_rounds(path, round, file.stream);
-        write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round", round,
-                                          "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks, "visits",
-                                          plan->count, "makespan", plan->makespan, "busy", s->busy, "hops", (json_int_t)s->hops,
-                                          "bytes", s->bytes));
+        write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round",
+                                          round, "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks,
+                                          "together", s->seats, "visits", plan->count, "makespan", plan->makespan,
+                                          "busy", s->busy, "hops", (json_int_t)s->hops, "bytes", s->bytes));
         for (const struct sgrad__visit *v = plan->visit; v < plan->visit + plan->count; v++)
             write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
                                               s->entrant[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",

@@ -135,7 +135,7 @@ static int open_letter(struct sgrad__search *s, struct box *box) {
     return note(e, visit);
 }
 
-int sgrad__search_hear(struct sgrad__search *s) {
+int sgrad__mail_read(struct sgrad__search *s) {
     for (int r = 1; r < s->ranks && s->rank == 0; r++) {
         struct box *box = &s->mail->box[r];
         sgrad_monitor_enter(s->monitor);
@@ -146,14 +146,8 @@ int sgrad__search_hear(struct sgrad__search *s) {
     return 0;
 }
 
-int sgrad__mail_await(struct sgrad__search *s) {
-    static const double nap = 0.25;
-    for (int r = 1; r < s->ranks && s->rank == 0; r++)
-        while (s->mail->box[r].expected) {
-            sgrad_monitor_enter(s->monitor);
-            if (!s->mail->box[r].arrived) sgrad_monitor_wait(s->monitor, nap);
-            sgrad_monitor_leave(s->monitor);
-            SGRAD_TRY(sgrad__search_hear(s));
-        }
-    return 0;
+bool sgrad__mail_is_whole(const struct sgrad__search *s) {
+    bool whole = true;
+    for (int r = 1; r < s->ranks && s->rank == 0; r++) whole &= !s->mail->box[r].expected;
+    return whole;
 }

@@ -12,6 +12,7 @@ struct sgrad__run {
     struct sgrad_context *context;
     struct sgrad_context alone;                 /* what context is of a run beside others */
     const struct sgrad__run *beside;            /* whose context and data it has; NULL: its own */
+    struct sgrad_monitor *listener;             /* told of steps and batches that have ended; NULL: nobody listens */
     struct sgrad_dataset *train, *test;
     struct sgrad_answers *answers;              /* of the test set, which an evaluation is to leave; NULL: its metrics alone */
     const struct sgrad_model *model;

@@ -23,10 +23,11 @@ static bool is_awaited(const struct sgrad__program *p, int i, long step) {
     return takes_part(p, i, step) && !(i < p->instruction_count && p->instruction[i].outlives);
 }
 
-struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program) {
+struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struct sgrad_monitor *listener) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
     r->program = program;
     r->monitor = sgrad_monitor_create();
+    r->listener = listener;
     r->program->failure = sgrad_failure_create();
     for (int i = 0; i < program->window; i++) {
         struct sgrad__slot *slot = &r->slot[i];
@@ -61,6 +62,7 @@ static void one_done(void *arg) {
     struct sgrad_monitor *monitor = slot->runner->monitor;
     atomic_store(&mark->done, true);
     if (atomic_fetch_sub(&slot->pending, 1) != 1) return;
+    struct sgrad_monitor *listener = slot->runner->listener;    /* the runner may be gone once the step has ended */
     if (slot->runner->program->training) sgrad_trace_step_ends(slot->step.number);
     const double now = sgrad_now();
     sgrad_monitor_enter(monitor);
@@ -68,6 +70,10 @@ static void one_done(void *arg) {
     slot->time = now;
     sgrad_monitor_tell(monitor);
     sgrad_monitor_leave(monitor);
+    if (!listener) return;
+    sgrad_monitor_enter(listener);
+    sgrad_monitor_tell(listener);
+    sgrad_monitor_leave(listener);
 }
 
 /* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last
@@ -193,6 +199,10 @@ bool sgrad__runner_is_ready(const struct sgrad__runner *r) {
     return finished;
 }
 
+void sgrad__runner_tell_stall(const struct sgrad__runner *r) {
+    if (r->finished < r->submitted && !sgrad__runner_is_ready(r)) tell_stall(r, &r->slot[r->finished % r->program->window]);
+}
+
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
     struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
@@ -213,7 +223,7 @@ static int run_once(struct sgrad__program *program) {
     static const int64_t no_sample;
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__program_allocate(program));
-    struct sgrad__runner *runner = sgrad__runner_create(program);
+    struct sgrad__runner *runner = sgrad__runner_create(program, NULL);
     int error = sgrad__runner_submit(runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
     if (!error) error = sgrad__runner_wait(runner, &slot);
     sgrad__runner_destroy(runner);

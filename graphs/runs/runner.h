@@ -37,6 +37,7 @@ struct sgrad__runner {
     struct sgrad__slot slot[SGRAD__MAX_WINDOW];
     long submitted, finished;
     struct sgrad_monitor *monitor;
+    struct sgrad_monitor *listener;     /* told, too, when a step has ended; NULL: nobody waits for several runners */
 };
 /* The content of an output that is doubles; NULL where there is no such output (-1). */
 static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, int output) {
@@ -45,13 +46,14 @@ static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, 
 /* Submits one instruction; DONE(ARG) is called when it has run. COPY: of the window. */
 int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy,
                               void (*done)(void *arg), void *arg);
-struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program);
+struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struct sgrad_monitor *listener);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
 /* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
 /* One rank's tensors to all: the program of a step that is this and nothing else, built, turned and gone; some MB at a time. */
 int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count);
 bool sgrad__runner_is_ready(const struct sgrad__runner *runner);      /* has the oldest step in flight ended? */
+void sgrad__runner_tell_stall(const struct sgrad__runner *runner);    /* what the oldest step in flight waits for; if it does */
 /* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);
 

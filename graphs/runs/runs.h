@@ -268,6 +268,7 @@ struct sgrad_search_options {
     const struct sgrad_candidate *candidate;
     int candidates;
     int partitions;                             /* of the training set; 0: as many as ranks */
+    int together;                               /* candidates that a rank trains side by side; 0: chosen */
     const char *schedule;                       /* "ring", "staggered", "open-shop"; NULL: of these the shortest */
     struct sgrad_stop stop;
     const char *replay; /* DIR/NAME, DIR being common.out: the only candidate is trained alone as that one was, in

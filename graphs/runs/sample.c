@@ -33,7 +33,7 @@ static int open_program(struct sgrad__run *r) {
     p.window = 1;
     SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
     SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program);
+    r->runner = sgrad__runner_create(r->program, NULL);
     return 0;
 }
 

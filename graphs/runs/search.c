@@ -138,6 +138,23 @@ static int enter(struct sgrad__entrant *e) {
     return sgrad_ranks_await(error, "for rank 0, which writes a candidate's folder");
 }
 
+/* Candidates side by side, as many as have two micro-batches for each of rank 0's workers: at a step's end there are fewer. */
+static void choose_seats(struct sgrad__search *s) {
+    enum { MOST = 8 };
+    double tasks = 0;
+    int able = 0;
+    for (int i = 0; i < s->entrants; i++) {
+        if (is_over(&s->entrant[i])) continue;
+        tasks += s->entrant[i].tasks;
+        able++;
+    }
+    const double wanted = able ? 2.0 * (s->ground.context->cpus + s->ground.context->cudas) / (tasks / able) : 1;
+    s->seats = wanted > MOST ? MOST : wanted < 1 ? 1 : (int)wanted;
+    if (s->options->together) s->seats = s->options->together;
+    if (s->seats > able) s->seats = able ? able : 1;
+    sgrad_ranks_broadcast(&s->seats, sizeof s->seats, 0);
+}
+
 static int open_search(struct sgrad__search *s) {
     const struct sgrad_search_options *o = s->options;
     SGRAD_TRY(sgrad__stop_check(&o->stop));
@@ -156,6 +173,7 @@ static int open_search(struct sgrad__search *s) {
     sgrad_ranks_broadcast(&s->partitions, sizeof s->partitions, 0);
     deal_samples(s);
     for (int i = 0; i < s->entrants; i++) SGRAD_TRY(enter(&s->entrant[i]));
+    choose_seats(s);
     if (s->rank == 0 && !o->replay) SGRAD_TRY(sgrad__ledger_write(s, s->folder));
     return sgrad__mail_open(s);
 }
@@ -200,7 +218,7 @@ static void count_hops(struct sgrad__search *s) {
     }
     for (int i = 0; i < s->entrants; i++)
         if (at[i] >= 0) s->entrant[i].planned_at = at[i];
-    s->busy = work / (s->plan.makespan * s->ranks);
+    s->busy = work / (s->plan.makespan * s->ranks * s->seats);
     free(at);
 }
 
@@ -219,6 +237,7 @@ static int plan_round(struct sgrad__search *s, int from, int to) {
     sgrad__visits_free(&s->plan);
     int error = sgrad__visits_plan(s->options->schedule, &how, &s->plan);
     how.ranks = s->ranks;
+    how.seats = s->seats;
     if (!error) sgrad__visits_time(&how, &s->plan);
     for (int i = 0; !error && i < s->plan.count; i++) s->plan.visit[i].model = number[s->plan.visit[i].model];
     if (!error) count_hops(s);
@@ -227,79 +246,11 @@ static int plan_round(struct sgrad__search *s, int from, int to) {
     return error;
 }
 
-/* ---- a round's visits --------------------------------------------------------------------------------------------- */
-
-static const struct sgrad__visit *end_of(const struct sgrad__search *s) { return s->plan.visit + s->plan.count; }
-
-/* The next visit from V on that is still to be made, of this rank. */
-static const struct sgrad__visit *own_visit(const struct sgrad__search *s, const struct sgrad__visit *v) {
-    while (v < end_of(s) && (rank_of(s, v) != s->rank || v->number < s->entrant[v->model].visits)) v++;
-    return v < end_of(s) ? v : NULL;
-}
-
-/* The rank that has the candidate before V; -1: none has. */
-static int rank_before(const struct sgrad__search *s, const struct sgrad__visit *v) {
-    const struct sgrad__entrant *e = &s->entrant[v->model];
-    if (v->number <= e->visits) return e->at;
-    for (const struct sgrad__visit *before = v - 1; before >= s->plan.visit; before--)
-        if (before->model == v->model) return rank_of(s, before);
-    return e->at;
-}
-
-/* Candidates that were left here and go on elsewhere. */
-static int send_first(struct sgrad__search *s) {
-    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
-        struct sgrad__entrant *e = &s->entrant[v->model];
-        if (v->number != e->visits || e->at != s->rank || rank_of(s, v) == s->rank) continue;
-        SGRAD_TRY(sgrad__entrant_fetch(e, s->rank));
-        SGRAD_TRY(sgrad__entrant_send(e, rank_of(s, v)));
-    }
-    return 0;
-}
-
-/* What comes next is fetched while this visit goes on, unless it has not left yet: that depends on others. */
-static int make_visit(struct sgrad__search *s, const struct sgrad__visit *v) {
-    struct sgrad__entrant *e = &s->entrant[v->model];
-    const struct sgrad__visit *coming = own_visit(s, v + 1), *next = sgrad__visits_next(&s->plan, v);
-    for (int i = 0; i < s->entrants; i++) sgrad__entrant_settle(&s->entrant[i]);
-    SGRAD_TRY(sgrad__entrant_fetch(e, rank_before(s, v)));
-    if (coming && coming->model != v->model && sgrad__entrant_settle(&s->entrant[coming->model]))
-        SGRAD_TRY(sgrad__entrant_fetch(&s->entrant[coming->model], rank_before(s, coming)));
-    SGRAD_TRY(sgrad__entrant_await(e));
-    SGRAD_TRY(sgrad__entrant_visit(e, v));
-    if (next && rank_of(s, next) != s->rank) SGRAD_TRY(sgrad__entrant_send(e, rank_of(s, next)));
-    return sgrad__mail_tell(e, v->number);
-}
-
-static int expect_mail(struct sgrad__search *s) {
-    int *visits = sgrad_alloc((size_t)s->ranks, sizeof *visits);
-    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++)
-        visits[rank_of(s, v)] += v->number >= s->entrant[v->model].visits;
-    int error = sgrad__mail_expect(s, visits);
-    free(visits);
-    return error;
-}
-
-static int make_visits(struct sgrad__search *s) {
-    SGRAD_TRY(expect_mail(s));
-    SGRAD_TRY(send_first(s));
-    for (const struct sgrad__visit *v = own_visit(s, s->plan.visit); v; v = own_visit(s, v + 1)) SGRAD_TRY(make_visit(s, v));
-    for (int i = 0; i < s->entrants; i++)
-        if (s->entrant[i].leaves) {
-            SGRAD_TRY(sgrad__entrant_await(&s->entrant[i]));
-            sgrad__entrant_settle(&s->entrant[i]);
-        }
-    const int error = sgrad__checkpoint_end(s->checkpoint);
-    s->checkpoint = NULL;
-    SGRAD_TRY(error);
-    return sgrad__mail_await(s);
-}
-
 /* ---- a round's end ------------------------------------------------------------------------------------------------ */
 
 /* Where those that go on, or end, have been left. */
 static void note_places(struct sgrad__search *s) {
-    for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
+    for (const struct sgrad__visit *v = s->plan.visit; v < s->plan.visit + s->plan.count; v++) {
         struct sgrad__entrant *e = &s->entrant[v->model];
         if (v->number < e->visits) continue;
         e->visits = v->number + 1;
@@ -379,7 +330,7 @@ static int run_rounds(struct sgrad__search *s) {
         int error = s->rank ? 0 : sgrad__ledger_round(s, s->folder, round);
         SGRAD_TRY(sgrad_ranks_await(error, "for rank 0, which writes the schedule"));
         if (s->rank == 0) sgrad__board_round(s, epoch, next);
-        SGRAD_TRY(make_visits(s));
+        SGRAD_TRY(sgrad__seats_make_visits(s));
         SGRAD_TRY(end_round(s, next));
         epoch = next;
     }
@@ -401,7 +352,7 @@ static int replay(struct sgrad__search *s) {
     sgrad__visits_free(&recorded);
     count_hops(s);
     if (s->rank == 0) sgrad__board_round(s, 0, recorded.count / s->partitions);
-    SGRAD_TRY(make_visits(s));
+    SGRAD_TRY(sgrad__seats_make_visits(s));
     return end_round(s, s->epochs);
 }
 

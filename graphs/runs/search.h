@@ -1,9 +1,10 @@
 /* search.h: many candidates over data that stays where it is: what the files of a search share. Private to graphs/runs/.
  *
- *     search.c      all of it, round by round                entrant.c    a candidate on this rank: received, trained, sent
- *     visits.c      who visits which partition when          mail.c       what a visit came to, on its way to rank 0
- *     stopping.c    who is given up                          board.c      metrics, leaderboard, the terminal
- *                                                            ledger.c     what was asked for, in which order it was done */
+ *     search.c      all of it, round by round                seats.c      a round's visits on this rank, some side by side
+ *     visits.c      who visits which partition when          entrant.c    a candidate on this rank: received, trained, sent
+ *     stopping.c    who is given up                          mail.c       what a visit came to, on its way to rank 0
+ *     ledger.c      what was asked for, in which order       board.c      metrics, leaderboard, the terminal
+ *                   it was done */
 #ifndef SGRAD_GRAPHS_SEARCH_H
 #define SGRAD_GRAPHS_SEARCH_H
 
@@ -37,6 +38,15 @@ enum sgrad__fate { SGRAD__RUNNING, SGRAD__DIVERGED, SGRAD__BROKEN, SGRAD__STOPPE
 enum { SGRAD__JOURNAL_VISITS, SGRAD__JOURNAL_FATE, SGRAD__JOURNAL_LOST, SGRAD__JOURNAL_STEPS };
 enum { SGRAD__STEP_LOSS, SGRAD__STEP_SECONDS, SGRAD__STEP_NUMBERS };
 
+/* A visit that is being made. */
+struct sgrad__turn {
+    const struct sgrad__visit *visit;   /* NULL: it is over */
+    long next, done;                    /* the step to be submitted, the oldest in flight */
+    double last;                        /* when the step before that ended */
+    bool lost;                          /* there is no use in more steps */
+    bool evaluates;
+};
+
 struct sgrad__search;
 struct sgrad__entrant {
     const struct sgrad_candidate *is;
@@ -53,19 +63,18 @@ struct sgrad__entrant {
     int64_t parameters, micro;
     double bytes;                       /* that a hop moves */
     double cost;                        /* of a visit: flops */
+    double tasks;                       /* micro-batches of a step: workers that have something to do at once */
     float *journal;                     /* up to date where the candidate is, and on rank 0 as far as it was told */
     int visits;                         /* that are over, when a round begins */
     int at;                             /* the rank where it was left; -1: it has not begun */
     int planned_at;                     /* the same, by plan: as if the search had never been ended */
     struct sgrad__run *run;             /* its graph, and what that holds; NULL: it is not here */
+    struct sgrad__turn turn;
     int under_way;                      /* messages to or from here; within the search's monitor */
     bool leaves;                        /* it has been sent */
     bool *told;                         /* rank 0's: by visit */
     int written;                        /* rank 0's: visits whose steps metrics.jsonl has */
 };
-/* Where a rank's main thread waits it calls this, so that rank 0 hears the others. */
-int sgrad__search_hear(struct sgrad__search *search);
-
 struct sgrad__search {
     const struct sgrad_search_options *options;
     struct sgrad__run ground;
@@ -74,7 +83,8 @@ struct sgrad__search {
     int64_t *sample;                    /* by place in all partitions, one after another */
     int entrants;
     struct sgrad__entrant *entrant;
-    struct sgrad_monitor *monitor;      /* of messages */
+    int seats;                          /* candidates that this rank trains side by side */
+    struct sgrad_monitor *monitor;      /* told of messages, and of steps that have ended */
     struct sgrad__checkpoint *checkpoint;       /* this rank's, that is being written */
     struct sgrad__mail *mail;           /* what visits came to, on its way to rank 0 */
     struct sgrad__board *board;         /* rank 0's */
@@ -109,10 +119,13 @@ static inline size_t sgrad__journal_count(const struct sgrad__entrant *e) {
 
 /* What is known of a candidate before it trains: sizes and costs. On error it is told and marked as failed. */
 void sgrad__entrant_measure(struct sgrad__entrant *entrant);
-/* It is here when sgrad__entrant_await returns: from rank FROM; from its checkpoint, or new, where FROM is this rank. */
+/* It comes, if it is not here: from rank FROM; from its checkpoint, where FROM is this rank; new, where FROM is -1. Not while it
+ * leaves. */
 int sgrad__entrant_fetch(struct sgrad__entrant *entrant, int from);
-int sgrad__entrant_await(struct sgrad__entrant *entrant);
-int sgrad__entrant_visit(struct sgrad__entrant *entrant, const struct sgrad__visit *visit);
+bool sgrad__entrant_is_here(struct sgrad__entrant *entrant);
+/* A visit of one that is here: begun, then turned, whenever a step may have ended, until turn.visit is NULL. */
+int sgrad__entrant_begin(struct sgrad__entrant *entrant, const struct sgrad__visit *visit);
+int sgrad__entrant_turn(struct sgrad__entrant *entrant);
 int sgrad__entrant_send(struct sgrad__entrant *entrant, int to);
 bool sgrad__entrant_settle(struct sgrad__entrant *entrant);        /* what was sent goes, if it has arrived; else false */
 int sgrad__entrant_save(struct sgrad__entrant *entrant);           /* its weights, as model.safetensors */
@@ -120,12 +133,18 @@ void sgrad__entrant_close(struct sgrad__entrant *entrant);
 /* Its newest checkpoint on this rank's disk: *VISITS that lie behind, and the journal; 0: there is none. */
 int sgrad__entrant_find(struct sgrad__entrant *entrant, int *visits);
 
+/* ---- seats.c ---- */
+
+/* This rank's visits of the plan, of candidates that are not over; what they came to has been told, and has arrived. */
+int sgrad__seats_make_visits(struct sgrad__search *search);
+
 /* ---- mail.c ---- */
 
 int sgrad__mail_open(struct sgrad__search *search);
 void sgrad__mail_close(struct sgrad__search *search);
 int sgrad__mail_expect(struct sgrad__search *search, const int *visits);   /* by rank: in the round that begins */
-int sgrad__mail_await(struct sgrad__search *search);                        /* all of it has come */
+int sgrad__mail_read(struct sgrad__search *search);                         /* what has come */
+bool sgrad__mail_is_whole(const struct sgrad__search *search);              /* all of it has come, and been read */
 /* Tells rank 0 what VISIT, the entrant's last, came to. */
 int sgrad__mail_tell(struct sgrad__entrant *entrant, int visit);
 

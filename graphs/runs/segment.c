@@ -380,7 +380,7 @@ static int open_program(struct segment *s) {
     SGRAD_TRY(sgrad__program_build(s->graph, &how, &s->program));
     SGRAD_TRY(sgrad__program_allocate(s->program));
     s->pending = sgrad_alloc((size_t)s->program->share, sizeof *s->pending);
-    s->runner = sgrad__runner_create(s->program);
+    s->runner = sgrad__runner_create(s->program, NULL);
     return 0;
 }
 

@@ -10,7 +10,7 @@ struct sgrad__order sgrad__run_order(const struct sgrad__run *r) {
 
 int sgrad__run_open_runner(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program);
+    r->runner = sgrad__runner_create(r->program, r->listener);
     SGRAD_TRY(sgrad__server_open(r, done));
     r->order = sgrad__run_order(r);
     return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;

@@ -8,7 +8,7 @@
  * K models at a time begin each with another partition, so that every partition is busy from the first slot on: M·E slots where K
  * divides M; by Latin squares that are drawn anew for each epoch, so that no model always meets the partitions in one order.
  *
- * An order becomes times by simulation: a visit begins when its model and the rank that has its partition are free. */
+ * An order becomes times by simulation: a visit begins when its model and a seat of the rank that has its partition are free. */
 #include "graphs/runs/visits.h"
 #include "graphs/programs/order.h"
 
@@ -134,21 +134,29 @@ const struct sgrad__tour sgrad__tours[] = {
 static int by_begin(const void *one, const void *other) {
     const struct sgrad__visit *a = one, *b = other;
     if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return a->partition - b->partition;     /* different ranks', or of no length */
+    return a->partition != b->partition ? a->partition - b->partition : a->model - b->model;
+}
+
+static double *first_free(double *seat, int seats) {
+    double *first = seat;
+    for (int i = 1; i < seats; i++)
+        if (seat[i] < *first) first = &seat[i];
+    return first;
 }
 
 void sgrad__visits_time(const options *o, struct sgrad__visits *v) {
     v->makespan = 0;
-    double *model = sgrad_alloc((size_t)o->models, sizeof *model), *rank = sgrad_alloc((size_t)o->ranks, sizeof *rank);
+    const int seats = o->seats > 1 ? o->seats : 1;
+    double *model = sgrad_alloc((size_t)o->models, sizeof *model), *seat = sgrad_alloc((size_t)(o->ranks * seats), sizeof *seat);
     for (struct sgrad__visit *i = v->visit; i < v->visit + v->count; i++) {
-        double *a = &model[i->model], *b = &rank[sgrad__visits_rank(i->partition, o->ranks)];
+        double *a = &model[i->model], *b = first_free(seat + sgrad__visits_rank(i->partition, o->ranks) * seats, seats);
         i->begin = *a > *b ? *a : *b;
         i->end = *a = *b = i->begin + cost_of(o, i->model);
         if (i->end > v->makespan) v->makespan = i->end;
     }
     qsort(v->visit, (size_t)v->count, sizeof *v->visit, by_begin);
     free(model);
-    free(rank);
+    free(seat);
 }
 
 static void number_visits(const options *o, struct sgrad__visits *v) {

@@ -18,6 +18,7 @@ struct sgrad__visits_options {
     int ranks;                      /* that partitions are dealt out to */
     const double *cost;             /* by model: of a visit; NULL: 1 each */
     uint64_t seed;
+    int seats;                      /* models that a rank trains side by side, each as fast as one alone; 0: 1 */
 };
 
 /* In the order of their beginnings. */

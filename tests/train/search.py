@@ -61,8 +61,9 @@ def same(one, other):
 def test_alone_and_on_ranks():
     path = write("a.json", FILE)
     alone, two = folder("alone"), folder("two")
-    stargrad(*words(path, alone))
-    ranks(2, *words(path, two))
+    stargrad(*words(path, alone, "--together", "1"))
+    ranks(2, *words(path, two, "--together", "3"))
+    assert [e["together"] for e in schedule(alone, "round") + schedule(two, "round")] == [1, 1, 3, 3]
     same(alone, two)
     status = {c["name"]: c["status"] for c in board(alone)}
     assert status["3"] == "diverged" and status["6"] == "failed", status
@@ -76,7 +77,7 @@ def test_replayed_alone():
         out = folder("replayed")
         path = write("b.json", {**FILE, "order": order, "stop": {"rule": "none"}, "epochs": 1 + (order == "ring"),
                                 "candidates": [{"lr": 0.05}, {"lr": 0.02, "model": model, "batch": 64}, {"optimizer": "adam"}]})
-        said = json.loads(mpirun(2, [*command(*words(path, out, "--json")), "--cpus", "1"]).strip().splitlines()[-1])
+        said = json.loads(mpirun(2, [*command(*words(path, out, "--json", "--together", "2")), "--cpus", "1"]).strip().splitlines()[-1])
         plan = schedule(out, "round")[0]
         assert (said["hops"], said["bytes"]) == (plan["hops"], plan["bytes"]), (said, plan)     # moved what was planned
         assert plan["hops"] == 3 * (2 * 2 - 1) or order != "ring", plan

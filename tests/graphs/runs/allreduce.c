@@ -100,7 +100,7 @@ static int sums_open(struct sums *s, const struct sgrad_context *ctx, const stru
     s->done = sgrad_alloc((size_t)s->methods * PARAMETERS, sizeof *s->done);
     for (int method = 0; method < s->methods; method++) add_buckets(&b, s, l, method);
     sgrad__mark_last_uses(p);
-    s->runner = sgrad__runner_create(p);
+    s->runner = sgrad__runner_create(p, NULL);
     return sgrad__program_allocate(p);
 }
 

@@ -78,7 +78,7 @@ static int job_open(struct job *j, const struct sgrad_context *ctx) {
     for (int c = 0; c < j->chunks; c++) j->program->buffer[j->done[c]].lifetime = SGRAD_PERSISTENT;     /* to be read */
     free(plan.action);
     sgrad__mark_last_uses(j->program);
-    j->runner = sgrad__runner_create(j->program);
+    j->runner = sgrad__runner_create(j->program, NULL);
     return sgrad__program_allocate(j->program);
 }
 

@@ -18,7 +18,8 @@ static int hops(const struct sgrad__visits *v, int ranks) {
     return count;
 }
 
-/* No rank has two models at once, no model two ranks; every model sees every partition once in each epoch, epoch after epoch. */
+/* No rank has more models at once than seats, no model two ranks; every model sees every partition once in each epoch, and epochs
+ * follow each other. */
 static void check(const struct sgrad__visits *v, const struct sgrad__visits_options *o) {
     int seen[64][64] = { { 0 } }, visits[64] = { 0 };
     assert_int_equal(v->count, o->models * o->partitions * o->epochs);
@@ -29,12 +30,14 @@ static void check(const struct sgrad__visits *v, const struct sgrad__visits_opti
         assert_int_equal(a->number, o->first_epoch * o->partitions + visits[a->model]);
         assert_int_equal(a->epoch, o->first_epoch + visits[a->model]++ / o->partitions);
         assert_int_equal(seen[a->model][a->partition]++, a->epoch - o->first_epoch);
+        int before = 0;                     /* that the rank still has when A begins */
         for (int j = 0; j < i; j++) {
             const struct sgrad__visit *b = &v->visit[j];
             const bool together = a->begin < b->end - 1e-9 && b->begin < a->end - 1e-9;
             assert_false(together && a->model == b->model);
-            assert_false(together && a->partition % o->ranks == b->partition % o->ranks);
+            before += together && a->partition % o->ranks == b->partition % o->ranks;
         }
+        assert_true(before < (o->seats ? o->seats : 1));
     }
 }
 
@@ -50,7 +53,7 @@ static void ring(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1 });
+                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1 });
                 assert_near(v.makespan, m >= k ? m * e + k - 1 : k * e + m - 1, 0);
                 assert_int_equal(hops(&v, k), k > 1 ? m * (e * k - 1) : 0);
                 sgrad__visits_free(&v);
@@ -62,7 +65,7 @@ static void staggered(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7 });
+                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1 });
                 if (m % k == 0) assert_near(v.makespan, m * e, 0);
                 assert_true(v.makespan <= (m + k - 1) / k * k * e);
                 assert_true(hops(&v, k) <= m * (e * k - 1));
@@ -73,7 +76,7 @@ static void staggered(void **state) {
 /* The orders in which models meet partitions are many. */
 static void staggered_starts_differ(void **state) {
     (void)state;
-    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1 });
+    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1 });
     int first[4] = { 0 };
     for (int i = 0; i < v.count; i++)
         if (v.visit[i].model == 0 && v.visit[i].number % 4 == 0) first[v.visit[i].partition]++;
@@ -86,7 +89,7 @@ static void open_shop(void **state) {
     (void)state;
     static const double cost[] = { 1, 0.5, 0.25, 0.25, 0.1, 0.1, 0.1, 0.7 };
     for (int k = 1; k <= 4; k++) {
-        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1 };
+        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1 };
         struct sgrad__visits shop = plan("open-shop", &o), best = plan(NULL, &o);
         const double least = k > 3 ? 3.0 * k : 3 * 3.0;     /* the longest model's visits, a rank's visits */
         assert_true(shop.makespan >= least - 1e-9 && shop.makespan <= least + 2);
@@ -101,24 +104,36 @@ static void fewer_ranks(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++)
         for (int t = 0; sgrad__tours[t].name; t++) {
-            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3 });
+            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3, 1 });
             assert_true(v.makespan >= 40.0 / ranks);
             sgrad__visits_free(&v);
         }
 }
 
+/* Three models side by side on each rank: a third of the slots, or little more. */
+static void side_by_side(void **state) {
+    (void)state;
+    for (int t = 0; sgrad__tours[t].name; t++) {
+        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3 };
+        struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+        assert_true(v.makespan >= 6 * 2 * 2 / (2 * 3.0) && v.makespan <= 6);
+        sgrad__visits_free(&v);
+    }
+}
+
 static void same_seed_same_order(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3 }),
-                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3 });
+        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 }),
+                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 });
         for (int i = 0; i < a.count; i++)
             assert_true(a.visit[i].model == b.visit[i].model && a.visit[i].partition == b.visit[i].partition);
         sgrad__visits_free(&a);
         sgrad__visits_free(&b);
     }
     struct sgrad__visits none;
-    assert_int_equal(sgrad__visits_plan("rign", &(struct sgrad__visits_options){ 1, 1, 0, 1, 1, NULL, 1 }, &none), SGRAD_ENAME);
+    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1 };
+    assert_int_equal(sgrad__visits_plan("rign", &one, &none), SGRAD_ENAME);
 }
 
 /* ---- stopping ---- */
@@ -166,7 +181,8 @@ static void none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring),       cmocka_unit_test(staggered), cmocka_unit_test(staggered_starts_differ),
-        cmocka_unit_test(open_shop),  cmocka_unit_test(fewer_ranks), cmocka_unit_test(same_seed_same_order),
+        cmocka_unit_test(open_shop),  cmocka_unit_test(fewer_ranks),
+        cmocka_unit_test(side_by_side), cmocka_unit_test(same_seed_same_order),
         cmocka_unit_test(halving),    cmocka_unit_test(median),    cmocka_unit_test(none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

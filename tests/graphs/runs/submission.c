@@ -43,7 +43,7 @@ static int turn(struct sgrad__program *p, int steps) {
     static const int64_t sample[BATCH];
     const struct sgrad__slot *slot;
     double *ms = sgrad_alloc((size_t)(WARM_UP + steps), sizeof *ms);
-    struct sgrad__runner *runner = sgrad__runner_create(p);
+    struct sgrad__runner *runner = sgrad__runner_create(p, NULL);
     int error = sgrad__program_allocate(p);
     for (int i = 0; i < WARM_UP + steps && !error; i++) {
         const double start = thread_ms();
