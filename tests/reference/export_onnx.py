@@ -60,6 +60,47 @@ class Plain(nn.Module):
         return self.fc2(self.drop(F.relu(self.fc1(x))))
 
 
+class Attention(nn.Module):
+    """A block of a small vision transformer, by ONNX's operator, which opset 23 has."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(1, 12, 2, 2)
+        self.position = nn.Parameter(torch.randn(16, 12) * 0.2)
+        self.norm1 = nn.LayerNorm(12)
+        self.qkv = nn.Linear(12, 36)
+        self.proj = nn.Linear(12, 12)
+        self.norm2 = nn.LayerNorm(12)
+        self.fc1 = nn.Linear(12, 24)
+        self.fc2 = nn.Linear(24, 12)
+        self.head = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2) + self.position
+        heads = [t.view(*t.shape[:2], 3, 4).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(12, dim=2)]
+        y = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2)
+        x = x + self.proj(y.reshape(*y.shape[:2], 12))
+        x = x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+        return self.head(x.mean(1))
+
+
+class Normal(nn.Module):
+    """GELU by Erf, in the three orders in which it is multiplied, as files have it that opset 20 did not reach."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.fc1 = nn.Linear(4 * 64, 12)
+        self.fc2 = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = F.gelu(self.conv(x))
+        x = self.fc1(torch.flatten(x, 1))
+        x = 0.5 * x * (1 + torch.erf(x / 2 ** 0.5))
+        x = self.fc2(x)
+        return x * (0.5 * (1 + torch.erf(x * 0.5 ** 0.5)))
+
+
 def images():
     """(8,1,8,8): 0 to 250, divided by 255."""
     return ((torch.arange(8 * 64) * 7919 % 251).float() / 255).view(8, 1, 8, 8)
@@ -81,16 +122,18 @@ def main():
     here = Path(__file__).parent
     torch.manual_seed(1)
     lines = []
-    for name, net, new in (("residual", Residual(), True), ("batchnorm", Residual(), False), ("plain", Plain(), True)):
+    nets = (("residual", Residual(), 20), ("batchnorm", Residual(), 0), ("plain", Plain(), 20), ("attention", Attention(), 23),
+            ("normal", Normal(), 17))
+    for name, net, opset in nets:
         net.eval()
         for m in net.modules():
             if isinstance(m, nn.BatchNorm2d):
                 m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 1.5)
                 m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
         path = here / f"onnx-{name}.onnx"
-        if new:
+        if opset >= 20:
             torch.onnx.export(net, (images(),), str(path), dynamo=True, external_data=False, dynamic_shapes={"x": {0: "batch"}},
-                              verbose=False)
+                              verbose=False, opset_version=opset)
             model = onnx.load(path)
             for node in model.graph.node:
                 del node.metadata_props[:]
@@ -100,6 +143,9 @@ def main():
                 del tensor.metadata_props[:]
             model.doc_string = ""
             onnx.save(model, path)
+        elif opset:
+            torch.onnx.export(net, (images(),), str(path), dynamo=False, opset_version=opset, input_names=["x"],
+                              dynamic_axes={"x": {0: "batch"}})
         else:
             torch.onnx.export(net, (images(),), str(path), dynamo=False, training=torch.onnx.TrainingMode.PRESERVE,
                               do_constant_folding=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})

@@ -1,11 +1,15 @@
-/* attention.c: attention as codelets/attention.c writes it: a dozen nodes that are one layer. A thing on the way is no value of
- * the graph; it is a place in this picture, and knows the layer's input:
+/* attention.c: attention as codelets/attention.c writes it, a dozen nodes that are one layer, or by ONNX's own operator, as
+ * PyTorch exports it. A thing on the way is no value of the graph; it is a place in these pictures, and knows the layer's input:
  *
  *     x (N,T,3C) ─ Reshape (0,T,3,heads,C/heads) ─ Transpose ─┬ Gather 0: query ─────────────┐
  *                                                             ├ Gather 1: key ─── Transpose ─┴ MatMul ─ Mul 1/√(C/heads) ─┐
  *                                                             └ Gather 2: worth ──────────────────────────┐               │
  *              ConstantOfShape (T,T) of -inf ─ Trilu above the diagonal: where there is one, causal ──────│────────── Add ┤
- *     y (N,T,C) ─ Reshape (0,T,C) ─ Transpose ─────────────────────────────────────────────────── MatMul ─┴───── Softmax ─┘ */
+ *     y (N,T,C) ─ Reshape (0,T,C) ─ Transpose ─────────────────────────────────────────────────── MatMul ─┴───── Softmax ─┘
+ *
+ *     x (N,T,3C) ─ Split ─┬ Reshape (·,T,heads,C/heads) ─ Transpose: query ─┐
+ *                         ├ Reshape ─ Transpose: key ───────────────────────┼ Attention ─ Transpose ─ Reshape (·,T,C) ─ y (N,T,C)
+ *                         └ Reshape ─ Transpose: worth ─────────────────────┘ */
 #include "codelets/ops/attention.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -13,7 +17,8 @@
 #include <string.h>
 
 /* The places; each is named for what lies there. */
-enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE, MEAN, ROWS, NEVER, LATER };
+enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE, MEAN, ROWS, NEVER, LATER,
+       THIRD, HEADS = THIRD + 3 };          /* three of each: of query, key and worth */
 
 static bool is(const Onnx__Node *n, const char *operator) { return strcmp(n->op_type, operator) == 0; }
 
@@ -30,14 +35,18 @@ bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n) {
     return any;
 }
 
-/* Output 0 of N lies at PLACE, and is of the layer that FROM is of. */
-static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, int place) {
-    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+/* Output I of N lies at PLACE, and is of the layer that FROM is of. */
+static int go_to(struct sgrad__reader *r, const Onnx__Node *n, size_t i, const struct sgrad__thing *from, int place) {
+    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[i]);
     if (!to) return sgrad__onnx_refuse(r, n, "has no output");
     to->attends = place;
     to->of = from->of, to->heads = from->heads, to->causal = from->causal;
     to->known = true;
     return 0;
+}
+
+static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, int place) {
+    return go_to(r, n, 0, from, place);
 }
 
 static bool has_order(const Onnx__Node *n, const int64_t *order, size_t count) {
@@ -48,8 +57,9 @@ static bool has_order(const Onnx__Node *n, const int64_t *order, size_t count) {
 static int turn(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     if (from->attends == PARTS && has_order(n, (int64_t[]){ 2, 0, 3, 1, 4 }, 5)) return go(r, n, from, TURNED);
     if (from->attends == KEY && has_order(n, (int64_t[]){ 0, 1, 3, 2 }, 4)) return go(r, n, from, COLUMN);
-    if (from->attends == MEAN && has_order(n, (int64_t[]){ 0, 2, 1, 3 }, 4)) return go(r, n, from, ROWS);
-    return refuse(r, n);
+    if (!has_order(n, (int64_t[]){ 0, 2, 1, 3 }, 4)) return refuse(r, n);
+    if (from->attends >= HEADS) return go(r, n, from, QUERY + from->attends - HEADS);
+    return from->attends == MEAN ? go(r, n, from, ROWS) : refuse(r, n);
 }
 
 static int choose(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
@@ -62,7 +72,7 @@ static int choose(struct sgrad__reader *r, const Onnx__Node *n, const struct sgr
 }
 
 static int multiply(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *a, const struct sgrad__thing *b) {
-    if (!b || a->of != b->of) return refuse(r, n);
+    if (!b || a->of != b->of || a->heads != b->heads) return refuse(r, n);
     if (a->attends == QUERY && b->attends == COLUMN) return go(r, n, a, PRODUCT);
     if (a->attends == SHARE && b->attends == WORTH) return go(r, n, a, MEAN);
     return refuse(r, n);
@@ -75,15 +85,29 @@ static int64_t width_of(const struct sgrad__reader *r, const struct sgrad__thing
     return sgrad_graph_shape(r->graph, t->of).dim[2] / 3;
 }
 
+/* A third of the features as heads. */
+static int take_heads(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const int64_t *to) {
+    const int64_t width = width_of(r, from);
+    if (to[1] != rows_of(r, from) || to[2] < 1 || to[3] < 1 || to[2] > width || to[3] > width || to[2] * to[3] != width)
+        return refuse(r, n);
+    SGRAD_TRY(go(r, n, from, HEADS + from->attends - THIRD));
+    sgrad__onnx_thing(r, n->output[0])->heads = (int)to[2];
+    return 0;
+}
+
+static bool scales_as_known(const struct sgrad__reader *r, const struct sgrad__thing *from, double by) {
+    const double wanted = 1 / sqrt((double)width_of(r, from) / from->heads);
+    return fabs(by - wanted) <= 1e-5 * wanted;
+}
+
 static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const struct sgrad__thing *by) {
     float number;
     int count;
     if (from->attends != PRODUCT || !by || !by->tensor || !sgrad__onnx_floats(by->tensor, &number, 1, &count) || count != 1)
         return refuse(r, n);
-    const double wanted = 1 / sqrt((double)width_of(r, from) / from->heads);
-    if (fabs(number - wanted) > 1e-5 * wanted)
+    if (!scales_as_known(r, from, number))
         return sgrad__onnx_refuse(r, n, "scales by %g: attention by 1 over the root of a head's %g features is known", number,
-                                  1 / (wanted * wanted));
+                                  (double)width_of(r, from) / from->heads);
     return go(r, n, from, SCORE);
 }
 
@@ -97,12 +121,13 @@ static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct 
     return 0;
 }
 
-static int end(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
+/* Heads from features, or features from heads, which ends the layer; samples are as many as before, however that is said. */
+static int reshape(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     int64_t to[SGRAD__NUMBERS];
     int count;
-    if (from->attends != ROWS || !sgrad__onnx_numbers(r, n, 1, to, &count) || count != 3 || to[0] != 0 ||
-        to[1] != rows_of(r, from) || to[2] != width_of(r, from))
-        return refuse(r, n);
+    if (!sgrad__onnx_numbers(r, n, 1, to, &count) || (to[0] != 0 && to[0] != -1 && to[0] != SGRAD__BATCH)) return refuse(r, n);
+    if (from->attends >= THIRD && from->attends < HEADS && count == 4) return take_heads(r, n, from, to);
+    if (from->attends != ROWS || count != 3 || to[1] != rows_of(r, from) || to[2] != width_of(r, from)) return refuse(r, n);
     const struct sgrad_attention how = { .heads = from->heads, .causal = from->causal };
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_attention_op, &from->of, 1, &how));
 }
@@ -116,7 +141,7 @@ int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n) {
     if (is(n, "Mul")) return scale(r, n, a, b);
     if (is(n, "Add")) return leave_out(r, n, a, b);
     if (is(n, "Softmax") && a->attends == SCORE && sgrad__onnx_int(n, "axis", -1) == -1) return go(r, n, a, SHARE);
-    if (is(n, "Reshape")) return end(r, n, a);
+    if (is(n, "Reshape")) return reshape(r, n, a);
     return refuse(r, n);
 }
 
@@ -135,7 +160,10 @@ bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) 
 }
 
 int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
-    return sgrad__onnx_attends(r, n) ? sgrad__onnx_attend(r, n) : refuse(r, n);
+    int status;
+    if (sgrad__onnx_is_normal(r, n, &status)) return status;
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+    return sgrad__onnx_refuse(r, n, "is no step of attention, nor of GELU");
 }
 
 /* (T,T) of -inf */
@@ -165,5 +193,38 @@ int sgrad__onnx_read_trilu(struct sgrad__reader *r, const Onnx__Node *n) {
     const int rows = t->count;
     SGRAD_TRY(go(r, n, t, LATER));
     sgrad__onnx_thing(r, n->output[0])->count = rows;
+    return 0;
+}
+
+/* In three along the features of rows. */
+int sgrad__onnx_read_split(struct sgrad__reader *r, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    if (x < 0) return r->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const int64_t axis = sgrad__onnx_int(n, "axis", 0), third = shape.dim[2] / 3;
+    int64_t size[SGRAD__NUMBERS] = { third, third, third };
+    int count = 3;
+    const bool sizes = !sgrad__onnx_input(r, n, 1) || sgrad__onnx_numbers(r, n, 1, size, &count);
+    if (shape.rank != 3 || (axis != 2 && axis != -1) || n->n_output != 3 || !sizes || count != 3 || size[0] != third ||
+        size[1] != third || size[2] != third || 3 * third != shape.dim[2])
+        return sgrad__onnx_refuse(r, n, "of rows in three equal parts, which attention takes, it is known");
+    const struct sgrad__thing from = { .of = x };
+    for (int i = 0; i < 3; i++)
+        if (*n->output[i]) SGRAD_TRY(go_to(r, n, (size_t)i, &from, THIRD + i));
+    return 0;
+}
+
+int sgrad__onnx_read_attention(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *in[3];
+    for (int i = 0; i < 3; i++) {
+        in[i] = sgrad__onnx_input(r, n, (size_t)i);
+        if (!in[i] || in[i]->attends != QUERY + i || in[i]->of != in[0]->of || in[i]->heads != in[0]->heads)
+            return sgrad__onnx_refuse(r, n, "of query, key and worth that are thirds of the same rows' features it is known");
+    }
+    if (sgrad__onnx_float(n, "softcap", 0) != 0 ||
+        (sgrad__onnx_attribute(n, "scale") && !scales_as_known(r, in[0], sgrad__onnx_float(n, "scale", 0))))
+        return sgrad__onnx_refuse(r, n, "without softcap, scaled by 1 over the root of a head's features, it is known");
+    SGRAD_TRY(go(r, n, in[0], MEAN));
+    sgrad__onnx_thing(r, n->output[0])->causal = sgrad__onnx_int(n, "is_causal", 0);
     return 0;
 }

@@ -113,6 +113,8 @@ static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_
 }
 
 int sgrad__onnx_read_add(struct sgrad__reader *r, const Onnx__Node *n) {
+    int status;
+    if (sgrad__onnx_is_normal(r, n, &status)) return status;
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     for (size_t i = 0; i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);

@@ -129,7 +129,7 @@ static int read_all(struct sgrad__reader *r) {
     SGRAD_TRY(find_needed(r));
     for (size_t i = 0; i < r->is->n_node; i++)
         if (is_needed(r, r->is->node[i])) SGRAD_TRY(read_node(r, r->is->node[i]));
-    if (r->last->value < 0 || r->last->stage || r->last->strides[0] || r->last->strides[1])
+    if (r->last->value < 0 || r->last->stage || r->last->columns || r->last->strides[0] || r->last->strides[1])
         return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", r->path, r->last->name);
     return 0;
 }

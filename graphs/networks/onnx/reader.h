@@ -41,7 +41,10 @@ struct sgrad__thing {
     bool pixel;                     /* (N,C,1,1), which the graph has as (N,C) */
     int strides[2];                 /* above 0: every so-manieth row, or column, of VALUE is meant, which a Pad alone takes */
     int stage;                      /* above 0: bytes, of which so much has been made */
+    bool columns;                   /* images as (N,C,H·W), of which a Transpose makes rows */
+    bool sliced;                    /* a filter (K,C,h,w), for each slice of volumes: its (K,C,1,h,w) is meant */
     int attends, of, heads;         /* above 0: a place within attention, of this value of the graph and so many heads */
+    int normal;                     /* above 0: a place on the way to GELU, of the value OF */
     bool causal;                    /* that leaves later rows out */
     bool is_numbers;                /* whole numbers, COUNT of them, which are known */
     int count;
@@ -126,7 +129,12 @@ bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n);
 int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
 bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
 
-/* ---- windows.c, features.c, shapes.c, attention.c; all of them: operators.c ---- */
+/* ---- gelu.c ---- */
+
+/* Is N a step on the way to GELU, as files without its operator have it? *STATUS: what reading it returns. */
+bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *status);
+
+/* ---- windows.c, features.c, shapes.c, attention.c, gelu.c; all of them: operators.c ---- */
 
 #define ONNX_OPERATOR(name, reader, least, most, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);

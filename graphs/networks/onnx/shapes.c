@@ -1,6 +1,7 @@
 /* shapes.c: ONNX's operators that change no number: flattening, the shortcut of small residual networks, bytes as activations,
  * and what is known before anything is computed: tensors of the file, and the numbers that shapes are made of. */
 #include "codelets/ops/flatten.h"
+#include "codelets/ops/rows.h"
 #include "codelets/ops/shortcut_a.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -22,7 +23,14 @@ int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
     return flatten(r, n);
 }
 
-/* To rows of all numbers of a sample: the first dimension is as many as there are samples, however that is said. */
+/* Of images, (N,C,H·W)? */
+static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int count) {
+    return shape->rank == 4 && count == 3 && (to[0] == 0 || to[0] == -1 || to[0] == SGRAD__BATCH) && to[1] == shape->dim[3] &&
+           (to[2] == shape->dim[1] * shape->dim[2] || (to[2] == -1 && to[0] != -1));
+}
+
+/* To rows of all numbers of a sample, or to images' columns: the first dimension is as many as there are samples, however that is
+ * said. */
 int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_attention_begins(r, n)) return 0;
@@ -31,8 +39,14 @@ int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
     const int x = sgrad__onnx_value(r, n, 0, true);
     if (x < 0) return r->graph->error;
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
-    if (!sgrad__onnx_numbers(r, n, 1, to, &count) || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)))
-        return sgrad__onnx_refuse(r, n, "to rows (N,C) of all numbers of a sample, which are %lld here, is all that is known",
+    const bool known = sgrad__onnx_numbers(r, n, 1, to, &count);
+    if (known && are_columns(&shape, to, count)) {
+        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+        sgrad__onnx_thing(r, n->output[0])->columns = true;
+        return 0;
+    }
+    if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)))
+        return sgrad__onnx_refuse(r, n, "to rows (N,C) of all numbers of a sample, here %lld, or to (N,C,H·W), is known",
                                   (long long)sgrad_shape_count(&shape));
     return flatten(r, n);
 }
@@ -88,7 +102,14 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
     int64_t number[SGRAD__NUMBERS];
     int count;
-    if (!t || !sgrad__onnx_numbers(r, n, 0, number, &count)) return sgrad__onnx_refuse(r, n, "of numbers of a shape it is known");
+    if (t && t->tensor && t->tensor->n_dims == 4 && !t->turned && !t->sliced && sgrad__onnx_numbers(r, n, 1, number, &count) &&
+        count == 1 && number[0] == 2) {
+        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+        sgrad__onnx_thing(r, n->output[0])->sliced = true;
+        return 0;
+    }
+    if (!t || !sgrad__onnx_numbers(r, n, 0, number, &count))
+        return sgrad__onnx_refuse(r, n, "of numbers of a shape, or of a filter for volumes' slices, it is known");
     return make_numbers(r, n, number, count);
 }
 
@@ -132,6 +153,8 @@ int sgrad__onnx_read_sub(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
+    int status;
+    if (sgrad__onnx_is_normal(r, n, &status)) return status;
     const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
     float full;
@@ -139,7 +162,7 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
     if (stage_of(r, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1)
         return make_stage(r, n, SHARES);
     if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->brought->deviation))
-        return sgrad__onnx_refuse(r, n, "of pixels, by their full scale and by their deviations, it is known");
+        return sgrad__onnx_refuse(r, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         if (!(r->brought->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->brought->deviation[c]);
     r->brought->channels = (int)x.dim[x.rank - 1];
@@ -225,13 +248,15 @@ int sgrad__onnx_read_constant(struct sgrad__reader *r, const Onnx__Node *n) {
     return 0;
 }
 
-/* A product's weight, as PyTorch has it. */
+/* A product's weight, as PyTorch has it; or images' columns, which become rows. */
 int sgrad__onnx_read_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
     const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0);
+    if (from && from->columns && a && a->n_ints == 3 && a->ints[0] == 0 && a->ints[1] == 2 && a->ints[2] == 1)
+        return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
-        return sgrad__onnx_refuse(r, n, "of matrices of the file it is known");
+        return sgrad__onnx_refuse(r, n, "of matrices of the file, and of images' columns to rows, it is known");
     SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
     sgrad__onnx_thing(r, n->output[0])->turned = !from->turned;
     return 0;

@@ -39,10 +39,12 @@ struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx
 
 int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    if (t && t->value >= 0 && !t->strides[0] && !t->strides[1] && !t->stage && (pixel || !t->pixel)) return t->value;
+    if (t && t->value >= 0 && !t->strides[0] && !t->strides[1] && !t->stage && !t->columns && (pixel || !t->pixel))
+        return t->value;
     if (t && (t->strides[0] || t->strides[1]))
         sgrad__onnx_refuse(r, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
                                            t->name);
+    else if (t && t->columns) sgrad__onnx_refuse(r, n, "takes '%s', (N,C,H·W): a Transpose to rows alone is known", t->name);
     else if (t && t->pixel) sgrad__onnx_refuse(r, n, "takes '%s', one pixel (N,C,1,1): a Flatten is missing", t->name);
     else if (t && t->stage) sgrad__onnx_refuse(r, n, "takes '%s', bytes: known is Cast, Div, Sub, Div, by channel", t->name);
     else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is none that the network computes", i, i < n->n_input ? n->input[i] : "");
@@ -51,8 +53,8 @@ int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bo
 
 struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank) {
     struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    if (t && t->tensor && t->tensor->n_dims == rank) {
-        for (size_t d = 0; d < rank; d++)
+    if (t && t->tensor && t->tensor->n_dims + t->sliced == rank) {
+        for (size_t d = 0; d < t->tensor->n_dims; d++)
             if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(r, n, "'%s' is empty", t->name), NULL;
         return t;
     }

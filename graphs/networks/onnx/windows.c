@@ -63,6 +63,12 @@ static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
     return 0;
 }
 
+/* WEIGHT's window, of PLANE dimensions: where it is of volumes' slices, their one, and the filter's. */
+static void window_of(const struct sgrad__thing *weight, int plane, int64_t *kernel) {
+    const int64_t *dim = weight->tensor->dims + 2;
+    for (int i = 0; i < plane; i++) kernel[i] = !weight->sliced ? dim[i] : i ? dim[i - 1] : 1;
+}
+
 int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
     struct window w;
     const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
@@ -70,7 +76,10 @@ int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
     const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
     struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
     if (!weight || (has_bias && !bias)) return r->graph->error;
-    SGRAD_TRY(take_window(r, n, plane, weight->tensor->dims + 2, &w));
+    int64_t kernel[3];
+    window_of(weight, plane, kernel);
+    SGRAD_TRY(take_window(r, n, plane, kernel, &w));
+    if (weight->sliced && w.depth_padding) return sgrad__onnx_refuse(r, n, "takes slices, and pads between them");
     const int64_t groups = sgrad__onnx_int(n, "group", 1);
     if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(r, n, "group is %lld", (long long)groups);
     if (w.taps && w.depth_padding != w.taps / 2 && w.depth_padding)
@@ -84,7 +93,7 @@ int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad_conv3d deep = { .channels = channels, .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                        .dilation = w.dilation, .groups = (int)groups, .bias = bias, .depth = w.taps,
                                        .valid = w.taps > 1 && !w.depth_padding };
-    const int y = w.taps ? sgrad__onnx_layer(r, n, name, &sgrad_conv3d_op, &x, 1, &deep)
+    const int y = w.taps && !weight->sliced ? sgrad__onnx_layer(r, n, name, &sgrad_conv3d_op, &x, 1, &deep)
                          : sgrad__onnx_layer(r, n, name, &sgrad_conv2d_op, &x, 1, &flat);
     free(name);
     return sgrad__onnx_make(r, n, y);
@@ -93,16 +102,17 @@ int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
 /* Its bias is a layer of its own. */
 int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
     struct window w;
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    if (x >= 0 && sgrad__onnx_rank(r, x) != 4) return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
-    struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 4);
+    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
+    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(r, n, 1, (size_t)plane + 2) : NULL;
     const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
     struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
-    int64_t more[2];
+    int64_t more[3] = { 0 }, kernel[3];
     if (!weight || (has_bias && !bias)) return r->graph->error;
-    SGRAD_TRY(take_window(r, n, 2, weight->tensor->dims + 2, &w));
-    if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", 2, 0, 0, more) || more[0] || more[1])
-        return sgrad__onnx_refuse(r, n, "groups and output_padding are not known");
+    window_of(weight, plane, kernel);
+    SGRAD_TRY(take_window(r, n, plane, kernel, &w));
+    if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
+        more[1] || more[2] || w.taps > 1 || w.depth_padding)
+        return sgrad__onnx_refuse(r, n, "groups, output_padding and windows of several slices are not known");
     char *name = sgrad__onnx_name(r, n, 1), *behind = sgrad_format("%s/bias", name);
     sgrad__onnx_bind(r, name, "weight", weight);
     if (bias) sgrad__onnx_bind(r, name, "bias", bias);

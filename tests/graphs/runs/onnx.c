@@ -43,7 +43,7 @@ static void round_trips(void **state) {
         const char *model;
         int side, channels;
     } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
-               { "unet2d", 16, 1 } };
+               { "unet2d", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
     assert_int_equal(sgrad_context_open(&how, &context), 0);

@@ -1,0 +1,61 @@
+/* gelu.c: GELU where no operator is: x (1 + erf(x/√2)) / 2, in whichever order tools multiply. A thing on the way is no value
+ * of the graph; it is a place among those below, and knows the layer's input, x. */
+#include "codelets/ops/gelu.h"
+#include "graphs/networks/onnx/reader.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NOWHERE, HALF, ROOT, ERF, SURE, TWICE, CHANCE, WHOLE };
+/*              x/2   x/√2       1+erf x(1+erf) (1+erf)/2 */
+
+#define ROOT_2 1.41421356f
+
+static bool is_value(const struct sgrad__thing *t) {
+    return t && t->value >= 0 && !t->pixel && !t->stage && !t->columns && !t->strides[0] && !t->strides[1];
+}
+
+static bool is_number(const struct sgrad__thing *t, float wanted) {
+    float number;
+    int count;
+    return t && t->tensor && sgrad__onnx_floats(t->tensor, &number, 1, &count) && count == 1 &&
+           fabsf(number - wanted) <= 1e-5f * wanted;
+}
+
+/* What comes of A and B, in this order. */
+static int step(const char *operator, const struct sgrad__thing *a, const struct sgrad__thing *b) {
+    const bool times = !strcmp(operator, "Mul"), x = is_value(a);
+    const int of = x ? a->value : a->of;
+    if (!strcmp(operator, "Erf")) return a->normal == ROOT ? ERF : NOWHERE;
+    if (!strcmp(operator, "Add")) return a->normal == ERF && is_number(b, 1) ? SURE : NOWHERE;
+    if (x && is_number(b, times ? 1 / ROOT_2 : ROOT_2)) return ROOT;
+    if (x && is_number(b, times ? 0.5f : 2)) return HALF;
+    if (is_number(b, times ? 0.5f : 2)) return a->normal == SURE ? CHANCE : a->normal == TWICE ? WHOLE : NOWHERE;
+    if (!times || !b || !b->normal || b->of != of) return NOWHERE;
+    if (x) return b->normal == SURE ? TWICE : b->normal == CHANCE ? WHOLE : NOWHERE;
+    return a->normal == HALF && b->normal == SURE ? WHOLE : NOWHERE;
+}
+
+bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *status) {
+    const struct sgrad__thing *a = sgrad__onnx_input(r, n, 0), *b = sgrad__onnx_input(r, n, 1);
+    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+    int place = a && to ? step(n->op_type, a, b) : NOWHERE;
+    if (!place && a && b && to && strcmp(n->op_type, "Div")) {
+        const struct sgrad__thing *first = b;
+        b = a, a = first;
+        place = step(n->op_type, a, b);
+    }
+    if (!place) return false;
+    const int x = is_value(a) ? a->value : a->of;
+    *status = 0;
+    if (place == WHOLE)
+        *status = sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &(struct sgrad_gelu){ 0 }));
+    else
+        to->normal = place, to->of = x, to->known = true;
+    return true;
+}
+
+int sgrad__onnx_read_erf(struct sgrad__reader *r, const Onnx__Node *n) {
+    int status;
+    return sgrad__onnx_is_normal(r, n, &status) ? status : sgrad__onnx_refuse(r, n, "on the way to GELU alone it is known");
+}
