@@ -91,12 +91,12 @@ records() {
 	done < <(sed -n 's/^[A-Z_]*(\([a-z0-9_]*\).*/\1/p' "$2")
 }
 
-# Every source stands in Makefile.am, by its own name or as a program, and so does every test that is one.
+# Every source and every page stands in Makefile.am, by its own name or as a program, and so does every test that is one.
 makefile() {
 	local file names tests
 	names=" $(sed 's/#.*//' Makefile.am | tr -c '[:graph:]' ' ') "
 	mapfile -t tests < <(printf '%s\n' tests/**/*.c; grep -lE '^#!|^if __name__' tests/**/*.{sh,py} | grep -v '^tests/reference/')
-	for file in "${sources[@]}" "${tests[@]}"; do
+	for file in "${sources[@]}" "${tests[@]}" docs/*; do
 		case $names in *" $file "* | *" ${file%.c} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
 	done
 }
