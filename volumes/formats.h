@@ -40,4 +40,14 @@ struct sgrad__zarr {
 };
 int sgrad__zarr_parse(const char *name, const void *data, size_t size, int version, struct sgrad__zarr *zarr);
 
+/* ---- png.c: one file of a series ----------------------------------------------------------------------------------- */
+
+struct sgrad__png {
+    uint32_t width, height;
+    enum sgrad_voxel voxel;     /* uint8 or uint16 */
+};
+int sgrad__png_header(const char *name, const void *data, size_t size, struct sgrad__png *png);
+/* TO has room for the voxels that PNG, its header, says. */
+int sgrad__png_decode(const char *name, const void *data, size_t size, const struct sgrad__png *png, void *to);
+
 #endif
