@@ -26,10 +26,10 @@ static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors), beside the config.json of their training", &sgrad__text,
       SGRAD__PLACE(segment.weights), .required = true },
     { "model", "NAME", "their network: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
-    { "in", "VOLUME", "(Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], a folder of Zarr or of PNG files", &sgrad__text,
-      SGRAD__PLACE(segment.in), .required = true },
-    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text, SGRAD__PLACE(segment.out),
-      .required = true },
+    { "in", "VOLUME", "(Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], a folder of Zarr or of PNG files",
+      &sgrad__text, SGRAD__PLACE(segment.in), .required = true },
+    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text,
+      SGRAD__PLACE(segment.out), .required = true },
     { "patch", "ZxYxX", "what the network is shown at once", &sizes, SGRAD__PLACE(segment.patch), 1, 4096 },
     { "overlap", "ZxYxX", "of neighbouring patches, which are blended there", &sizes, SGRAD__PLACE(segment.overlap), 0, 4095 },
     { "dtype", "f32|u8", "u8: 0 to 255 for 0 to 1", &sgrad__choice, SGRAD__PLACE(segment.bytes) },
@@ -80,7 +80,9 @@ static void print(const struct sgrad__request *request, const struct sgrad_segme
     printf("%lld chunks of %lldx%lldx%lld (%lld were there already), %lld patches; each voxel is shown %.2f times\n",
            (long long)r->chunks, (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->skipped,
            (long long)r->patches, r->shown);
-    if (r->blank) printf("%lld blocks of %lldx%lldx%lld are blank: zeros, or masked, and not shown\n", (long long)r->blank, (long long)r->block[0], (long long)r->block[1], (long long)r->block[2]);
+    if (r->blank)
+        printf("%lld blocks of %lldx%lldx%lld are blank, zeros or masked: zeros are written there\n", (long long)r->blank,
+               (long long)r->block[0], (long long)r->block[1], (long long)r->block[2]);
     if (!r->chunks) return;
     printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
     for (int i = 0; i < 4; i++)
@@ -92,9 +94,9 @@ static void print(const struct sgrad__request *request, const struct sgrad_segme
 
 static json_t *as_json(const struct sgrad_segment_result *r) {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i}", "chunks", (json_int_t)r->chunks, "skipped",
-                     (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches, "voxels", (json_int_t)r->voxels, "shown",
-                     r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds", r->blend, "save_seconds", r->save,
-                     "workers", r->workers);
+                     (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches, "voxels",
+                     (json_int_t)r->voxels, "shown", r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds",
+                     r->blend, "save_seconds", r->save, "workers", r->workers);
 }
 
 static int run(const struct sgrad__request *request) {
@@ -116,5 +118,6 @@ const struct sgrad__command sgrad__segment_command = {
     .defaults = set_defaults,
     .run = run,
     .notes =
-        "What is written depends on the volume, the weights, --patch, --overlap, --mask and --tta alone, however many processes share a queue.",
+        "What is written depends on the volume, the weights, --patch, --overlap, --mask and --tta alone, however many processes "
+        "share a queue.",
 };

@@ -246,8 +246,8 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 #define WANTED                                                                                                                   \
-    "volume:DIR[,ZxYxX] names a folder with train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or "           \
-    ".zarr, or folders image and label of PNG files, or "                                                                        \
+    "volume:DIR[,ZxYxX] names a folder with train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or .zarr, "   \
+    "or folders image and label of PNG files, or "                                                                        \
     "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
 /* The one file FOLDER/PART/NAME.*, or the folder NAME; free it. NULL: none. */
@@ -420,7 +420,7 @@ static void close_dataset(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_volume_reader = {
     .name = "volume",
     .argument = "DIR[,ZxYxX]",
-    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5, Zarr or PNG",
+    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5, Zarr, PNG",
     .augment = "flip,rotate,elastic,brightness",
     .open = open_dataset,
     .read = read_sample,

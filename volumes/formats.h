@@ -24,7 +24,9 @@ enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };
 bool sgrad__codec_find(const char *name, enum sgrad__codec *codec);
 /* SIZE bytes to exactly WANTED; NAME is for messages. */
 int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted);
-/* Compresses as ZSTD; returns bytes, in *PACKED, free it; 0: it failed. */
+/* Is DATA a whole chunk, as far as can be told without expanding it? Of ZSTD a frame with its end and of so many bytes. */
+bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted);
+/* Compresses as ZSTD, with a check sum; returns bytes, in *PACKED, free it; 0: it failed. */
 size_t sgrad__codec_pack(const void *data, size_t size, void **packed);
 
 /* ---- zarr_metadata.c: what .zarray or zarr.json say ---------------------------------------------------------------- */

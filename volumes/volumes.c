@@ -46,7 +46,7 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     v->voxel = voxel;
     int error = 0;
     if (!v->format || !v->format->create)
-        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET] and NAME.raw", name);
+        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET], NAME.raw", name);
     if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);
     return finish(v, error ? error : v->format->create(v), volume);
 }

@@ -78,7 +78,7 @@ void sgrad_volume_close(struct sgrad_volume *volume);      /* NULL is fine */
 int sgrad_volume_read(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel as, void *to);
 /* BOX begins at chunks' beginnings and ends at chunks' or the volume's ends. */
 int sgrad_volume_write(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel is, const void *from);
-/* Is every chunk of BOX there, as far as can be told without reading it? Zarr alone tells; others say false. */
+/* Is every chunk of BOX there and whole, as far as can be told without expanding it? Zarr alone tells; others say false. */
 bool sgrad_volume_has(const struct sgrad_volume *volume, const struct sgrad_box *box);
 bool sgrad_volume_is_shared(const struct sgrad_volume *volume);     /* may several processes write it? */
 

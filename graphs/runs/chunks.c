@@ -5,7 +5,8 @@
  * and patches that meet blank blocks alone are not shown to the network. Blocks are those of the output, not chunks, so that
  * what is written does not depend on how large chunks are.
  *
- * Where chunks come from a queue (queue.h), what fails is reported there, and the others go on; else the first failure ends all.
+ * Where chunks come from a queue (queue.h), one that cannot be read is reported there, and the others go on; any other failure
+ * ends all, and so does each where there is no queue.
  */
 #include "graphs/runs/segment.h"
 
@@ -139,7 +140,7 @@ static int next_chunk(struct sgrad__segment *s, bool may_wait, int64_t *number) 
 static int wait_step(struct sgrad__segment *s) {
     const struct sgrad__slot *done;
     SGRAD_TRY(sgrad__runner_wait(s->runner, &done));
-    return s->error && !s->queue ? s->error : 0;
+    return s->error;
 }
 
 /* The batch goes off, whole or not. */
@@ -191,7 +192,7 @@ static int submit_chunk(struct sgrad__segment *s, int place) {
     sgrad__segment_add_time(&s->load, start);
     if (c->error || !any) {
         sgrad__segment_end(s, c);
-        return s->error && !s->queue ? s->error : 0;
+        return s->error;
     }
     int64_t shown = 0;
     for (int64_t i = 0; i < patches; i++) shown += meets_shown(s, c, i);
@@ -219,7 +220,7 @@ int sgrad__segment_run(struct sgrad__segment *s) {
             SGRAD_TRY(submit(s));
             while (s->runner->submitted > s->runner->finished) SGRAD_TRY(wait_step(s));
             if (number == -2) SGRAD_TRY(next_chunk(s, true, &number));
-            if (number < 0) return s->error && !s->queue ? s->error : 0;
+            if (number < 0) return s->error;
         }
         open_chunk(s, &s->chunk[place], number);
         SGRAD_TRY(submit_chunk(s, place));

@@ -19,7 +19,8 @@ void sgrad__segment_add_time(_Atomic int64_t *to, double since) { atomic_fetch_a
 /* ---- read ----------------------------------------------------------------------------------------------------------- */
 
 /* Of image NUMBER of a chunk's patches: along each axis, which patch of all it is, and whether it is turned round. */
-static void place_of(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t number, int64_t at[3], bool turned[3]) {
+static void place_of(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t number, int64_t at[3],
+                     bool turned[3]) {
     const int64_t mirror = number % s->mirrors, patch = number / s->mirrors;
     at[0] = c->first[0] + patch / (c->count[1] * c->count[2]);
     at[1] = c->first[1] + patch / c->count[2] % c->count[1];
@@ -105,10 +106,15 @@ static int write_chunk(struct sgrad__segment *s, struct sgrad__chunk *c) {
     return error;
 }
 
+/* What cannot be read is the task's fault, and told the queue; what cannot be written is not: the work ends here, and its tasks
+ * go back. */
 void sgrad__segment_end(struct sgrad__segment *s, struct sgrad__chunk *c) {
-    int error = c->error ? c->error : write_chunk(s, c);
-    if (s->queue)
-        error = error ? sgrad_queue_failed(s->queue, c->number, sgrad_strerror(error)) : sgrad_queue_done(s->queue, c->number);
+    int error = c->error;
+    if (error && s->queue) error = sgrad_queue_failed(s->queue, c->number, sgrad_strerror(error));
+    else if (!error) {
+        error = write_chunk(s, c);
+        if (!error && s->queue) error = sgrad_queue_done(s->queue, c->number);
+    }
     if (error) s->error = error;
     for (int64_t z = 0; c->plane && z < c->box.size[1]; z++) pthread_mutex_destroy(&c->plane[z]);
     free(c->sum);

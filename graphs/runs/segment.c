@@ -88,8 +88,8 @@ static int open_program(struct sgrad__segment *s) {
     return 0;
 }
 
-/* A chunk is a block, doubled along the axis where it is the shortest, while there is memory for SGRAD__CHUNKS of it, and as they are
- * written, and half of it is left for patches. */
+/* A chunk is a block, doubled along the axis where it is the shortest, while there is memory for SGRAD__CHUNKS of it, and as
+ * they are written, and half of it is left for patches. */
 static void choose_chunk(struct sgrad__segment *s) {
     const double room = s->o->memory * 1e9 / 2 / (SGRAD__CHUNKS + 1) / (sizeof(int32_t) * (double)s->classes);
     for (int d = 0; d < 3; d++) s->size[d] = s->block[d];
@@ -158,12 +158,11 @@ static int open_output(struct sgrad__segment *s) {
     if (!o->queue) return 0;
     if (!sgrad_volume_is_shared(s->out))
         return sgrad_fail(SGRAD_EINVAL, "--queue: several processes write Zarr alone, not %s", o->out);
-    char *work =
-        sgrad_format("segment %s to %s, patches %lldx%lldx%lld, overlap %lldx%lldx%lld, chunks %lldx%lldx%lld, %d classes%s%s%s%s\n",
-                     o->in, o->out, (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2],
-                     (long long)o->overlap[0], (long long)o->overlap[1], (long long)o->overlap[2], (long long)s->size[0],
-                     (long long)s->size[1], (long long)s->size[2], s->classes, o->bytes ? ", bytes" : "", o->flips ? ", flips" : "",
-                     o->mask ? ", mask " : "", o->mask ? o->mask : "");
+    char *work = sgrad_format(
+        "segment %s to %s, patches %lldx%lldx%lld, overlap %lldx%lldx%lld, chunks %lldx%lldx%lld, %d classes%s%s%s%s\n", o->in,
+        o->out, (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], (long long)o->overlap[0],
+        (long long)o->overlap[1], (long long)o->overlap[2], (long long)s->size[0], (long long)s->size[1], (long long)s->size[2],
+        s->classes, o->bytes ? ", bytes" : "", o->flips ? ", flips" : "", o->mask ? ", mask " : "", o->mask ? o->mask : "");
     int error = sgrad_queue_open(o->queue, work, s->result->all_chunks, o->lease > 0 ? o->lease : 30, &s->queue);
     free(work);
     return error;

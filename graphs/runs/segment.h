@@ -54,7 +54,7 @@ struct sgrad__segment {
     struct sgrad__chunk chunk[SGRAD__CHUNKS];
     int64_t *pending;                       /* samples of the batch that comes next */
     int64_t pendings, next;                 /* next: chunk, without a queue */
-    _Atomic int error;
+    _Atomic int error;                      /* that ends the work */
     _Atomic int64_t load, blend, save;      /* nanoseconds of workers */
     struct sgrad_segment_result *result;
 };
