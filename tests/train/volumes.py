@@ -66,9 +66,15 @@ with tempfile.TemporaryDirectory() as scratch:
              "--class-weights", "1,0.5", "--dice", 0.5, "--out", work / "run")
     epoch = [json.loads(line) for line in (work / "run/metrics.jsonl").read_text().splitlines()][-1]
     assert 0 <= epoch["iou"] <= 1 and 0 <= epoch["rand"] <= 1 and epoch["voi"] >= 0 and 0 <= epoch["test_accuracy"] <= 1, epoch
-    for patch, says in (("1x30x30", "multiples of 16"), ("0x32x32", "takes ZxYxX")):
+    # Any sides will do; group norm has no statistics to keep.
+    for model, patch in (("unet2d:groups=4", "1x17x30"), ("unet3d:groups=8", "3x30x17")):
+        out = work / model.replace(":", "-")
+        stargrad("train", "--model", model, "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 2, "--out", out)
+        names = (out / "model.safetensors").read_bytes()[:100000]
+        assert b"enc1.gn1.weight" in names and b"running_mean" not in names
+    for patch, status, says in (("1x8x32", 1, "16x16 or more"), ("0x32x32", 2, "takes ZxYxX")):
         told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 1, "--out", work / "no",
-                        status=1 if patch[0] == "1" else 2)
+                        status=status)
         assert says in told, told
     told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 4, "--class-weights", "1", "--out", work / "no", status=2)
     assert "--class-weights '1'" in told, told
@@ -142,7 +148,7 @@ with tempfile.TemporaryDirectory() as scratch:
     assert len(voxels) == 2 * 2 * 140 * 40
     for at in range(0, len(voxels), 140 * 40):
         assert not any(voxels[at:at + 130 * 40]) and any(voxels[at + 130 * 40:at + 140 * 40]), at
-    for mask, says in (("none.zarr", "No such file"), (work, "of no format"), (source, "sides that divide")):
-        told = stargrad(*masked, "--mask", mask, "--out", work / "no.zarr", status=1)
+    for mask, status, says in (("none.zarr", 1, "No such file"), (work, 2, "of no format"), (source, 1, "sides that divide")):
+        told = stargrad(*masked, "--mask", mask, "--out", work / "no.zarr", status=status)
         assert says in told, told
 sys.exit(0)
