@@ -73,8 +73,10 @@ static void onnx(const struct sgrad_signature *s, const void *attributes, FILE *
     static const char *const name[] = { "starts", "ends", "axes" };
     for (int which = 0; which < 3; which++) {
         fprintf(to, "%s = Constant <value = int64[%d] {", name[which], rank - 2);
-        for (int d = skip; d < 3; d++)
-            fprintf(to, "%s%d", d > skip ? ", " : "", which == 0 ? c->from[d] : which == 1 ? c->from[d] + c->size[d] : d - skip + 2);
+        for (int d = skip; d < 3; d++) {
+            const int number = which == 0 ? c->from[d] : which == 1 ? c->from[d] + c->size[d] : d - skip + 2;
+            fprintf(to, "%s%d", d > skip ? ", " : "", number);
+        }
         fputs("}> ()\n", to);
     }
     fputs("y = Slice (x, starts, ends, axes)", to);

@@ -45,6 +45,7 @@ extern "C" void sgrad__crop_forward_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__crop_backward_cuda(const struct sgrad_args *a) {
     const struct part p = part_of(a, &a->view[1].shape);
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch(backward<decltype(type)>, sgrad_shape_count(&a->view[1].shape), p, a->data[0], a->data[1], sgrad_adds(a, 1));
+        const int64_t count = sgrad_shape_count(&a->view[1].shape);
+        sgrad__launch(backward<decltype(type)>, count, p, a->data[0], a->data[1], sgrad_adds(a, 1));
     });
 }
