@@ -20,10 +20,11 @@ _stargrad() {
 	--shard) choices='none optimizer gradients' ;;
 	--precision) choices='f32 bf16' ;;
 	--overlap) choices='full none' ;;
+	--tta) choices='none flips' ;;
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: onecycle' ;;
-	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --machine | :) files=yes ;;
+	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --machine | --in | --mask | --queue | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
 		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')

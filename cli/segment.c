@@ -26,13 +26,16 @@ static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors), beside the config.json of their training", &sgrad__text,
       SGRAD__PLACE(segment.weights), .required = true },
     { "model", "NAME", "their network: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
-    { "in", "VOLUME", "bytes (Z,Y,X): NAME.tif, NAME.h5[:DATASET] or a folder of Zarr", &sgrad__text, SGRAD__PLACE(segment.in),
-      .required = true },
-    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr or NAME.h5[:DATASET]", &sgrad__text, SGRAD__PLACE(segment.out),
-      .required = true },
+    { "in", "VOLUME", "(Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], a folder of Zarr or of PNG files",
+      &sgrad__text, SGRAD__PLACE(segment.in), .required = true },
+    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text,
+      SGRAD__PLACE(segment.out), .required = true },
     { "patch", "ZxYxX", "what the network is shown at once", &sizes, SGRAD__PLACE(segment.patch), 1, 4096 },
     { "overlap", "ZxYxX", "of neighbouring patches, which are blended there", &sizes, SGRAD__PLACE(segment.overlap), 0, 4095 },
     { "dtype", "f32|u8", "u8: 0 to 255 for 0 to 1", &sgrad__choice, SGRAD__PLACE(segment.bytes) },
+    { "mask", "VOLUME", "where it has 0, zeros are written; as large as --in, or whole times smaller", &sgrad__text,
+      SGRAD__PLACE(segment.mask) },
+    { "tta", "none|flips", "flips: the mean over mirror images along z, y and x", &sgrad__choice, SGRAD__PLACE(segment.flips) },
     { "memory", "GB", "memory for chunks and patches", &sgrad__real, SGRAD__PLACE(segment.memory), 0.05, 1e6 },
     { "batch", "N", "patches per task", &sgrad__whole, SGRAD__PLACE(segment.batch), 1, 4096 },
     { "queue", "DIR", "share the work with all processes that name this folder, wherever they run", &sgrad__text,
@@ -77,6 +80,9 @@ static void print(const struct sgrad__request *request, const struct sgrad_segme
     printf("%lld chunks of %lldx%lldx%lld (%lld were there already), %lld patches; each voxel is shown %.2f times\n",
            (long long)r->chunks, (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->skipped,
            (long long)r->patches, r->shown);
+    if (r->blank)
+        printf("%lld blocks of %lldx%lldx%lld are blank, zeros or masked: zeros are written there\n", (long long)r->blank,
+               (long long)r->block[0], (long long)r->block[1], (long long)r->block[2]);
     if (!r->chunks) return;
     printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
     for (int i = 0; i < 4; i++)
@@ -87,10 +93,10 @@ static void print(const struct sgrad__request *request, const struct sgrad_segme
 }
 
 static json_t *as_json(const struct sgrad_segment_result *r) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i}", "chunks", (json_int_t)r->chunks, "skipped",
-                     (json_int_t)r->skipped, "patches", (json_int_t)r->patches, "voxels", (json_int_t)r->voxels, "shown",
-                     r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds", r->blend, "save_seconds", r->save,
-                     "workers", r->workers);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i}", "chunks", (json_int_t)r->chunks, "skipped",
+                     (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches, "voxels",
+                     (json_int_t)r->voxels, "shown", r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds",
+                     r->blend, "save_seconds", r->save, "workers", r->workers);
 }
 
 static int run(const struct sgrad__request *request) {
@@ -112,5 +118,6 @@ const struct sgrad__command sgrad__segment_command = {
     .defaults = set_defaults,
     .run = run,
     .notes =
-        "What is written depends on the volume, the weights, --patch and --overlap alone, however many processes share a queue.",
+        "What is written depends on the volume, the weights, --patch, --overlap, --mask and --tta alone, however many processes "
+        "share a queue.",
 };

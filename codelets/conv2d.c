@@ -11,10 +11,6 @@
 #include "codelets/passes.h"
 #include "codelets/ops/conv2d.h"
 
-void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
-void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
-void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
-
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
 int sgrad__filter_infer(struct sgrad_signature *s, const char *op, struct sgrad_conv2d *c, int taps, int depth_padding) {

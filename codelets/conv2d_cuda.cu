@@ -1,4 +1,5 @@
-/* conv2d_cuda.cu: conv2d.c on CUDA devices, through cuDNN.
+/* conv2d_cuda.cu: conv2d.c, conv3d.c and conv_transpose.c on CUDA devices, through cuDNN. Filters of one tap along D go over the
+ * slices of volumes as over so many images, and a transposed convolution's passes are a convolution's, the other way round.
  *
  * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants
  * weights and their gradients in the type of the activations, so in bf16 runs they pass through the workspace:
@@ -19,7 +20,7 @@
 /* ---- without cuDNN: one thread for each element of what is written, y, dx or dweight ------------------------------ */
 
 struct shape {
-    int N, H, W, C, K, R, S, P, Q, stride, padding, dilation, groups;
+    int N, D, H, W, C, K, T, R, S, O, P, Q, stride, padding, dilation, groups, depth_padding;     /* images: D, T, O are 1 */
 };
 
 /* The coordinate of x that tap R of output P reads, and the output that reads coordinate H through tap R: maybe outside. */
@@ -30,33 +31,36 @@ static __device__ inline int output_of(const struct shape &s, int h, int r) {
 }
 static __device__ inline bool inside(int h, int w, int H, int W) { return h >= 0 && h < H && w >= 0 && w < W; }
 
-template <typename T> static __global__ void forward(uint32_t n, struct shape s, const T *x, const float *weight, T *y) {
+template <typename T>
+static __global__ void forward(uint32_t elements, struct shape s, const T *x, const float *weight, T *y, bool add) {
     const uint32_t i = sgrad__thread();
-    if (i >= n) return;
+    if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.K);
-    const int C = s.C / s.groups, first = at.c / (s.K / s.groups) * C;
+    const int C = s.C / s.groups, first = at.c / (s.K / s.groups) * C, area = s.R * s.S;
     float sum = 0;
-    for (int tap = 0; tap < s.R * s.S; tap++) {
-        const int h = input_of(s, at.h, tap / s.S), w = input_of(s, at.w, tap % s.S);
-        if (!inside(h, w, s.H, s.W)) continue;
+    for (int tap = 0; tap < s.T * area; tap++) {
+        const int d = at.n % s.O + tap / area - s.depth_padding, n = at.n / s.O * s.D + d;
+        const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
+        if (d < 0 || d >= s.D || !inside(h, w, s.H, s.W)) continue;
         for (int c = 0; c < C; c++)
-            sum += (float)x[sgrad__index_of(at.n, h, w, first + c, s.H, s.W, s.C)] * weight[(at.c * s.R * s.S + tap) * C + c];
+            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * weight[(at.c * s.T * area + tap) * C + c];
     }
-    y[i] = sum;
+    y[i] = (add ? (float)y[i] : 0) + sum;
 }
 
 template <typename T>
-static __global__ void backward_data(uint32_t n, struct shape s, const T *dy, const float *weight, T *dx, bool add) {
+static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const float *weight, T *dx, bool add) {
     const uint32_t i = sgrad__thread();
-    if (i >= n) return;
+    if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
-    const int C = s.C / s.groups, K = s.K / s.groups, first = at.c / C * K;
+    const int C = s.C / s.groups, K = s.K / s.groups, first = at.c / C * K, area = s.R * s.S;
     float sum = add ? (float)dx[i] : 0;
-    for (int tap = 0; tap < s.R * s.S; tap++) {
-        const int p = output_of(s, at.h, tap / s.S), q = output_of(s, at.w, tap % s.S);
-        if (!inside(p, q, s.P, s.Q)) continue;
+    for (int tap = 0; tap < s.T * area; tap++) {
+        const int o = at.n % s.D - tap / area + s.depth_padding, n = at.n / s.D * s.O + o;
+        const int p = output_of(s, at.h, tap % area / s.S), q = output_of(s, at.w, tap % s.S);
+        if (o < 0 || o >= s.O || !inside(p, q, s.P, s.Q)) continue;
         for (int k = first; k < first + K; k++)
-            sum += (float)dy[sgrad__index_of(at.n, p, q, k, s.P, s.Q, s.K)] * weight[(k * s.R * s.S + tap) * C + at.c % C];
+            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * weight[(k * s.T * area + tap) * C + at.c % C];
     }
     dx[i] = sum;
 }
@@ -65,13 +69,15 @@ template <typename T>
 static __global__ void backward_weight(uint32_t n, struct shape s, const T *x, const T *dy, float *dweight) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const int C = s.C / s.groups, tap = i / C % (s.R * s.S), k = i / C / (s.R * s.S), c = k / (s.K / s.groups) * C + i % C;
+    const int C = s.C / s.groups, area = s.R * s.S, tap = i / C % (s.T * area), k = i / C / (s.T * area);
+    const int c = k / (s.K / s.groups) * C + i % C;
     double sum = 0;
-    for (int pixel = 0; pixel < s.N * s.P * s.Q; pixel++) {
+    for (int pixel = 0; pixel < s.N * s.O * s.P * s.Q; pixel++) {
         const struct sgrad__pixel at = sgrad__pixel_of(pixel, s.P, s.Q, 1);
-        const int h = input_of(s, at.h, tap / s.S), w = input_of(s, at.w, tap % s.S);
-        if (inside(h, w, s.H, s.W))
-            sum += (float)x[sgrad__index_of(at.n, h, w, c, s.H, s.W, s.C)] * (float)dy[(int64_t)pixel * s.K + k];
+        const int d = at.n % s.O + tap / area - s.depth_padding, image = at.n / s.O * s.D + d;
+        const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
+        if (d >= 0 && d < s.D && inside(h, w, s.H, s.W))
+            sum += (float)x[sgrad__index_of(image, h, w, c, s.H, s.W, s.C)] * (float)dy[(int64_t)pixel * s.K + k];
     }
     dweight[i] = (float)sum;
 }
@@ -116,11 +122,22 @@ static void describe(struct plan *plan) {
     SGRAD_CUDA(cudnnCreateTensorDescriptor(&plan->y));
     SGRAD_CUDA(cudnnCreateFilterDescriptor(&plan->w));
     SGRAD_CUDA(cudnnCreateConvolutionDescriptor(&plan->convolution));
-    SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->x, layout, type, s->N, s->C, s->H, s->W));
-    SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->y, layout, type, s->N, s->K, s->P, s->Q));
-    SGRAD_CUDA(cudnnSetFilter4dDescriptor(plan->w, type, layout, s->K, s->C / s->groups, s->R, s->S));
-    SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, s->padding, s->padding, s->stride, s->stride, s->dilation,
-                                               s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    if (s->T == 1) {
+        SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->x, layout, type, s->N, s->C, s->H, s->W));
+        SGRAD_CUDA(cudnnSetTensor4dDescriptor(plan->y, layout, type, s->N, s->K, s->P, s->Q));
+        SGRAD_CUDA(cudnnSetFilter4dDescriptor(plan->w, type, layout, s->K, s->C / s->groups, s->R, s->S));
+        SGRAD_CUDA(cudnnSetConvolution2dDescriptor(plan->convolution, s->padding, s->padding, s->stride, s->stride, s->dilation,
+                                                   s->dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    } else {
+        const int x[] = { s->N, s->C, s->D, s->H, s->W }, y[] = { s->N, s->K, s->O, s->P, s->Q };
+        const int w[] = { s->K, s->C / s->groups, s->T, s->R, s->S }, padding[] = { s->depth_padding, s->padding, s->padding };
+        const int stride[] = { 1, s->stride, s->stride }, dilation[] = { 1, s->dilation, s->dilation };
+        SGRAD_CUDA(cudnnSetTensorNdDescriptorEx(plan->x, layout, type, 5, x));
+        SGRAD_CUDA(cudnnSetTensorNdDescriptorEx(plan->y, layout, type, 5, y));
+        SGRAD_CUDA(cudnnSetFilterNdDescriptor(plan->w, type, layout, 5, w));
+        SGRAD_CUDA(cudnnSetConvolutionNdDescriptor(plan->convolution, 3, padding, stride, dilation, CUDNN_CROSS_CORRELATION,
+                                                   CUDNN_DATA_FLOAT));
+    }
     SGRAD_CUDA(cudnnSetConvolutionGroupCount(plan->convolution, s->groups));
 }
 
@@ -133,9 +150,9 @@ static void describe_math(struct plan *plan) {
 static void do_without(struct plan *plan) {
     const struct shape *s = &plan->key.shape;
     plan->direct = true;
-    sgrad_warn("conv2d: cuDNN does not support %dx%d, stride %d, padding %d, dilation %d, groups %d, from (%d,%d,%d,%d) to "
-               "%d channels in %s here; it is computed without, slowly",
-               s->R, s->S, s->stride, s->padding, s->dilation, s->groups, s->N, s->H, s->W, s->C, s->K,
+    sgrad_warn("convolution: cuDNN does not support %dx%dx%d, stride %d, padding %d, dilation %d, groups %d, from "
+               "(%d,%d,%d,%d,%d) to %d channels in %s here; it is computed without, slowly",
+               s->T, s->R, s->S, s->stride, s->padding, s->dilation, s->groups, s->N, s->D, s->H, s->W, s->C, s->K,
                sgrad_dtype_name((enum sgrad_dtype)plan->key.dtype));
 }
 
@@ -227,9 +244,10 @@ static char *memo_key(const struct key *k) {
     SGRAD_CUDA(cudaGetDevice(&device));
     SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
     char *key =
-        sgrad_format("1, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
+        sgrad_format("2, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
     const struct shape *s = &k->shape;
-    for (int size : { s->N, s->H, s->W, s->C, s->K, s->R, s->S, s->P, s->Q, s->stride, s->padding, s->dilation, s->groups }) {
+    for (int size : { s->N, s->D, s->H, s->W, s->C, s->K, s->T, s->R, s->S, s->O, s->P, s->Q, s->stride, s->padding, s->dilation,
+                      s->groups, s->depth_padding }) {
         char *longer = sgrad_format("%s %d", key, size);
         free(key);
         key = longer;
@@ -282,22 +300,35 @@ struct task {
     size_t room_size;
 };
 
+/* (D,H,W,C) of volumes, of images (1,H,W,C), and how many there are; of filters of one tap along D, slices are images. */
+static int64_t sides_of(const struct sgrad_shape *s, bool slices, int *side) {
+    const int64_t *d = s->dim + s->rank - 4;
+    const bool volumes = s->rank == 5 && !slices;
+    side[0] = volumes ? (int)d[0] : 1;
+    for (int i = 1; i < 4; i++) side[i] = (int)d[i];
+    return sgrad_shape_count(s) / ((int64_t)side[0] * d[1] * d[2] * d[3]);
+}
+
 /* X, W and Y are numbers of operands. */
 static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
     const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)a->attrs;
-    const int64_t *xd = sgrad__image_dims(&a->view[x].shape), *yd = sgrad__image_dims(&a->view[y].shape);
-    const int64_t *wd = a->view[w].shape.dim, images = sgrad_shape_count(&a->view[x].shape) / (xd[1] * xd[2] * xd[3]);
+    const struct sgrad_shape *filter = &a->view[w].shape;
+    const int64_t *wd = filter->dim + filter->rank - 3;
+    const int taps = filter->rank == 5 ? (int)filter->dim[1] : 1;
+    int xs[4], ys[4];
+    const int64_t samples = sides_of(&a->view[x].shape, taps == 1, xs);
+    sides_of(&a->view[y].shape, taps == 1, ys);
     const enum sgrad_dtype dtype = a->view[x].dtype;
     const size_t weight = weight_bytes(dtype, &a->view[w]);
-    if (a->workspace_size < weight) sgrad__cuda_fail("workspace too small", "conv2d", __FILE__, __LINE__);
+    if (a->workspace_size < weight) sgrad__cuda_fail("workspace too small", "a convolution", __FILE__, __LINE__);
 
     struct key key;
     memset(&key, 0, sizeof key);
     key.room = a->workspace_size - weight;
     key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
-    key.shape = { (int)images, (int)xd[1], (int)xd[2], (int)xd[3], (int)wd[0],  (int)wd[1], (int)wd[2],
-                  (int)yd[1], (int)yd[2], c->stride,  c->padding, c->dilation, c->groups };
+    key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
+                  ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
     bool fresh;
     struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
     const struct task task = { plan, weight ? a->workspace : NULL, (char *)a->workspace + weight, key.room };
@@ -337,21 +368,22 @@ extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
 
 static const float zero = 0, one = 1;
 
-/* x (N,H,W,C), weight (K,R,S,C/groups), bias (K) or absent, y (N,P,Q,K) */
+/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
 extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(FORWARD, a, 0, 1, 3);
     struct plan *p = t.plan;
+    const bool add = sgrad_adds(a, 3);
     if (p->direct || !supported(p, cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a),
                                                            p->convolution, (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room,
-                                                           t.room_size, &zero, p->y, a->data[3])))
+                                                           t.room_size, add ? &one : &zero, p->y, a->data[3])))
         sgrad__with_type(a->view[0].dtype, [=](auto type) {
             const int64_t n = sgrad_shape_count(&a->view[3].shape);
-            sgrad__launch(forward<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[3]);
+            sgrad__launch(forward<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[3], add);
         });
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
-/* dy (N,P,Q,K), weight (K,R,S,C/groups), dx (N,H,W,C) */
+/* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
 extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_DATA, a, 2, 1, 0);
     struct plan *p = t.plan;
@@ -365,7 +397,7 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
         });
 }
 
-/* x (N,H,W,C), dy (N,P,Q,K), dweight (K,R,S,C/groups), dbias (K) or absent */
+/* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups), dbias (K) or absent */
 extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_WEIGHT, a, 0, 2, 1);
     const int64_t n = sgrad_shape_count(&a->view[2].shape);

@@ -3,9 +3,7 @@
  *     y[n,o,p,q,k] = bias[k] + Σ_{t,r,s,c} weight[k,t,r,s,c] · x[n,d,h,w,c],   d = o + t - (taps along D - 1) / 2,
  *
  * and h and w as in conv2d.c. Along D there is no stride: stacks of slices are thin there. Filters of one tap along D are
- * conv2d.c's on so many slices, and go all its ways.
- *
- * Limits: on CPUs alone; where there are GPUs, the values come from there. */
+ * conv2d.c's on so many slices, and go all its ways. */
 #include "config.h"
 #include "codelets/filter.h"
 #include "codelets/passes.h"
@@ -42,14 +40,17 @@ const struct sgrad_op sgrad_conv3d_op = {
     .describe = describe,
     .onnx = onnx,
     .forward = { { { .name = "conv3d forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
                      .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "conv3d backward-data", .kind = &sgrad_backward_kind, .cpu = sgrad__pass_backward_data,
-                      .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
+                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_data_cuda),
+                     .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_OUT(DX, 0) } },
                   { { .name = "conv3d backward-weight", .kind = &sgrad_backward_kind, .adds = true,
                       .cpu = sgrad__pass_backward_weight,
-                      .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
+                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_weight_cuda),
+                     .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
         { "3x3x3 of one channel, bias", { { 5, { 2, 4, 5, 6, 1 } } },

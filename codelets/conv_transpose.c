@@ -6,7 +6,7 @@
  *
  * Volumes (N,D,H,W,C) are so many slices, each an image.
  *
- * Limits: no bias: what follows has one. On CPUs alone; where there are GPUs, the values come from there. */
+ * Limits: no bias: what follows has one. */
 #include "config.h"
 #include "codelets/passes.h"
 #include "codelets/filter.h"
@@ -71,14 +71,17 @@ const struct sgrad_op sgrad_conv_transpose_op = {
     .describe = describe,
     .onnx = onnx,
     .forward = { { { .name = "conv_transpose forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_backward_data,
+                     .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_data_cuda),
                      .workspace = sgrad__pass_backward_data_workspace, .flops = sgrad__pass_backward_data_flops },
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "conv_transpose backward-data", .kind = &sgrad_backward_kind, .cpu = sgrad__pass_forward,
-                      .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
+                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
+                     .workspace = sgrad__pass_forward_workspace, .flops = sgrad__pass_forward_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(DX, 0) } },
                   { { .name = "conv_transpose backward-weight", .kind = &sgrad_backward_kind, .adds = true,
                       .cpu = sgrad__pass_backward_weight,
-                      .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
+                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_backward_weight_cuda),
+                     .workspace = sgrad__pass_backward_weight_workspace, .flops = sgrad__pass_backward_weight_flops },
                     { SGRAD_IN(DY, 0), SGRAD_IN(X, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .tests = {
         { "2x2 stride 2 of 16 to 32 channels", { { 4, { 2, 3, 4, 16 } } },

@@ -64,7 +64,8 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     if (m->kernel > LARGEST_KERNEL)
         return sgrad_fail(SGRAD_EINVAL, "%s: max_pool takes kernels up to %d, not %d", s->layer, LARGEST_KERNEL, m->kernel);
     SGRAD_TRY(sgrad__pool_infer(s, m->kernel, &m->stride, m->padding));
-    for (int d = 1; d <= 2 && m->ceil; d++) s->y.shape.dim[d] += reaches_beyond(m, s->x[0].shape.dim[d]);
+    const int plane = s->x[0].shape.rank - 3;
+    for (int d = plane; d < plane + 2 && m->ceil; d++) s->y.shape.dim[d] += reaches_beyond(m, s->x[0].shape.dim[d]);
     s->keep[0] = (struct sgrad_view){ SGRAD_U8, s->y.shape };
     return 0;
 }
@@ -288,5 +289,6 @@ const struct sgrad_op sgrad_max_pool_op = {
           &(struct sgrad_max_pool){ .kernel = 3, .stride = 2, .ceil = true } },
         { "2x2 beyond the end, 1 of 5x7x3", .x = { { 4, { 1, 5, 7, 3 } } },
           &(struct sgrad_max_pool){ .kernel = 2, .ceil = true } },
+        { "2x2, ceil, on slices", { { 5, { 2, 3, 5, 3, 4 } } }, &(struct sgrad_max_pool){ .kernel = 2, .ceil = true } },
     },
 };

@@ -3,7 +3,6 @@
 #include "codelets/passes.h"
 #include "codelets/ways.h"
 
-size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
 size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
 
 static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
@@ -15,7 +14,7 @@ static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
     size_t bytes = sgrad__ways_workspace(&l);
 #ifdef SGRAD_HAVE_CUDA
-    const size_t cuda = l.rank == 2 ? sgrad__linear_workspace_cuda(args) : l.rank == 4 ? sgrad__conv2d_workspace_cuda(args) : 0;
+    const size_t cuda = l.rank == 2 ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
     if (bytes < cuda) bytes = cuda;
 #endif
     return bytes;

@@ -21,4 +21,10 @@ void sgrad__pass_backward_weight(const struct sgrad_args *args);
 size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args);
 double sgrad__pass_backward_weight_flops(const struct sgrad_args *args);
 
+/* The same for layers with filters on CUDA devices (conv2d_cuda.cu). */
+void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
+void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
+void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
+size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
+
 #endif

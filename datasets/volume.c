@@ -1,6 +1,6 @@
 /* volume.c: patches of a volume whose voxels have labels, as those of electron microscopy.
  *
- *     DIR/train/image.*  DIR/train/label.*  DIR/val/image.*  DIR/val/label.*      TIFF, HDF5 or Zarr (volumes.h), (Z,Y,X)
+ *     DIR/train/image.*  DIR/train/label.*  DIR/val/image.*  DIR/val/label.*      files of volumes.h, or folders, (Z,Y,X)
  *     DIR/train-volume-idx3-ubyte.gz  DIR/train-labels-idx3-ubyte.gz              one stack, whose last fifth is val
  *
  * Samples are the patches of a grid, which at the volume's ends reach beyond it: there the image is mirrored, and the label is
@@ -14,9 +14,9 @@
  *
  * which for rotated and moved pixels takes the linear mean of the four around, and for labels the nearest. (Ronneberger et al.,
  * U-Net, 2015; Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017.) Labels 0 and 255 are classes 0
- * and 1.
+ * and 1; labels of -1 count as little as what lies beyond the ends. Images other than of bytes are of 16 bits here (volumes.h).
  *
- * Limits: one channel of bytes; 8 classes. */
+ * Limits: one channel; 8 classes. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -42,8 +42,10 @@ struct stack {
 struct state {
     struct stack image, label;
     int64_t patch[3], grid[3];
+    enum sgrad_dtype pixel;     /* SGRAD_U8 or SGRAD_U16 */
     bool binary;                /* labels are 0 and 255 */
 };
+static double full_scale(const struct state *s) { return s->pixel == SGRAD_U8 ? 255 : 65535; }
 
 static int read_stack(const struct stack *s, const int64_t from[3], const int64_t size[3], enum sgrad_voxel as, void *to) {
     const struct sgrad_box box = { { 0, s->first + from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
@@ -52,6 +54,16 @@ static int read_stack(const struct stack *s, const int64_t from[3], const int64_
         for (int64_t y = 0; y < size[1]; y++)
             sgrad_voxel_convert(SGRAD_VOXEL_U8, s->memory + ((box.from[1] + z) * s->dim[1] + from[1] + y) * s->dim[2] + from[2],
                                 size[2], as, (char *)to + (size_t)((z * size[1] + y) * size[2]) * sgrad_voxel_size(as));
+    return 0;
+}
+
+/* Pixels, those of bytes too, as 16 bits. */
+static int read_pixels(const struct state *s, const int64_t from[3], const int64_t size[3], uint16_t *to) {
+    const struct sgrad_box box = { { 0, from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
+    const int64_t count = sgrad_box_count(&box);
+    if (!s->image.volume) return read_stack(&s->image, from, size, SGRAD_VOXEL_U16, to);
+    SGRAD_TRY(sgrad_volume_read_pixels(s->image.volume, &box, to));
+    for (int64_t i = count - 1; i >= 0 && s->pixel == SGRAD_U8; i--) to[i] = ((const uint8_t *)to)[i];
     return 0;
 }
 
@@ -66,7 +78,7 @@ static int64_t mirrored(int64_t x, int64_t size) {
 /* What of a stack a patch is made of, in memory. */
 struct window {
     int64_t from[3], size[3];
-    uint8_t *image;
+    uint16_t *image;
     int32_t *label;
 };
 
@@ -85,7 +97,7 @@ static int open_window(const struct state *s, const int64_t from[3], const int64
     }
     w->image = sgrad_alloc((size_t)count, sizeof *w->image);
     w->label = sgrad_alloc((size_t)count, sizeof *w->label);
-    SGRAD_TRY(read_stack(&s->image, w->from, w->size, SGRAD_VOXEL_U8, w->image));
+    SGRAD_TRY(read_pixels(s, w->from, w->size, w->image));
     return read_stack(&s->label, w->from, w->size, SGRAD_VOXEL_I32, w->label);
 }
 static void close_window(struct window *w) {
@@ -109,7 +121,7 @@ static int32_t class_at(const struct state *s, const struct window *w, int64_t z
     const int64_t *dim = s->image.dim;
     if (z < 0 || y < 0 || x < 0 || z >= dim[0] || y >= dim[1] || x >= dim[2]) return -1;
     const int32_t label = w->label[place_in(s, w, z, y, x)];
-    return s->binary ? label > 0 : label;
+    return s->binary && label > 0 ? 1 : label;
 }
 
 /* Where the voxels of a patch come from: of the plane a map, the same for all slices, or one of its own. */
@@ -134,28 +146,33 @@ static double mean_at(const struct state *s, const struct window *w, int64_t z, 
            v * ((1 - u) * w->image[place_in(s, w, z, i + 1, j)] + u * w->image[place_in(s, w, z, i + 1, j + 1)]);
 }
 
-static uint8_t as_byte(double value) { return (uint8_t)fmin(fmax(rint(value), 0), 255); }
+static void put_pixel(const struct state *s, void *pixel, int64_t i, double value) {
+    const double held = fmin(fmax(rint(value), 0), full_scale(s));
+    if (s->pixel == SGRAD_U8) ((uint8_t *)pixel)[i] = (uint8_t)held;
+    else ((uint16_t *)pixel)[i] = (uint16_t)held;
+}
 
-static void make_patch(const struct state *s, const struct window *w, const struct draw *d, uint8_t *pixel, int32_t *label) {
+static void make_patch(const struct state *s, const struct window *w, const struct draw *d, void *pixel, int32_t *label) {
+    int64_t i = 0;
     const int64_t *p = s->patch;
     const double middle_y = (double)(p[1] - 1) / 2, middle_x = (double)(p[2] - 1) / 2;
     for (int64_t z = 0; z < p[0]; z++)
         for (int64_t y = 0; y < p[1]; y++)
-            for (int64_t x = 0; x < p[2]; x++, pixel++, label++) {
+            for (int64_t x = 0; x < p[2]; x++, i++) {
                 const int64_t from_z = d->from[0] + (d->flip[0] ? p[0] - 1 - z : z);
                 int64_t v = d->flip[1] ? p[1] - 1 - y : y, u = d->flip[2] ? p[2] - 1 - x : x;
                 if (d->exchange) { const int64_t t = v; v = u, u = t; }
                 if (!d->bends) {
                     const int64_t at = place_in(s, w, from_z, d->from[1] + v, d->from[2] + u);
-                    *pixel = d->gain == 1 && d->offset == 0 ? w->image[at] : as_byte(w->image[at] * d->gain + d->offset);
-                    *label = class_at(s, w, from_z, d->from[1] + v, d->from[2] + u);
+                    put_pixel(s, pixel, i, w->image[at] * d->gain + d->offset);
+                    label[i] = class_at(s, w, from_z, d->from[1] + v, d->from[2] + u);
                     continue;
                 }
                 const double dy = (double)v - middle_y, dx = (double)u - middle_x;
                 const double at_y = (double)d->from[1] + middle_y + d->cosine * dy - d->sine * dx + moved(d, 0, y, x);
                 const double at_x = (double)d->from[2] + middle_x + d->sine * dy + d->cosine * dx + moved(d, 1, y, x);
-                *pixel = as_byte(mean_at(s, w, from_z, at_y, at_x) * d->gain + d->offset);
-                *label = class_at(s, w, from_z, (int64_t)lrint(at_y), (int64_t)lrint(at_x));
+                put_pixel(s, pixel, i, mean_at(s, w, from_z, at_y, at_x) * d->gain + d->offset);
+                label[i] = class_at(s, w, from_z, (int64_t)lrint(at_y), (int64_t)lrint(at_x));
             }
 }
 
@@ -216,7 +233,7 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
     d->bends = turn || elastic;
     d->cosine = (float)cos(angle), d->sine = (float)sin(angle);
     d->gain = brightness ? (float)(0.8 + 0.4 * chance(&c)) : 1;
-    d->offset = brightness ? (float)(25.5 * (2 * chance(&c) - 1)) : 0;
+    d->offset = brightness ? (float)(0.1 * full_scale(s) * (2 * chance(&c) - 1)) : 0;
     for (int axis = 0; axis < 2 && elastic; axis++)
         for (int64_t i = 0; i <= s->patch[1] / GRID + 1; i++)
             for (int64_t j = 0; j <= s->patch[2] / GRID + 1; j++)
@@ -230,16 +247,16 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
 
 #define WANTED                                                                                                                   \
     "volume:DIR[,ZxYxX] names a folder with train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or .zarr, "   \
-    "or "                                                                                                                        \
+    "or folders image and label of PNG files, or "                                                                        \
     "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
-/* The one file FOLDER/PART/NAME.*; free it. NULL: none. */
+/* The one file FOLDER/PART/NAME.*, or the folder NAME; free it. NULL: none. */
 static char *find_file(const char *folder, const char *part, const char *name) {
     char *inner = sgrad_format("%s/%s", folder, part), *found = NULL;
     DIR *dir = opendir(inner);
     struct dirent *entry;
     while (dir && (entry = readdir(dir)) && !found)
-        if (!strncmp(entry->d_name, name, strlen(name)) && entry->d_name[strlen(name)] == '.')
+        if (!strncmp(entry->d_name, name, strlen(name)) && (!entry->d_name[strlen(name)] || entry->d_name[strlen(name)] == '.'))
             found = sgrad_format("%s/%s", inner, entry->d_name);
     if (dir) closedir(dir);
     free(inner);
@@ -252,9 +269,6 @@ static int open_volume(const char *folder, const char *part, const char *name, s
     int error = sgrad_volume_open(path, &s->volume);
     if (!error && s->volume->dim[0] != 1)
         error = sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
-    if (!error && !strcmp(name, "image") && s->volume->voxel != SGRAD_VOXEL_U8)
-        error =
-            sgrad_fail(SGRAD_EFORMAT, "%s: its voxels are %s: an image's are uint8", path, sgrad_voxel_name(s->volume->voxel));
     if (!error) memcpy(s->dim, s->volume->dim + 1, sizeof s->dim);
     free(path);
     return error;
@@ -302,17 +316,15 @@ static int open_stacks(const char *folder, enum sgrad_split split, struct stack 
 /* How many voxels have each label, slice by slice. */
 static int count_labels(const char *folder, const struct stack *s, uint64_t count[256]) {
     const int64_t area = s->dim[1] * s->dim[2], size[3] = { 1, s->dim[1], s->dim[2] };
-    int32_t *slice = sgrad_alloc((size_t)area, sizeof *slice);
+    double *slice = sgrad_alloc((size_t)area, sizeof *slice);
     int error = 0;
     for (int64_t z = 0; z < s->dim[0] && !error; z++) {
-        error = read_stack(s, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_I32, slice);
-        for (int64_t i = 0; i < area && !error; i++) {
-            if (slice[i] < 0 || slice[i] > 255)
-                error = sgrad_fail(SGRAD_EFORMAT,
-                                   "data set volume:%s: slice %lld has label %d: takes classes from 0 to %d, or 0 and 255",
-                                   folder, (long long)z, slice[i], CLASSES - 1);
-            else count[slice[i]]++;
-        }
+        error = read_stack(s, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_F64, slice);
+        for (int64_t i = 0; i < area && !error; i++)
+            if (slice[i] >= 0 && slice[i] <= 255 && slice[i] == rint(slice[i])) count[(int)slice[i]]++;
+            else if (slice[i] != -1)
+                error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: slice %lld has label %g: takes classes from 0 to %d, or 0 "
+                                   "and 255, and -1 where none is known", folder, (long long)z, slice[i], CLASSES - 1);
     }
     free(slice);
     return error;
@@ -355,6 +367,11 @@ static char *parse_argument(const char *argument, int64_t patch[3]) {
     return sgrad_format("%s", argument);
 }
 
+static int find_pixel(const struct stack *image, enum sgrad_dtype *pixel) {
+    *pixel = SGRAD_U8;
+    return image->volume ? sgrad_volume_pixels(image->volume, pixel) : 0;
+}
+
 static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
     struct state *s = dataset->state;
     struct stack image = { .volume = NULL }, label = { .volume = NULL };
@@ -364,8 +381,14 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
             return sgrad_fail(SGRAD_EINVAL, "data set volume:%s: a patch of %lldx%lldx%lld: takes ZxYxX of 1 to %d each", folder,
                               (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
     SGRAD_TRY(open_stacks(folder, dataset->split, &s->image, &s->label));
+    SGRAD_TRY(find_pixel(&s->image, &s->pixel));
     if (dataset->split == SGRAD_TRAIN) return find_classes(folder, dataset, &s->label);
+    enum sgrad_dtype trained;
     int error = open_stacks(folder, SGRAD_TRAIN, &image, &label);
+    if (!error) error = find_pixel(&image, &trained);
+    if (!error && trained != s->pixel)
+        error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: of the images of train and val one is of uint8, one is not",
+                           folder);
     if (!error) error = find_classes(folder, dataset, &label);
     close_stack(&image);
     close_stack(&label);
@@ -381,8 +404,8 @@ static int open_dataset(struct sgrad_dataset *dataset, const char *argument, con
     SGRAD_TRY(error);
     dataset->count = 1;
     for (int d = 0; d < 3; d++) dataset->count *= s->grid[d] = (s->image.dim[d] + s->patch[d] - 1) / s->patch[d];
-    dataset->full_scale = 255;
-    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 4, { s->patch[0], s->patch[1], s->patch[2], 1 } }, NULL };
+    dataset->full_scale = (float)full_scale(s);
+    dataset->field[0] = (struct sgrad_field){ "pixels", s->pixel, { 4, { s->patch[0], s->patch[1], s->patch[2], 1 } }, NULL };
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 3, { s->patch[0], s->patch[1], s->patch[2] } }, NULL };
     return 0;
 }
@@ -397,7 +420,7 @@ static void close_dataset(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_volume_reader = {
     .name = "volume",
     .argument = "DIR[,ZxYxX]",
-    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5 or Zarr",
+    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5, Zarr, PNG",
     .augment = "flip,rotate,elastic,brightness",
     .open = open_dataset,
     .read = read_sample,

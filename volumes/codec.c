@@ -46,9 +46,19 @@ int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *d
     return sgrad_fail(SGRAD_EFORMAT, "%s: its %zu bytes are no %s chunk of %zu: damaged", name, size, title[codec], wanted);
 }
 
+bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted) {
+    if (codec != SGRAD__ZSTD) return size > 0;
+    return ZSTD_getFrameContentSize(data, size) == wanted && ZSTD_findFrameCompressedSize(data, size) == size;
+}
+
 size_t sgrad__codec_pack(const void *data, size_t size, void **packed) {
-    const size_t most = ZSTD_compressBound(size);
+    const size_t most = ZSTD_compressBound(size) + sizeof(uint32_t);
+    ZSTD_CCtx *how = ZSTD_createCCtx();
     *packed = sgrad_alloc(most, 1);
-    const size_t bytes = ZSTD_compress(*packed, most, data, size, 1);
+    if (!how) return 0;
+    ZSTD_CCtx_setParameter(how, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(how, ZSTD_c_checksumFlag, 1);
+    const size_t bytes = ZSTD_compress2(how, *packed, most, data, size);
+    ZSTD_freeCCtx(how);
     return ZSTD_isError(bytes) ? 0 : bytes;
 }

@@ -24,7 +24,9 @@ enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };
 bool sgrad__codec_find(const char *name, enum sgrad__codec *codec);
 /* SIZE bytes to exactly WANTED; NAME is for messages. */
 int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted);
-/* Compresses as ZSTD; returns bytes, in *PACKED, free it; 0: it failed. */
+/* Is DATA a whole chunk, as far as can be told without expanding it? Of ZSTD a frame with its end and of so many bytes. */
+bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted);
+/* Compresses as ZSTD, with a check sum; returns bytes, in *PACKED, free it; 0: it failed. */
 size_t sgrad__codec_pack(const void *data, size_t size, void **packed);
 
 /* ---- zarr_metadata.c: what .zarray or zarr.json say ---------------------------------------------------------------- */
@@ -39,5 +41,15 @@ struct sgrad__zarr {
     double fill;                /* what a chunk that is not there holds */
 };
 int sgrad__zarr_parse(const char *name, const void *data, size_t size, int version, struct sgrad__zarr *zarr);
+
+/* ---- png.c: one file of a series ----------------------------------------------------------------------------------- */
+
+struct sgrad__png {
+    uint32_t width, height;
+    enum sgrad_voxel voxel;     /* uint8 or uint16 */
+};
+int sgrad__png_header(const char *name, const void *data, size_t size, struct sgrad__png *png);
+/* TO has room for the voxels that PNG, its header, says. */
+int sgrad__png_decode(const char *name, const void *data, size_t size, const struct sgrad__png *png, void *to);
 
 #endif

@@ -8,9 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-extern const struct sgrad_volume_format sgrad__tiff_format, sgrad__hdf5_format, sgrad__zarr_format;
-const struct sgrad_volume_format *const sgrad_volume_formats[] = { &sgrad__zarr_format, &sgrad__hdf5_format, &sgrad__tiff_format,
-                                                                   NULL };
+extern const struct sgrad_volume_format sgrad__tiff_format, sgrad__hdf5_format, sgrad__zarr_format, sgrad__png_format,
+    sgrad__raw_format;
+const struct sgrad_volume_format *const sgrad_volume_formats[] = {
+    &sgrad__zarr_format, &sgrad__hdf5_format, &sgrad__tiff_format, &sgrad__raw_format, &sgrad__png_format, NULL,
+};
+#define READ_NAMES "NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], folders of Zarr or PNG files"
 
 static struct sgrad_volume *volume_of(const char *name) {
     struct sgrad_volume *v = sgrad_alloc(1, sizeof *v);
@@ -29,8 +32,7 @@ static int finish(struct sgrad_volume *v, int error, struct sgrad_volume **volum
 static int no_format(const char *name) {
     struct stat status;
     if (stat(name, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", name, strerror(errno));
-    return sgrad_fail(SGRAD_ENAME, "%s: of no format that is known: takes NAME.tif, NAME.h5[:DATASET], and folders of Zarr",
-                      name);
+    return sgrad_fail(SGRAD_ENAME, "%s: of no format that is known: takes " READ_NAMES, name);
 }
 
 int sgrad_volume_open(const char *name, struct sgrad_volume **volume) {
@@ -44,7 +46,7 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     v->voxel = voxel;
     int error = 0;
     if (!v->format || !v->format->create)
-        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr and NAME.h5[:DATASET]", name);
+        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET], NAME.raw", name);
     if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);
     return finish(v, error ? error : v->format->create(v), volume);
 }
@@ -90,3 +92,29 @@ bool sgrad_volume_has(const struct sgrad_volume *v, const struct sgrad_box *box)
     return v->format->has && v->format->has(v, box);
 }
 bool sgrad_volume_is_shared(const struct sgrad_volume *v) { return v->format->shared; }
+
+/* ---- images as pixels ---------------------------------------------------------------------------------------------- */
+
+int sgrad_volume_pixels(const struct sgrad_volume *v, enum sgrad_dtype *pixel) {
+    const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
+    if (v->dim[0] == 1 && (v->voxel == SGRAD_VOXEL_U8 || v->voxel == SGRAD_VOXEL_U16 || real))
+        return *pixel = v->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels of %s: an image has one, of uint8, uint16, float32 or float64",
+                      v->path, (long long)v->dim[0], sgrad_voxel_name(v->voxel));
+}
+
+int sgrad_volume_read_pixels(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
+    const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
+    if (!real) return sgrad_volume_read(v, box, v->voxel, to);
+    const int64_t count = sgrad_box_count(box);
+    double *voxel = sgrad_alloc((size_t)count, sizeof *voxel);
+    int error = sgrad_volume_read(v, box, SGRAD_VOXEL_F64, voxel);
+    for (int64_t i = 0; i < count && !error; i++)
+        if (voxel[i] >= 0 && voxel[i] <= 1) voxel[i] *= 65535;
+        else
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: has a voxel of %g: an image's real numbers are 0 to 1: scale them first",
+                               v->path, voxel[i]);
+    if (!error) sgrad_voxel_convert(SGRAD_VOXEL_F64, voxel, count, SGRAD_VOXEL_U16, to);
+    free(voxel);
+    return error;
+}

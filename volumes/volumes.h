@@ -6,6 +6,8 @@
  *     stack.tif                  TIFF, a slice a page
  *     stack.h5:volumes/raw       HDF5; the only data set in it where none is named
  *     stack.zarr                 Zarr, a folder of chunks: version 2 or 3
+ *     stack.raw:20x64x64:uint16  bare voxels, little-endian; of uint8 where no type is named
+ *     stack                      a folder of PNG files, a slice each
  *
  *     struct sgrad_volume *v;
  *     SGRAD_TRY(sgrad_volume_open("stack.zarr", &v));
@@ -76,9 +78,14 @@ void sgrad_volume_close(struct sgrad_volume *volume);      /* NULL is fine */
 int sgrad_volume_read(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel as, void *to);
 /* BOX begins at chunks' beginnings and ends at chunks' or the volume's ends. */
 int sgrad_volume_write(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel is, const void *from);
-/* Is every chunk of BOX there, as far as can be told without reading it? Zarr alone tells; others say false. */
+/* Is every chunk of BOX there and whole, as far as can be told without expanding it? Zarr alone tells; others say false. */
 bool sgrad_volume_has(const struct sgrad_volume *volume, const struct sgrad_box *box);
 bool sgrad_volume_is_shared(const struct sgrad_volume *volume);     /* may several processes write it? */
+
+/* A volume of one channel as the pixels of an image: uint8 as it is, SGRAD_U8, of which 255 is full scale; uint16, and real
+ * numbers from 0 to 1, times 65535, SGRAD_U16, of which 65535 is. SGRAD_EFORMAT: it is not like that. */
+int sgrad_volume_pixels(const struct sgrad_volume *volume, enum sgrad_dtype *pixel);
+int sgrad_volume_read_pixels(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to);
 
 struct sgrad_volume_format {
     const char *name, *summary;

@@ -118,8 +118,10 @@ static int read_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, 
 static int write_file(const char *path, const void *data, size_t size) {
     struct sgrad_file file;
     SGRAD_TRY(sgrad_file_begin(path, &file));
-    fwrite(data, 1, size, file.stream);
-    return sgrad_file_commit(&file);
+    if (fwrite(data, 1, size, file.stream) == size) return sgrad_file_commit(&file);
+    int error = sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    sgrad_file_abort(&file);
+    return error;
 }
 
 static int write_chunk(const struct sgrad__piece *piece, void *arg) {
@@ -144,11 +146,19 @@ static int write_zarr(const struct sgrad_volume *v, const struct sgrad_box *box,
 }
 
 static int has_chunk(const struct sgrad__piece *piece, void *arg) {
-    char *path = chunk_path(((struct passage *)arg)->volume, piece->place);
+    const struct passage *p = arg;
+    const struct sgrad_volume *v = p->volume;
+    char *path = chunk_path(v, piece->place);
     struct stat status;
-    const bool is_there = !stat(path, &status) && status.st_size > 0;
+    struct sgrad_map map;
+    bool whole = false;
+    if (!stat(path, &status) && status.st_size > 0 && !sgrad_map_open(path, 2 * SGRAD__CHUNK_LIMIT, &map)) {
+        whole = sgrad__codec_whole(((const struct sgrad__zarr *)v->state)->codec, map.data, map.size,
+                                   (size_t)sgrad_box_count(&piece->chunk) * sgrad_voxel_size(v->voxel));
+        sgrad_map_close(&map);
+    }
     free(path);
-    return is_there ? 0 : SGRAD_EIO;
+    return whole ? 0 : SGRAD_EIO;
 }
 
 static bool has_zarr(const struct sgrad_volume *v, const struct sgrad_box *box) {

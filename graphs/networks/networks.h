@@ -138,7 +138,7 @@ struct sgrad_model {
     const char *name, *summary, *source;
     const struct sgrad_model_option *options;   /* end without a name; NULL: none */
     int least_side;     /* pixels, of the smallest image that it takes; 0: any */
-    int side_multiple;  /* both sides of an image are multiples of it; 0: any are */
+    int side_multiple;  /* both sides of an image have to be multiples of it; 0: any are */
     bool volumes;       /* takes volumes (N,D,H,W,C), no images */
     bool of_file;       /* is asked for as NAME:FILE, and read from that; else what follows the colon are options */
     /* From X, the first field as activations, to what is compared with the last: the logits (N,classes) of labels; of a field of

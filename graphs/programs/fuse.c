@@ -66,7 +66,7 @@ struct chain {
     struct touched {
         int buffer, times, links, last;     /* uses; links that use it, and the last one */
         bool rows, written, first_written;
-    } buffer[SGRAD_MAX_OPERANDS + SGRAD__LINKS];        /* that are operands, and that nobody else uses */
+    } buffer[SGRAD__BUFFERS];                           /* that are operands, and that nobody else uses */
 };
 
 /* The last instruction of the new program by which a buffer is written, and by which it is read. */
@@ -204,7 +204,7 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
         meets |= t && t->rows;
         more += !t;
     }
-    return meets && operands_with(f, c, in) + more <= SGRAD_MAX_OPERANDS;
+    return meets && c->touched + more <= SGRAD__BUFFERS && operands_with(f, c, in) + more <= SGRAD_MAX_OPERANDS;
 }
 
 static void join(struct fuser *f, struct chain *c, int j) {
@@ -367,7 +367,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
     struct sgrad__fusion wanted = { .links = c->links, .slices = slices_of(f, c), .samples = samples_of(f, c),
                                     .backwards = c->backwards };
     struct sgrad_call call = { .operands = 0 };
-    int slot[SGRAD_MAX_OPERANDS + SGRAD__LINKS], operand[SGRAD_MAX_OPERANDS];
+    int slot[SGRAD__BUFFERS], operand[SGRAD_MAX_OPERANDS];
     for (int i = 0; i < c->touched; i++) {
         const struct touched *t = &c->buffer[i];
         if (is_inner(f, c, t, t->times)) {

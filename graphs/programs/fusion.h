@@ -4,7 +4,7 @@
 
 #include "graphs/programs/program.h"
 
-enum { SGRAD__LINKS = 12 };
+enum { SGRAD__LINKS = 12, SGRAD__BUFFERS = SGRAD_MAX_OPERANDS + SGRAD__LINKS };   /* of a task, at most: what its links use */
 
 /* Operations, one after another, for each slice of the samples: a call's attributes. */
 struct sgrad__fusion {
@@ -14,7 +14,7 @@ struct sgrad__fusion {
     double flops;
     size_t workspace;
     int inner;                                      /* buffers in the workspace, each for one slice */
-    size_t room[SGRAD_MAX_OPERANDS + 1];            /* where they begin; then the links' own workspace */
+    size_t room[SGRAD__BUFFERS + 1];                /* where they begin; then the links' own workspace */
     size_t row[SGRAD_MAX_OPERANDS];                 /* of the task's operands: bytes of a sample; 0: they have none */
     struct sgrad__link {
         const struct sgrad_call *whole;             /* on all samples */

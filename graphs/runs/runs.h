@@ -378,21 +378,24 @@ int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_s
 /* ---- segmenting volumes ----------------------------------------------------------------------------------------- */
 
 struct sgrad_segment_result {
-    int64_t chunk[3], all_chunks;       /* voxels of a chunk; chunks of the volume */
+    int64_t chunk[3], block[3], all_chunks;     /* voxels of a chunk, and of a block of the output; chunks of the volume */
     int64_t chunks, skipped;            /* that were begun here; that were there already */
-    int64_t patches, voxels;            /* of those that were begun */
+    int64_t patches, voxels;            /* of those that were begun: shown to the network, mirror images, too; all there are */
+    int64_t blank;                      /* blocks of those in which volume or mask have zeros alone */
     double shown;                       /* times that a voxel is shown to the network, on average */
     double seconds, load, blend, save;  /* in all; and of workers, who are so many, in reading, blending and writing */
     int workers;
 };
 struct sgrad_segment_options {
     const char *model, *weights;        /* NULL: as the model begins */
-    const char *in, *out;               /* volumes (volumes.h): bytes of one channel; (classes,Z,Y,X) */
+    const char *in, *out;               /* volumes (volumes.h): pixels of one channel; (classes,Z,Y,X) */
+    const char *mask;                   /* a volume: where it has 0, zeros are written; NULL: none */
     const struct sgrad_model *custom_model;     /* instead of a name */
     int classes;                        /* without weights, which tell */
     int64_t patch[3], overlap[3];       /* Z, Y, X */
     bool logits;                        /* what the network says, from -1024 to 1024; else probabilities */
     bool bytes;                         /* 0 to 255 for 0 to 1; else f32 */
+    bool flips;                         /* what is said is the mean over a patch's mirror images along z, y and x */
     double memory;                      /* GB that chunks and patches may take */
     long batch;                         /* patches of a task; 0: 1 */
     enum sgrad_precision precision;
@@ -404,7 +407,8 @@ struct sgrad_segment_options {
     void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);   /* NULL: nobody */
 };
 /* Runs a network over a volume, in overlapping patches that are blended (volumes/patches.h). What is written depends on volume,
- * weights, patch and overlap alone, however many workers and processes there are. */
+ * weights, patch, overlap, mask and flips alone, however many workers and processes there are. Of blocks of 16x128x128 voxels in
+ * which the volume has zeros alone nothing is said: zeros are written. */
 int sgrad_segment(const struct sgrad_segment_options *options, struct sgrad_segment_result *result);
 
 #ifdef __cplusplus

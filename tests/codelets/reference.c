@@ -85,6 +85,8 @@ union attributes {
     struct sgrad_batchnorm batchnorm;
     struct sgrad_add add;
     struct sgrad_concat concat;
+    struct sgrad_crop crop;
+    struct sgrad_group_norm group_norm;
     struct sgrad_max_pool max_pool;
     struct sgrad_average_pool average_pool;
     struct sgrad_linear linear;
@@ -159,6 +161,17 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
                                                            .padding = padding,
                                                            .volume = number(how, "volume") != 0 };
         return &sgrad_conv_transpose_op;
+    }
+    if (is(how, "group_norm")) {
+        a->group_norm = (struct sgrad_group_norm){ .groups = (int)number(how, "groups"), .relu = relu };
+        return &sgrad_group_norm_op;
+    }
+    if (is(how, "crop")) {
+        for (int d = 0; d < 3; d++) {
+            a->crop.size[d] = (int)json_integer_value(json_array_get(json_object_get(how, "size"), (size_t)d));
+            a->crop.from[d] = (int)json_integer_value(json_array_get(json_object_get(how, "from"), (size_t)d));
+        }
+        return &sgrad_crop_op;
     }
     if (is(how, "voxel_loss")) {
         a->voxel_loss = (struct sgrad_voxel_loss){ .dice = (float)number(how, "dice") };

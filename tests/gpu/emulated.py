@@ -1,10 +1,12 @@
 """The CUDA code on CUDA devices made of CPU threads (tests/gpu/emulator): every operation's CUDA kernels against its CPU kernels,
 and training on one such device and on two against training on CPUs. Of logic alone: what only a GPU can show is for
 tests/gpu/run."""
+import gzip
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -72,6 +74,18 @@ def test_shares():
     said = stargrad("train", *arguments, *CUDA, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
     assert re.search(r"^training step of 64 samples: \d+ micro-batches of .* on GPUs, .* on CPUs", said, re.M), said
     agree(arguments, 1e-4)
+
+
+def test_volumes():
+    """Convolutions of volumes, which the emulated cuDNN knows none of, transposed ones, group norm, crops."""
+    data = folder("volume")
+    os.makedirs(data)
+    voxels = [(37 * i) % 251 for i in range(5 * 40 * 40)]
+    for name, values in (("volume", voxels), ("labels", [255 * (v > 120) for v in voxels])):
+        with gzip.open(os.path.join(data, f"train-{name}-idx3-ubyte.gz"), "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, 5, 40, 40) + bytes(values))
+    for model, patch in (("unet2d:groups=4", "1x18x17"), ("unet3d", "2x17x16")):
+        agree(("--model", model, "--data", f"volume:{data},{patch}", "--batch", 4, "--micro-batch", 2, "--steps", 3, "--lr", 0.01), 1e-3)
 
 
 def test_every_optimizer():

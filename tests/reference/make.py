@@ -185,6 +185,11 @@ def volumes():
         loss.backward()
         record(f"voxel_loss-{dice:g}-{weight[0]:g}", "voxel_loss", {"x": x, "target": target},
                {"loss": loss.reshape(1), "dx": x.grad}, dice=dice, **{f"weight{c}": w for c, w in enumerate(weight)})
+    for relu, groups, x in ((0, 4, (2, 16, 5, 6)), (1, 3, (3, 6, 4, 5)), (0, 1, (2, 4, 3, 4, 5))):
+        layer(f"group_norm-{groups}", "group_norm",
+              lambda x, weight, bias: F.group_norm(x, groups, weight, bias).clamp(min=0.0 if relu else -1e9),
+              {"x": randn(*x), "weight": uniform(x[1]), "bias": randn(x[1])}, groups=groups, relu=relu)
+    layer("crop", "crop", lambda x: x[:, :, 1:3, 0:4, 2:5], {"x": randn(2, 3, 4, 5, 6)}, size=[2, 4, 3], **{"from": [1, 0, 2]})
 
 
 def optimizers():

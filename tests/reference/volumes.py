@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Make the volumes of tests/reference/volumes, as other libraries write them: voxel (z,y,x) is (100 z + 10 y + x) % 251, of
-5x7x9. Needs zarr 3, h5py, tifffile, numcodecs; the tests do not run this."""
+5x7x9. Needs zarr 3, h5py, tifffile, numcodecs, Pillow; the tests do not run this."""
 import pathlib
 import shutil
 
@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import tifffile
 import zarr
+from PIL import Image
 from numcodecs import Blosc, Zlib, Zstd
 from zarr import codecs
 
@@ -41,3 +42,17 @@ tifffile.imwrite(DATA / "strips.tif", VOXELS.astype("u1"), rowsperstrip=3, photo
 tifffile.imwrite(DATA / "deflate.tif", VOXELS.astype("u2"), compression="zlib", photometric="minisblack")
 tifffile.imwrite(DATA / "tiles.tif", VOXELS.astype("f4"), tile=(16, 16), photometric="minisblack")
 tifffile.imwrite(DATA / "colour.tif", np.zeros((5, 7, 3), "u1"), photometric="rgb")
+VOXELS.astype("<i2").tofile(DATA / "bare.raw")
+
+
+def series(name, slices, first=8):
+    """slice8.png, slice9.png, slice10.png, …"""
+    (DATA / name).mkdir()
+    for number, pixels in enumerate(slices, first):
+        Image.fromarray(pixels).save(DATA / name / f"slice{number}.png")
+
+
+series("png-8", VOXELS.astype("u1"))
+series("png-16", VOXELS.astype("u2"))
+series("png-colour", [np.zeros((7, 9, 3), "u1")])
+series("png-sizes", [np.zeros((7, 9), "u1"), np.zeros((7, 8), "u1")])

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Volumes by the command: trained on, segmented by processes that share a queue and die, with one chunk that cannot be read."""
+"""Volumes by the command: trained on, segmented by processes that share a queue and die, with a full disk, a block that is cut
+off, and one chunk that cannot be read. STARGRAD_LONG: by four processes, of which a hundred die."""
 import gzip
 import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -13,7 +15,8 @@ import tempfile
 import time
 
 STARGRAD = os.environ["STARGRAD"]
-KILLS = int(os.environ.get("STARGRAD_KILLS", "6"))
+LONG = "STARGRAD_LONG" in os.environ      # make check-long
+KILLS, WORKERS, SIDES = (100, 4, [64, 256, 300]) if LONG else (6, 2, [40, 140, 150])
 
 
 def stargrad(*words, status=0):
@@ -40,6 +43,12 @@ def zarr(folder, sides, chunks, voxel):
                     for i in range(chunks[0]) for j in range(chunks[1]) for k in range(chunks[2])))
 
 
+def disk_full():
+    """No file grows beyond what a queue's own take."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
 def blocks(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "." and ".part" not in path.name}
 
@@ -57,59 +66,89 @@ with tempfile.TemporaryDirectory() as scratch:
              "--class-weights", "1,0.5", "--dice", 0.5, "--out", work / "run")
     epoch = [json.loads(line) for line in (work / "run/metrics.jsonl").read_text().splitlines()][-1]
     assert 0 <= epoch["iou"] <= 1 and 0 <= epoch["rand"] <= 1 and epoch["voi"] >= 0 and 0 <= epoch["test_accuracy"] <= 1, epoch
-    for patch, says in (("1x30x30", "multiples of 16"), ("0x32x32", "takes ZxYxX")):
+    # Any sides will do; group norm has no statistics to keep.
+    for model, patch in (("unet2d:groups=4", "1x17x30"), ("unet3d:groups=8", "3x30x17")):
+        out = work / model.replace(":", "-")
+        stargrad("train", "--model", model, "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 2, "--out", out)
+        names = (out / "model.safetensors").read_bytes()[:100000]
+        assert b"enc1.gn1.weight" in names and b"running_mean" not in names
+    for patch, status, says in (("1x8x32", 1, "16x16 or more"), ("0x32x32", 2, "takes ZxYxX")):
         told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 1, "--out", work / "no",
-                        status=1 if patch[0] == "1" else 2)
+                        status=status)
         assert says in told, told
     told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 4, "--class-weights", "1", "--out", work / "no", status=2)
     assert "--class-weights '1'" in told, told
 
     # Alone: what all others have to come to.
     source = work / "in.zarr"
-    zarr(source, [40, 140, 150], [20, 64, 64], lambda z, y, x: (7 * z + 3 * y + 5 * x) % 251)
-    how = ["segment", "--weights", work / "run/model.safetensors", "--model", "unet2d", "--in", source, "--patch", "8x32x32", "--overlap",
-           "1x4x4", "--memory", "0.05", "--cpus", 1]
+    zarr(source, SIDES, [20, 64, 64], lambda z, y, x: (7 * z + 3 * y + 5 * x) % 251)
+    plain = ["segment", "--weights", work / "run/model.safetensors", "--model", "unet2d", "--in", source, "--memory", "0.05", "--cpus", 1]
+    how = plain + ["--patch", "8x32x32", "--overlap", "1x4x4"]
     told = stargrad(*how, "--out", work / "alone.zarr")
     assert "Mvoxel/s" in told and "blend" in told, told
     alone = blocks(work / "alone.zarr")
     assert alone and "0 chunks" in stargrad(*how, "--out", work / "alone.zarr")
 
-    # By two processes at a time, killed or stopped now and then.
+    # A block that is cut off is not there; it alone is done again.
+    name = sorted(alone)[0]
+    (work / "alone.zarr" / name).write_bytes(alone[name][:-5])
+    assert stargrad(*how, "--out", work / "alone.zarr").startswith("1 chunks") and blocks(work / "alone.zarr") == alone
+
+    # By some processes at a time, killed or stopped now and then; one has a full disk, and ends: its tasks are not to blame.
     shared = how + ["--out", work / "shared.zarr", "--queue", work / "queue", "--lease", 2]
+    full = subprocess.run([STARGRAD, *map(str, shared)], capture_output=True, text=True, preexec_fn=disk_full)
+    assert full.returncode == 1 and "File too large" in full.stderr, full
     random.seed(1)
     running, kills = [], 0
-    while True:
+    while kills < KILLS:
         running = [process for process in running if process.poll() is None]
-        if kills >= KILLS and not running:
-            break
-        while len(running) < 2:
+        while len(running) < WORKERS:
             running.append(subprocess.Popen([STARGRAD, *map(str, shared)], stdout=subprocess.DEVNULL))
-            if kills >= KILLS:
-                break
-        if kills < KILLS:
-            time.sleep(random.uniform(0.2, 1.5))
-            victim = random.choice(running)
-            if kills % 3 == 2:
-                victim.send_signal(signal.SIGSTOP)
-                time.sleep(2.5)
-                victim.send_signal(signal.SIGCONT)
-            else:
-                victim.kill()
-                victim.wait()
-            kills += 1
+        time.sleep(random.uniform(0.2, 1.5))
+        victim = random.choice(running)
+        if kills % 3 == 2:
+            victim.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            victim.send_signal(signal.SIGCONT)
         else:
-            for process in running:
-                assert process.wait() == 0
+            victim.kill()
+            victim.wait()
+        kills += 1
+        assert all(alone[name] == block for name, block in blocks(work / "shared.zarr").items()), kills
+    for process in running:
+        assert process.wait() in (0, -signal.SIGKILL)
+    stargrad(*shared)
     assert blocks(work / "shared.zarr") == alone
     state = json.loads(stargrad("queue", work / "queue", "--json"))
     assert state["todo"] == state["leased"] == state["failed"] == 0 and state["done"] > 1, state
     assert "0 chunks" in stargrad(*shared)
 
-    # A chunk that is damaged: what needs it is put aside and named, all else is there.
+    # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
+    good = (source / "0.0.0").read_bytes()
     (source / "0.0.0").write_bytes(b"short")
-    stargrad(*how, "--out", work / "poisoned.zarr", "--queue", work / "poisoned")
+    poisoned = how + ["--out", work / "poisoned.zarr"]
+    stargrad(*poisoned, "--queue", work / "poisoned")
     told = stargrad("queue", work / "poisoned")
     assert "is put aside" in told and str(work / "poisoned" / "logs") in told, told
-    poisoned = blocks(work / "poisoned.zarr")
-    assert poisoned and len(poisoned) < len(alone) and all(alone[name] == block for name, block in poisoned.items())
+    left = blocks(work / "poisoned.zarr")
+    assert left and len(left) < len(alone) and all(alone[name] == block for name, block in left.items())
+    (source / "0.0.0").write_bytes(good)
+    again = json.loads(stargrad(*poisoned, "--queue", work / "mended", "--json"))
+    assert again["skipped"] > 0 and again["chunks"] > 0 and blocks(work / "poisoned.zarr") == alone, again
+
+    # A mask of zeros but in the last rows, half as long, and mirror images, four of a patch of one slice.
+    small, mask = work / "small.zarr", work / "mask.zarr"
+    zarr(small, [2, 140, 40], [2, 64, 64], lambda z, y, x: (7 * z + 3 * y + 5 * x) % 251)
+    zarr(mask, [2, 70, 20], [2, 70, 20], lambda z, y, x: y >= 65)
+    masked = plain + ["--in", small, "--patch", "1x32x32", "--overlap", "0x4x4", "--mask", mask, "--json"]
+    once = json.loads(stargrad(*masked, "--out", work / "masked.raw"))
+    told = json.loads(stargrad(*masked, "--tta", "flips", "--dtype", "u8", "--out", work / "flips.raw"))
+    assert told["blank"] == once["blank"] == 1 and told["patches"] == 4 * once["patches"], (once, told)
+    voxels = (work / "flips.raw").read_bytes()
+    assert len(voxels) == 2 * 2 * 140 * 40
+    for at in range(0, len(voxels), 140 * 40):
+        assert not any(voxels[at:at + 130 * 40]) and any(voxels[at + 130 * 40:at + 140 * 40]), at
+    for mask, status, says in (("none.zarr", 1, "No such file"), (work, 2, "of no format"), (source, 1, "sides that divide")):
+        told = stargrad(*masked, "--mask", mask, "--out", work / "no.zarr", status=status)
+        assert says in told, told
 sys.exit(0)

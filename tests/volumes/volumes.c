@@ -41,6 +41,8 @@ static void others(void **state) {
         { "v3-gzip", SGRAD_VOXEL_I32 },   { "v3-zstd", SGRAD_VOXEL_I32 },       { "v3-blosc", SGRAD_VOXEL_I32 },
         { "chunked.h5", SGRAD_VOXEL_U8 }, { "chunked.h5:raw", SGRAD_VOXEL_U8 }, { "two.h5:a/raw", SGRAD_VOXEL_F64 },
         { "strips.tif", SGRAD_VOXEL_U8 }, { "deflate.tif", SGRAD_VOXEL_U16 },   { "tiles.tif", SGRAD_VOXEL_F32 },
+        { "png-8", SGRAD_VOXEL_U8 },      { "png-16", SGRAD_VOXEL_U16 },
+        { "bare.raw:5x7x9:int16", SGRAD_VOXEL_I16 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -62,6 +64,10 @@ static void refused(void **state) {
         { "v2-lz4", "compressed with 'lz4'", SGRAD_EFORMAT }, { "v2-fortran", "order 'F'", SGRAD_EFORMAT },
         { "v3-sharded", "sharding_indexed", SGRAD_EFORMAT },  { "two.h5", "has 2 data sets", SGRAD_EFORMAT },
         { "two.h5:none", "no data set none", SGRAD_EFORMAT }, { "colour.tif", "3 samples", SGRAD_EFORMAT },
+        { "png-colour", "has colours", SGRAD_EFORMAT },       { "png-sizes", "is of 8x7 uint8, the first of 9x7", SGRAD_EFORMAT },
+        { "bare.raw", "says no shape", SGRAD_ENAME },         { "bare.raw:5x7x9:int", "says no shape", SGRAD_ENAME },
+        { "bare.raw:5x-7x9", "says no shape", SGRAD_ENAME },  { "bare.raw:5x7x9", "has 630 bytes", SGRAD_EFORMAT },
+        { "bare.raw:1x5x7x9x1", "says no shape", SGRAD_ENAME },
         { "absent.tif", "No such file", SGRAD_EIO },          { "absent", "No such file", SGRAD_EIO },
     };
     (void)state;
@@ -74,7 +80,7 @@ static void refused(void **state) {
 }
 
 /* Written block by block, of which the last are shorter. */
-static void write_and_read(const char *name) {
+static void write_and_read(const char *name, const char *again) {
     static const int64_t dim[] = { 1, Z, Y, X }, chunk[] = { 1, 2, 4, 4 };
     struct sgrad_volume *v;
     const char *path = scratch_path(name);
@@ -88,14 +94,15 @@ static void write_and_read(const char *name) {
             assert_int_equal(sgrad_volume_write(v, &box, SGRAD_VOXEL_F32, voxels), 0);
         }
     sgrad_volume_close(v);
-    assert_int_equal(sgrad_volume_open(path, &v), 0);
+    assert_int_equal(sgrad_volume_open(scratch_path(again), &v), 0);
     check_windows(v);
     sgrad_volume_close(v);
 }
 static void written(void **state) {
     (void)state;
-    write_and_read("own.zarr");
-    write_and_read("own.h5:some/where");
+    write_and_read("own.zarr", "own.zarr");
+    write_and_read("own.h5:some/where", "own.h5:some/where");
+    write_and_read("own.raw", "own.raw:5x7x9");
 }
 
 /* A chunk that is missing is zeros, and told; one that is damaged is an error that names it. */
@@ -104,11 +111,12 @@ static void chunks(void **state) {
     struct sgrad_volume *v;
     uint8_t voxels[32];
     (void)state;
-    write_and_read("broken.zarr");
+    write_and_read("broken.zarr", "broken.zarr");
     assert_int_equal(sgrad_volume_open(scratch_path("broken.zarr"), &v), 0);
     assert_true(sgrad_volume_has(v, &first));
     scratch_write("broken.zarr/0.0.0.0", "abc", 3);
     assert_fails(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), SGRAD_EFORMAT, "0.0.0.0");
+    assert_false(sgrad_volume_has(v, &first));
     unlink(scratch_path("broken.zarr/0.0.0.0"));
     assert_false(sgrad_volume_has(v, &first));
     assert_int_equal(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), 0);

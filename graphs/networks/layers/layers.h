@@ -20,6 +20,9 @@ int sgrad__bottleneck(struct sgrad_graph *graph, const char *name, int x, int sh
 /* ResNet's shortcut B NAME. x (N,H,W,C), returns x or (N,⌈H/stride⌉,⌈W/stride⌉,channels) */
 int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int channels, int stride);
 
+/* X (…,H,W,C), cut at the end of H and W to the size of LIKE, as layer NAME; itself where it has that size. */
+int sgrad__crop_like(struct sgrad_graph *graph, const char *name, int x, int like);
+
 /* The axes of the mesh over whose ranks these two split a linear layer, one after the other: J and K, and I, which has other
  * samples. tensor=1d:P is P ranks along J alone (Shoeybi et al., Megatron-LM, 2019, with rows split in between: Korthikanti et
  * al., Reducing activation recomputation in large transformer models, 2022), 2d:q are q along I and J (SUMMA, van de Geijn and

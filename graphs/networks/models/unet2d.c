@@ -5,29 +5,41 @@
  *       └ pool ─ enc2 ──────────── concat ─ dec2 ─ up1 ┘
  *                  └ pool ─ … enc5 ─ up4 ─ …
  *
- * Images, or the slices of volumes each by itself: sides are multiples of 16. */
+ * Images, or the slices of volumes each by itself. Of an odd side the last pixel is pooled alone, and on the way up what is one
+ * pixel too large is cropped. With groups=N group norm stands in place of batch norm. */
 #include "codelets/ops/concat.h"
+#include "codelets/ops/conv2d.h"
 #include "codelets/ops/conv_transpose.h"
+#include "codelets/ops/group_norm.h"
 #include "codelets/ops/max_pool.h"
 #include "graphs/networks/layers/layers.h"
 
 enum { LEVELS = 5, WIDTH = 16 };
 
 static int two_convolutions(struct sgrad_graph *g, const char *name, int x, int channels) {
-    for (int i = 1; i <= 2; i++)
-        x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv%d", name, i), SGRAD__NAME("%s.bn%d", name, i), x,
-                                (struct sgrad_conv2d){ .channels = channels, .kernel = 3, .padding = 1 });
+    const int groups = (int)sgrad_graph_option(g, "groups");
+    for (int i = 1; i <= 2; i++) {
+        const char *conv = SGRAD__NAME("%s.conv%d", name, i), *norm = SGRAD__NAME("%s.bn%d", name, i);
+        const struct sgrad_conv2d attrs = { .channels = channels, .kernel = 3, .padding = 1 };
+        if (!groups) {
+            x = sgrad__conv_bn_relu(g, conv, norm, x, attrs);
+            continue;
+        }
+        x = sgrad_graph_apply(g, &sgrad_conv2d_op, conv, &x, 1, &attrs);
+        x = sgrad_layer(g, group_norm, SGRAD__NAME("%s.gn%d", name, i), (x), .groups = groups, .relu = true);
+    }
     return x;
 }
 
 static int build(struct sgrad_graph *g, int x, int classes) {
     int across[LEVELS];
     for (int level = 0; level < LEVELS; level++) {
-        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2);
+        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2, .ceil = true);
         x = across[level] = two_convolutions(g, SGRAD__NAME("enc%d", level + 1), x, WIDTH << level);
     }
     for (int level = LEVELS - 1; level > 0; level--) {
         x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = WIDTH << (level - 1), .kernel = 2);
+        x = sgrad__crop_like(g, SGRAD__NAME("crop%d", level), x, across[level - 1]);
         x = sgrad_layer(g, concat, SGRAD__NAME("concat%d", level), (across[level - 1], x), { 0 });
         x = two_convolutions(g, SGRAD__NAME("dec%d", level), x, WIDTH << (level - 1));
     }
@@ -36,9 +48,9 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 
 const struct sgrad_model sgrad_unet2d_model = {
     .name = "unet2d",
-    .summary = "U-Net for images or slices: classes of pixels; sides are multiples of 16",
+    .summary = "U-Net for images or slices: classes of pixels; groups=N: group norm",
     .source = "O. Ronneberger et al., U-Net, 2015",
     .least_side = 16,
-    .side_multiple = 16,
+    .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, WIDTH, false }, { 0 } },
     .build = build,
 };

@@ -5,35 +5,48 @@
  *     module     x ─ 1x3x3 ─ bn ─ ReLU ─┬─ 3x3x3 ─ bn ─ ReLU ─ 3x3x3 ─ bn ─ + ─ ReLU
  *                                       └───────────────────────────────────┘
  *
- * Volumes, whose sides y and x are multiples of 16. */
+ * Of an odd side of y or x the last pixel is pooled alone, and on the way up what is one pixel too large is cropped. With
+ * groups=N group norm stands in place of batch norm. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv3d.h"
 #include "codelets/ops/conv_transpose.h"
+#include "codelets/ops/group_norm.h"
 #include "codelets/ops/max_pool.h"
 #include "graphs/networks/layers/layers.h"
 
 enum { LEVELS = 5 };
 static const int width[LEVELS] = { 16, 32, 48, 64, 80 };
 
+/* Norm NUMBER of a module: of x, to which ADDED, if it is not below 0, is added; then ReLU. */
+static int norm(struct sgrad_graph *g, const char *name, int number, int x, int added) {
+    const int groups = (int)sgrad_graph_option(g, "groups");
+    const char *bn = SGRAD__NAME("%s.bn%d", name, number), *gn = SGRAD__NAME("%s.gn%d", name, number);
+    if (!groups && added < 0) return sgrad_layer(g, batchnorm, bn, (x), .relu = true);
+    if (!groups) return sgrad_layer(g, batchnorm, bn, (x, added), .relu = true);
+    x = sgrad_layer(g, group_norm, gn, (x), .groups = groups, .relu = added < 0);
+    return added < 0 ? x : sgrad_layer(g, add, SGRAD__NAME("%s.sum", name), (x, added), .relu = true);
+}
+
 static int module(struct sgrad_graph *g, const char *name, int x, int channels) {
     x = sgrad_layer(g, conv3d, SGRAD__NAME("%s.conv1", name), (x), .channels = channels, .kernel = 3, .depth = 1, .padding = 1);
-    x = sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn1", name), (x), .relu = true);
+    x = norm(g, name, 1, x, -1);
     int y = sgrad_layer(g, conv3d, SGRAD__NAME("%s.conv2", name), (x), .channels = channels, .kernel = 3, .padding = 1);
-    y = sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn2", name), (y), .relu = true);
+    y = norm(g, name, 2, y, -1);
     y = sgrad_layer(g, conv3d, SGRAD__NAME("%s.conv3", name), (y), .channels = channels, .kernel = 3, .padding = 1);
-    return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn3", name), (y, x), .relu = true);
+    return norm(g, name, 3, y, x);
 }
 
 static int build(struct sgrad_graph *g, int x, int classes) {
     int across[LEVELS];
     for (int level = 0; level < LEVELS; level++) {
-        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2);
+        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2, .ceil = true);
         x = across[level] = module(g, SGRAD__NAME("enc%d", level + 1), x, width[level]);
     }
     for (int level = LEVELS - 1; level > 0; level--) {
         x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = width[level - 1], .kernel = 2,
                         .volume = true);
+        x = sgrad__crop_like(g, SGRAD__NAME("crop%d", level), x, across[level - 1]);
         x = sgrad_layer(g, add, SGRAD__NAME("add%d", level), (across[level - 1], x), 0);
         x = module(g, SGRAD__NAME("dec%d", level), x, width[level - 1]);
     }
@@ -42,10 +55,10 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 
 const struct sgrad_model sgrad_unet3d_model = {
     .name = "unet3d",
-    .summary = "residual symmetric U-Net for volumes: classes of voxels; sides y and x are multiples of 16",
+    .summary = "residual symmetric U-Net for volumes: classes of voxels; groups=N: group norm",
     .source = "K. Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017",
     .least_side = 16,
-    .side_multiple = 16,
+    .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, 16, false }, { 0 } },
     .volumes = true,
     .build = build,
 };

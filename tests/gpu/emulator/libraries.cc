@@ -3,7 +3,7 @@
  * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
  * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
  * is not. Some convolutions are not supported, so that the caller's own kernels run: those of one channel a group; in bf16, those
- * with a dilation, which shows only when they are run; and no algorithm for the weight's gradient of groups has little enough
+ * with a dilation, which shows only when they are run; those of volumes; and no algorithm for the weight's gradient of groups has little enough
  * workspace. */
 #include "tests/gpu/emulator/emulator.h"
 
@@ -73,6 +73,7 @@ struct cudnnContext : handle {};
 struct cudnnTensorStruct {
     bool half;
     int n, c, h, w;
+    bool volumes; /* which no convolution here supports */
 };
 struct cudnnFilterStruct {
     bool half;
@@ -111,7 +112,7 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d) 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t format, cudnnDataType_t type, int n,
                                          int c, int h, int w) {
     if (format != CUDNN_TENSOR_NHWC || n < 1 || c < 1 || h < 1 || w < 1) return CUDNN_STATUS_BAD_PARAM;
-    *d = { half_of(type), n, c, h, w };
+    *d = { half_of(type), n, c, h, w, false };
     return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t format, int k,
@@ -120,6 +121,13 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataTyp
     *d = { half_of(type), k, c, h, w };
     return CUDNN_STATUS_SUCCESS;
 }
+cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t d, cudnnTensorFormat_t, cudnnDataType_t type, int,
+                                           const int *dim) {
+    return *d = { half_of(type), dim[0], dim[1], dim[3], dim[4], true }, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int, const int *dim) {
+    return *d = { half_of(type), dim[0], dim[1], dim[3], dim[4] }, CUDNN_STATUS_SUCCESS;
+}
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int stride_h, int stride_w,
                                               int dilation_h, int dilation_w, cudnnConvolutionMode_t mode, cudnnDataType_t sums) {
     if (pad_h != pad_w || stride_h != stride_w || dilation_h != dilation_w || mode != CUDNN_CROSS_CORRELATION ||
@@ -127,6 +135,10 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, in
         return CUDNN_STATUS_NOT_SUPPORTED;
     *d = { pad_h, stride_h, dilation_h, 1, CUDNN_DEFAULT_MATH };
     return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, int, const int *padding, const int *stride,
+                                              const int *dilation, cudnnConvolutionMode_t mode, cudnnDataType_t sums) {
+    return cudnnSetConvolution2dDescriptor(d, padding[1], padding[2], stride[1], stride[2], dilation[1], dilation[2], mode, sums);
 }
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) {
     return d->groups = groups, CUDNN_STATUS_SUCCESS;
@@ -155,6 +167,7 @@ static int positions(int size, int taps, const cudnnConvolutionStruct &how) {
 
 static cudnnStatus_t describe(struct convolution *v, enum pass pass, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                               cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y) {
+    if (x->volumes) return CUDNN_STATUS_NOT_SUPPORTED;
     *v = { pass,
            *how,
            x->half,

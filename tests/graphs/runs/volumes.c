@@ -12,12 +12,15 @@
 enum { Z = 20, Y = 150, X = 170, VOXELS = Z * Y * X };
 static uint8_t pixels[VOXELS];
 
-static void write_volume(const char *name, const uint8_t *voxels) {
+static void write_voxels(const char *name, const int64_t size[4], enum sgrad_voxel voxel, const void *voxels) {
     struct sgrad_volume *v;
-    const struct sgrad_box all = { { 0 }, { 1, Z, Y, X } };
-    assert_int_equal(sgrad_volume_create(scratch_path(name), SGRAD_VOXEL_U8, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v), 0);
-    assert_int_equal(sgrad_volume_write(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+    const struct sgrad_box all = { { 0 }, { size[0], size[1], size[2], size[3] } };
+    assert_int_equal(sgrad_volume_create(scratch_path(name), voxel, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v), 0);
+    assert_int_equal(sgrad_volume_write(v, &all, voxel, voxels), 0);
     sgrad_volume_close(v);
+}
+static void write_volume(const char *name, const uint8_t *voxels) {
+    write_voxels(name, (int64_t[]){ 1, Z, Y, X }, SGRAD_VOXEL_U8, voxels);
 }
 
 static int make_files(void **state) {
@@ -38,12 +41,14 @@ static int build_filter(struct sgrad_graph *g, int x, int classes) {
 static const struct sgrad_model identity = { .name = "identity", .build = build_identity };
 static const struct sgrad_model filter = { .name = "filter", .build = build_filter };
 
+static struct sgrad_segment_result result;
+
 static float *segment(struct sgrad_segment_options o) {
-    struct sgrad_segment_result result;
     struct sgrad_volume *v;
     float *voxels = malloc((size_t)o.classes * VOXELS * sizeof *voxels);
-    o.in = scratch_path("in.zarr");
-    o.logits = true;
+    if (!o.in) o.in = scratch_path("in.zarr");
+    o.logits = !o.bytes;
+    o.bytes = false;
     o.cpus = 2;
     o.gpus = -1;
     if (!o.memory) o.memory = 1;
@@ -100,6 +105,94 @@ static void no_seams(void **state) {
     free(parts);
 }
 
+/* Images of 16 bits and of real numbers are of the same scale as those of bytes. */
+static void other_types(void **state) {
+    static uint16_t deep[VOXELS];
+    static float real[VOXELS];
+    (void)state;
+    for (int i = 0; i < VOXELS; i++) deep[i] = (uint16_t)(257 * pixels[i]), real[i] = (float)pixels[i] / 255;
+    write_voxels("deep.zarr", (int64_t[]){ 1, Z, Y, X }, SGRAD_VOXEL_U16, deep);
+    write_voxels("real.zarr", (int64_t[]){ 1, Z, Y, X }, SGRAD_VOXEL_F32, real);
+    static const char *const files[][2] = { { "deep.zarr", "deep-out.zarr" }, { "real.zarr", "real-out.zarr" } };
+    for (int f = 0; f < 2; f++) {
+        float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1,
+                                                             .in = scratch_path(files[f][0]),
+                                                             .out = scratch_path(files[f][1]), .patch = { Z, Y, X } });
+        for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f);
+        free(out);
+    }
+    real[VOXELS / 2] = 1.5f;
+    write_voxels("wrong.zarr", (int64_t[]){ 1, Z, Y, X }, SGRAD_VOXEL_F32, real);
+    struct sgrad_segment_options o = { .custom_model = &identity, .classes = 1, .in = scratch_path("wrong.zarr"), .memory = 1,
+                                       .out = scratch_path("wrong-out.zarr"), .patch = { Z, Y, X }, .cpus = 2, .gpus = -1 };
+    assert_fails(sgrad_segment(&o, &result), SGRAD_EFORMAT, "voxel of 1.5");
+}
+
+/* Mirror images: what goes in comes out; and of a mirrored volume the mirrored result, though no filter is its own image. */
+static void mirror_images(void **state) {
+    static uint8_t turned[VOXELS];
+    (void)state;
+    float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1, .flips = true,
+                                                         .out = scratch_path("flips.zarr"), .patch = { 8, 64, 48 },
+                                                         .overlap = { 3, 20, 17 }, .memory = 0.004 });
+    /* Sums are of whole 2^-20, rounded for each of 8 images of 8 patches. */
+    for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 4e-5f);
+    free(out);
+    for (int i = 0; i < VOXELS; i++) turned[i] = pixels[VOXELS - 1 - i];
+    write_volume("turned.zarr", turned);
+    for (int flips = 0; flips < 2; flips++) {
+        float *one = segment((struct sgrad_segment_options){ .custom_model = &filter, .classes = 2, .flips = flips,
+                                                             .out = scratch_path(flips ? "one.zarr" : "one-plain.zarr"),
+                                                             .patch = { Z, Y, X } });
+        assert_int_equal(result.patches, flips ? 8 : 1);
+        float *other = segment((struct sgrad_segment_options){ .custom_model = &filter, .classes = 2, .flips = flips,
+                                                               .in = scratch_path("turned.zarr"),
+                                                               .out = scratch_path(flips ? "other.zarr" : "other-plain.zarr"),
+                                                               .patch = { Z, Y, X } });
+        float most = 0;
+        for (int i = 0; i < 2 * VOXELS; i++)
+            most = fmaxf(most, fabsf(one[i] - other[i / VOXELS * VOXELS + VOXELS - 1 - i % VOXELS]));
+        assert_true(flips ? most < 1e-4f : most > 1e-2f);
+        free(one);
+        free(other);
+    }
+}
+
+/* Where a block has zeros alone, or a mask has zeros, zeros are written, whatever the size of chunks; all else is as without. */
+static void blank(void **state) {
+    static uint8_t holes[VOXELS], half[Z * Y / 2 * X / 2];
+    (void)state;
+    memcpy(holes, pixels, sizeof holes);
+    for (int i = 0; i < VOXELS; i++)
+        if (i / (Y * X) < 16 && i / X % Y < 128 && i % X >= 128) holes[i] = 0;
+    for (int i = 0; i < Z * Y / 2 * X / 2; i++) half[i] = i % 3 != 0 && i % (X / 2) < 64;
+    write_volume("holes.zarr", holes);
+    write_voxels("half.zarr", (int64_t[]){ 1, Z, Y / 2, X / 2 }, SGRAD_VOXEL_U8, half);
+    struct sgrad_segment_options o = { .custom_model = &filter, .classes = 2, .bytes = true /* probabilities */,
+                                       .patch = { 10, 64, 64 }, .overlap = { 5, 24, 24 }, .in = scratch_path("holes.zarr") };
+    o.out = scratch_path("holes-1.zarr");
+    float *once = segment(o);
+    assert_int_equal(result.blank, 1);
+    o.out = scratch_path("holes-2.zarr"), o.memory = 0.004;
+    float *small = segment(o);
+    assert_memory_equal(once, small, 2 * VOXELS * sizeof *once);
+    o.out = scratch_path("masked.zarr"), o.mask = scratch_path("half.zarr");
+    float *masked = segment(o);
+    assert_int_equal(result.blank, 4);      /* those from x = 128 on, of which one was */
+    for (int i = 0; i < VOXELS; i++) {
+        const int z = i / (Y * X), y = i / X % Y, x = i % X;
+        assert_true((z < 16 && y < 128 && x >= 128) == (once[i] == 0));
+        assert_true(masked[i] == (half[(z * (Y / 2) + y / 2) * (X / 2) + x / 2] ? once[i] : 0));
+    }
+    o.mask = scratch_path("set-mask.zarr");
+    write_voxels("set-mask.zarr", (int64_t[]){ 1, Z, Y, X / 3 }, SGRAD_VOXEL_U8, pixels);
+    o.out = scratch_path("never.zarr");
+    assert_fails(sgrad_segment(&o, &result), SGRAD_ESHAPE, "sides that divide");
+    free(once);
+    free(small);
+    free(masked);
+}
+
 /* By a queue: the same bits; then nothing is left. */
 static void shared(void **state) {
     struct sgrad_segment_options o = { .custom_model = &filter, .classes = 2, .patch = { 10, 64, 64 }, .overlap = { 5, 24, 24 },
@@ -124,9 +217,9 @@ static void shared(void **state) {
 
 /* ---- patches ------------------------------------------------------------------------------------------------------- */
 
-static struct sgrad_dataset *open_patches(enum sgrad_split split) {
+static struct sgrad_dataset *open_patches(const char *name, enum sgrad_split split) {
     struct sgrad_dataset *d;
-    char *text = sgrad_format("volume:%s,8x64x64", scratch_path("set"));
+    char *text = sgrad_format("volume:%s,8x64x64", scratch_path(name));
     assert_int_equal(sgrad_dataset_open(text, split, NULL, &d), 0);
     free(text);
     return d;
@@ -147,7 +240,7 @@ static int make_set(void **state) {
 
 static void grid(void **state) {
     enum { PATCH = 8 * 64 * 64 };
-    struct sgrad_dataset *d = open_patches(SGRAD_TEST);
+    struct sgrad_dataset *d = open_patches("set", SGRAD_TEST);
     uint8_t *pixel = malloc(PATCH);
     int32_t *label = malloc(PATCH * sizeof *label);
     int64_t counted = 0, sum = 0, wanted = 0, ones = 0;
@@ -175,7 +268,7 @@ static void drawn(void **state) {
     enum { PATCH = 8 * 64 * 64 };
     static uint8_t pixel[3][PATCH];
     static int32_t label[3][PATCH];
-    struct sgrad_dataset *d = open_patches(SGRAD_TRAIN);
+    struct sgrad_dataset *d = open_patches("set", SGRAD_TRAIN);
     struct sgrad_drawing how = { .seed = 7 };
     const int64_t index = 2;
     (void)state;
@@ -193,9 +286,46 @@ static void drawn(void **state) {
     sgrad_dataset_close(d);
 }
 
+/* Labels of other types, some not known, and an image of 16 bits: the same patches, as bright. */
+static void typed(void **state) {
+    enum { PATCH = 8 * 64 * 64 };
+    static int16_t labels[VOXELS];
+    static uint16_t deep[VOXELS];
+    static uint8_t pixel[PATCH];
+    static uint16_t wide[PATCH];
+    static int32_t label[2][PATCH];
+    static const char *const folders[] = { "typed", "typed/train", "typed/val" };
+    (void)state;
+    for (int i = 0; i < VOXELS; i++) labels[i] = i % 7 == 0 ? -1 : i % 3 ? 1 : 0, deep[i] = (uint16_t)(257 * pixels[i]);
+    for (int i = 0; i < 3; i++) mkdir(scratch_path(folders[i]), 0777);
+    const int64_t size[] = { 1, Z, Y, X };
+    write_voxels("typed/train/image.zarr", size, SGRAD_VOXEL_U16, deep);
+    write_voxels("typed/train/label.zarr", size, SGRAD_VOXEL_I16, labels);
+    write_voxels("typed/val/image.zarr", size, SGRAD_VOXEL_U16, deep);
+    write_voxels("typed/val/label.zarr", size, SGRAD_VOXEL_I16, labels);
+    struct sgrad_dataset *plain = open_patches("set", SGRAD_TRAIN), *d = open_patches("typed", SGRAD_TRAIN);
+    struct sgrad_drawing how = { .seed = 7 };
+    const int64_t index = 2;
+    assert_true(d->full_scale == 65535 && d->field[0].dtype == SGRAD_U16 && d->classes == 2);
+    assert_int_equal(sgrad_augmentations_parse("flip,brightness", 64, 64, &how.augmentations), 0);
+    assert_int_equal(sgrad_dataset_draw(plain, &index, 1, &how, (void *[]){ pixel, label[0] }), 0);
+    assert_int_equal(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ wide, label[1] }), 0);
+    int unknown = 0;
+    for (int i = 0; i < PATCH; i++) {
+        assert_true(abs(wide[i] - 257 * pixel[i]) <= 129);
+        assert_true(label[1][i] == -1 || label[1][i] == label[0][i]);
+        unknown += label[1][i] == -1;
+    }
+    assert_in_range(unknown, PATCH / 8, PATCH / 6);
+    sgrad_dataset_close(plain);
+    sgrad_dataset_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(goes_through), cmocka_unit_test(larger_patch),
-                                        cmocka_unit_test(no_seams),     cmocka_unit_test(shared),
-                                        cmocka_unit_test(grid),         cmocka_unit_test(drawn) };
+                                        cmocka_unit_test(no_seams),     cmocka_unit_test(other_types),
+                                        cmocka_unit_test(mirror_images), cmocka_unit_test(blank),
+                                        cmocka_unit_test(shared),       cmocka_unit_test(grid),
+                                        cmocka_unit_test(drawn),        cmocka_unit_test(typed) };
     return cmocka_run_group_tests(tests, make_set, scratch_close);
 }

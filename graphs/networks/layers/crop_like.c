@@ -1,0 +1,17 @@
+/* crop_like.c: what is a little larger than something else, cut to its size at the end of y and x: what pooling rounded up. */
+#include "codelets/ops/crop.h"
+#include "graphs/networks/layers/layers.h"
+
+#include <string.h>
+
+int sgrad__crop_like(struct sgrad_graph *g, const char *name, int x, int like) {
+    const struct sgrad_shape is = sgrad_graph_shape(g, x), wanted = sgrad_graph_shape(g, like);
+    const int y = wanted.rank - 3;
+    if (is.rank != wanted.rank || !memcmp(is.dim + y, wanted.dim + y, 2 * sizeof *is.dim)) return x;
+    return sgrad_layer(g, crop, name, (x), .size = { 0, (int)wanted.dim[y], (int)wanted.dim[y + 1] });
+}
+
+const struct sgrad_composite sgrad_crop_like_composite = {
+    .name = "crop_like",
+    .summary = "cut to the size of something else",
+};

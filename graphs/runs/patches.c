@@ -1,0 +1,201 @@
+/* patches.c: patches of a volume, read, shown to a network, and what it says of them blended.
+ *
+ * Reading a patch is the task by which a program reads samples; the network ends with an operation that takes what is said of
+ * each voxel, as whole numbers of 2^-30, times the patch's weight, and adds it to the chunk's sums, so that the order in which
+ * patches come does not matter: any number of workers, here or elsewhere, writes the same. The last patch of a chunk writes it.
+ *
+ * Where mirror images are shown, too, each comes with an equal share of the patch's weight; a bit of its number says whether an
+ * axis is turned round: 1 x, 2 y, 4 z. */
+#include "codelets/kernels.h"
+#include "graphs/runs/segment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float scale_of(const struct sgrad__segment *s) { return s->o->logits ? 0x1p20f : 0x1p30f; }
+void sgrad__segment_add_time(_Atomic int64_t *to, double since) { atomic_fetch_add(to, (int64_t)(1e9 * (sgrad_now() - since))); }
+
+/* ---- read ----------------------------------------------------------------------------------------------------------- */
+
+/* Of image NUMBER of a chunk's patches: along each axis, which patch of all it is, and whether it is turned round. */
+static void place_of(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t number, int64_t at[3],
+                     bool turned[3]) {
+    const int64_t mirror = number % s->mirrors, patch = number / s->mirrors;
+    at[0] = c->first[0] + patch / (c->count[1] * c->count[2]);
+    at[1] = c->first[1] + patch / c->count[2] % c->count[1];
+    at[2] = c->first[2] + patch % c->count[2];
+    for (int d = 0; d < 3; d++) turned[d] = mirror >> (2 - d) & 1;
+}
+
+/* Beyond the volume, where that is smaller than a patch, it is mirrored. */
+static int64_t mirrored(int64_t x, int64_t size) {
+    const int64_t period = size > 1 ? 2 * (size - 1) : 1, at = x % period;
+    return at < size ? at : period - at;
+}
+
+static int read_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t number, void *data) {
+    const int64_t *patch = s->o->patch;
+    const size_t size = sgrad_dtype_size(s->pixel);
+    int64_t at[3];
+    bool turned[3];
+    place_of(s, c, number, at, turned);
+    struct sgrad_box box = { { 0 }, { 1 } };
+    for (int d = 0; d < 3; d++) {
+        box.from[1 + d] = s->patches.axis[d].from[at[d]];
+        box.size[1 + d] = patch[d] < s->dim[d] ? patch[d] : s->dim[d];
+    }
+    char *whole = sgrad_alloc((size_t)sgrad_box_count(&box), size), *to = data;
+    int error = sgrad_volume_read_pixels(s->in, &box, whole);
+    for (int64_t z = 0; z < patch[0] && !error; z++)
+        for (int64_t y = 0; y < patch[1]; y++)
+            for (int64_t x = 0; x < patch[2]; x++, to += size) {
+                const int64_t w = mirrored(turned[0] ? patch[0] - 1 - z : z, box.size[1]);
+                const int64_t v = mirrored(turned[1] ? patch[1] - 1 - y : y, box.size[2]);
+                const int64_t u = mirrored(turned[2] ? patch[2] - 1 - x : x, box.size[3]);
+                const char *from = whole + (size_t)((w * box.size[2] + v) * box.size[3] + u) * size;
+                to[0] = from[0];
+                if (size == 2) to[1] = from[1];
+            }
+    free(whole);
+    return error;
+}
+
+int sgrad__segment_read(const struct sgrad_dataset *dataset, int64_t sample, void *const *data) {
+    struct sgrad__segment *s = dataset->state;
+    if (sample == SGRAD__NO_SAMPLE) return 0;
+    struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
+    if (c->error) return 0;
+    const double start = sgrad_now();
+    int error = read_patch(s, c, sample % SGRAD__PLACES, data[0]);
+    if (error) c->error = error;
+    sgrad__segment_add_time(&s->load, start);
+    return 0;
+}
+
+/* ---- written -------------------------------------------------------------------------------------------------------- */
+
+/* Is the voxel, of the chunk, of a block that is shown, and not masked? */
+static bool is_wanted(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t z, int64_t y, int64_t x) {
+    const int64_t *b = s->block;
+    if (!c->shown[(z / b[0] * c->blocks[1] + y / b[1]) * c->blocks[2] + x / b[2]]) return false;
+    if (!c->mask) return true;
+    const int64_t at[3] = { z, y, x };
+    int64_t place = 0;
+    for (int d = 0; d < 3; d++) {
+        const int64_t voxel = (c->box.from[1 + d] + at[d]) * s->mask->dim[1 + d] / s->dim[d];
+        place = place * c->mask_box.size[1 + d] + voxel - c->mask_box.from[1 + d];
+    }
+    return c->mask[place] != 0;
+}
+
+static int write_chunk(struct sgrad__segment *s, struct sgrad__chunk *c) {
+    const double start = sgrad_now();
+    const int64_t *size = c->box.size + 1, voxels = sgrad_box_count(&c->box), count = s->classes * voxels;
+    const float scale = 1 / scale_of(s) * (s->o->bytes ? 255 : 1);
+    struct sgrad_box box = c->box;
+    float *value = sgrad_alloc((size_t)count, sizeof *value);
+    box.size[0] = s->classes;
+    for (int64_t i = 0; i < voxels; i++) {
+        const bool wanted = c->sum && is_wanted(s, c, i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]);
+        for (int64_t k = i; k < count; k += voxels) value[k] = wanted ? (float)c->sum[k] * scale : 0;
+    }
+    int error = sgrad_volume_write(s->out, &box, SGRAD_VOXEL_F32, value);
+    free(value);
+    sgrad__segment_add_time(&s->save, start);
+    return error;
+}
+
+/* What cannot be read is the task's fault, and told the queue; what cannot be written is not: the work ends here, and its tasks
+ * go back. */
+void sgrad__segment_end(struct sgrad__segment *s, struct sgrad__chunk *c) {
+    int error = c->error;
+    if (error && s->queue) error = sgrad_queue_failed(s->queue, c->number, sgrad_strerror(error));
+    else if (!error) {
+        error = write_chunk(s, c);
+        if (!error && s->queue) error = sgrad_queue_done(s->queue, c->number);
+    }
+    if (error) s->error = error;
+    for (int64_t z = 0; c->plane && z < c->box.size[1]; z++) pthread_mutex_destroy(&c->plane[z]);
+    free(c->sum);
+    free(c->plane);
+    free(c->shown);
+    free(c->mask);
+    c->busy = false;
+}
+
+/* ---- blended -------------------------------------------------------------------------------------------------------- */
+
+/* Sums += p · weight of one row of voxels, class by class; the network's go by STEP, 1 or -1. */
+static void add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const void *x, int64_t from, int64_t step,
+                    int64_t count, float weight, const float *weights, int32_t *sum, int64_t stride) {
+    const int classes = s->classes;
+    const float scale = scale_of(s) / (float)s->mirrors;
+    for (int64_t i = 0; i < count; i++) {
+        float p[SGRAD_MAX_WEIGHTED], most = -INFINITY, all = 0;
+        for (int c = 0; c < classes; c++) p[c] = sgrad_get(type, x, (from + i * step) * classes + c);
+        for (int c = 0; c < classes; c++) most = fmaxf(most, p[c]);
+        for (int c = 0; c < classes && !s->o->logits; c++) all += p[c] = expf(p[c] - most);
+        for (int c = 0; c < classes; c++) {
+            const float value = s->o->logits ? fminf(fmaxf(p[c], -1024), 1024) : p[c] / all;
+            sum[c * stride + i] += (int32_t)lrintf(value * weight * weights[i] * scale);
+        }
+    }
+}
+
+static void add_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t number, enum sgrad_dtype type, const void *x,
+                      int64_t voxel) {
+    const int64_t *patch = s->o->patch, *size = c->box.size + 1;
+    int64_t at[3], from[3], begin[3], end[3];
+    bool turned[3];
+    place_of(s, c, number, at, turned);
+    for (int d = 0; d < 3; d++) {       /* of the chunk, what the patch has; in the patch */
+        from[d] = s->patches.axis[d].from[at[d]] - c->box.from[1 + d];
+        begin[d] = from[d] < 0 ? -from[d] : 0;
+        end[d] = from[d] + patch[d] > size[d] ? size[d] - from[d] : patch[d];
+    }
+    const int64_t first = turned[2] ? patch[2] - 1 - begin[2] : begin[2], step = turned[2] ? -1 : 1;
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        const float weight_z = s->patches.axis[0].weight[at[0] * patch[0] + z];
+        pthread_mutex_lock(&c->plane[from[0] + z]);
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            const int64_t own_z = turned[0] ? patch[0] - 1 - z : z, own_y = turned[1] ? patch[1] - 1 - y : y;
+            add_row(s, type, x, voxel + (own_z * patch[1] + own_y) * patch[2] + first, step, end[2] - begin[2],
+                    weight_z * s->patches.axis[1].weight[at[1] * patch[1] + y],
+                    s->patches.axis[2].weight + at[2] * patch[2] + begin[2],
+                    c->sum + ((from[0] + z) * size[1] + from[1] + y) * size[2] + from[2] + begin[2], size[0] * size[1] * size[2]);
+        }
+        pthread_mutex_unlock(&c->plane[from[0] + z]);
+    }
+}
+
+/* x (N,D,H,W,C), stat (2): nothing, and samples */
+static int infer_blend(struct sgrad_signature *g, void *attrs) {
+    (void)attrs;
+    g->stat[0] = sgrad_shape(1, 2);
+    return 0;
+}
+static void blend(const struct sgrad_args *a) {
+    struct sgrad__segment *s = ((const struct sgrad__blend *)a->attrs)->segment;
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t voxels = sgrad_shape_count(shape) / shape->dim[0] / shape->dim[4];
+    double *stat = a->data[1];
+    for (int64_t i = 0; i < shape->dim[0]; i++) {
+        const int64_t sample = a->step->sample[a->first - a->step->first + i];
+        if (sample == SGRAD__NO_SAMPLE) continue;
+        struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
+        const double start = sgrad_now();
+        if (!c->error) add_patch(s, c, sample % SGRAD__PLACES, a->view[0].dtype, a->data[0], i * voxels);
+        sgrad__segment_add_time(&s->blend, start);
+        if (atomic_fetch_sub(&c->left, 1) == 1) sgrad__segment_end(s, c);
+    }
+    stat[0] = 0;
+    stat[1] = (double)shape->dim[0];
+}
+const struct sgrad_op sgrad__blend_op = {
+    .name = "blend", .summary = "what is said of patches, added to a volume", .inputs = 1,
+    .attrs_size = sizeof(struct sgrad__blend), .infer = infer_blend, .not_differentiable = true,
+    .forward = { { { .name = "blend", .kind = &sgrad_forward_kind, .cpu = blend, .flops = sgrad_no_flops },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(STAT, 0) } } },
+    .metrics = { { "loss", "loss", "loss", false } },
+};

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Volumes as Python's zarr and h5py write them, in odd chunks and by every compressor, are read, or refused by name; what segment
+writes, they read: values, shapes, chunks."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import h5py
+    import numcodecs
+    import numpy as np
+    import zarr
+except ImportError as missing:
+    print(f"skipped: {missing}: wants zarr 3, h5py, numcodecs, numpy")
+    sys.exit(77)
+
+STARGRAD = os.environ["STARGRAD"]
+SIDES = (5, 40, 33)
+VOXELS = np.random.default_rng(1).integers(0, 256, SIDES, dtype="u1")
+
+
+def stargrad(*words, status=0):
+    run = subprocess.run([STARGRAD, *map(str, words)], capture_output=True, text=True)
+    assert run.returncode == status, (words, run.returncode, run.stdout, run.stderr)
+    return run.stdout + run.stderr
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    work = pathlib.Path(scratch)
+    for part in ("train", "val"):
+        for name, voxels in (("image", VOXELS), ("label", VOXELS > 128)):
+            zarr.create_array(str(work / "set" / part / f"{name}.zarr"), data=voxels.astype("u1"), chunks=(2, 17, 33), zarr_format=2)
+    stargrad("train", "--model", "unet2d", "--data", f"volume:{work}/set,1x16x16", "--batch", 8, "--steps", 3, "--out", work / "run")
+    how = ("segment", "--weights", work / "run/model.safetensors", "--model", "unet2d", "--patch", "1x32x32", "--overlap", "0x8x8",
+           "--cpus", 1)
+    count = iter(range(1000))
+
+    def segment(source, out=None, **more):
+        out = out or work / f"out{next(count)}.raw"
+        return out, stargrad(*how, "--in", source, "--out", out, *(word for key, value in more.items() for word in (f"--{key}", value)))
+
+    def told_of(source):
+        return stargrad(*how, "--in", source, "--out", work / "refused.raw", status=1)
+
+    # What all of the same voxels have to come to.
+    VOXELS.tofile(work / "plain.raw")
+    plain = work / "plain.raw:{}x{}x{}".format(*SIDES)
+    wanted = np.fromfile(segment(plain)[0], "<f4").reshape(2, *SIDES)
+    assert np.allclose(wanted.sum(0), 1, atol=1e-5)
+
+    # Zarr, 2 and 3: known compressors by what comes out, the others by what is said.
+    own, chunks = numcodecs, (3, 7, 40)
+    codecs = zarr.codecs
+    read = [(2, None), (2, own.Zlib(6)), (2, own.GZip(3)), (2, own.Zstd(3)), *((2, own.Blosc(name, shuffle=shuffle))
+            for name in ("lz4", "zstd", "zlib", "blosclz") for shuffle in (0, 1, 2)),
+            (3, None), (3, codecs.GzipCodec()), (3, codecs.ZstdCodec(level=2, checksum=True)), (3, codecs.BloscCodec(cname="lz4hc"))]
+    for number, (version, compressor) in enumerate(read):
+        path = work / f"read{number}.zarr"
+        zarr.create_array(str(path), data=VOXELS, chunks=chunks, zarr_format=version, compressors=compressor)
+        assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), (version, compressor)
+    for number, (version, compressor, name) in enumerate(((2, own.BZ2(), "bz2"), (2, own.LZMA(), "lzma"), (2, own.LZ4(), "lz4"))):
+        path = work / f"refused{number}.zarr"
+        zarr.create_array(str(path), data=VOXELS, chunks=chunks, zarr_format=version, compressors=compressor)
+        assert f"compressed with '{name}'" in told_of(path), name
+    zarr.create_array(str(work / "sharded.zarr"), data=VOXELS, chunks=(1, 8, 40), shards=(2, 16, 40), zarr_format=3)
+    assert "sharding_indexed" in told_of(work / "sharded.zarr")
+    zarr.create_array(str(work / "big.zarr"), data=VOXELS.astype(">u2"), chunks=chunks, zarr_format=2)
+    assert ">u2" in told_of(work / "big.zarr")
+
+    # HDF5: contiguous, and chunks with the library's filters.
+    for number, filters in enumerate(({}, {"chunks": (2, 3, 33)}, {"chunks": (5, 40, 7), "compression": "gzip", "shuffle": True},
+                                      {"chunks": (1, 9, 9), "fletcher32": True}, {"chunks": (3, 40, 33), "scaleoffset": 0})):
+        path = work / f"read{number}.h5"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("a/b", data=VOXELS, **filters)
+        assert np.array_equal(np.fromfile(segment(f"{path}:a/b")[0], "<f4").reshape(wanted.shape), wanted), filters
+    with h5py.File(work / "lzf.h5", "w") as file:
+        file.create_dataset("volume", data=VOXELS, chunks=(5, 8, 8), compression="lzf")
+    assert "of a compressor that this HDF5 has not" in told_of(work / "lzf.h5")
+
+    # What is written, they read.
+    array = zarr.open(str(segment(plain, work / "out.zarr")[0]), mode="r")
+    assert array.shape == wanted.shape and array.dtype == "f4" and array.chunks == wanted.shape and np.array_equal(array[:], wanted)
+    with h5py.File(segment(plain, work / "out.h5")[0]) as file:
+        assert file["volume"].shape == wanted.shape and np.array_equal(file["volume"][:], wanted)
+    bytes_ = zarr.open(str(segment(plain, work / "bytes.zarr", dtype="u8")[0]), mode="r")
+    assert bytes_.dtype == "u1" and np.abs(bytes_[:] - 255 * wanted).max() <= 0.5 + 1e-3
+    large = np.random.default_rng(2).integers(0, 256, (17, 20, 150), dtype="u1")
+    zarr.create_array(str(work / "large.zarr"), data=large, chunks=(17, 20, 150))
+    array = zarr.open(str(segment(work / "large.zarr", work / "blocks.zarr")[0]), mode="r")
+    assert array.chunks == (2, 16, 20, 128) and np.allclose(array[:].sum(0), 1, atol=1e-5)
+    assert json.loads((work / "blocks.zarr/.zarray").read_text())["compressor"]["id"] == "zstd"

@@ -1,0 +1,211 @@
+/* png.c: a folder of PNG files of one channel, each a slice, in the order of their names: slice2.png comes before slice10.png.
+ *
+ *     stack/slice1.png     z 0
+ *     stack/slice2.png     z 1
+ *
+ * A slice is decoded whole, by libpng, whatever is wanted of it; the latest are kept, up to 64 MB, as windows side by side ask
+ * for the same ones.
+ *
+ * Limits: read alone. Grey of 8 or 16 bits, fewer bits being spread to 8; colours and transparency are refused. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <dirent.h>
+#include <png.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_LIMIT ((size_t)1 << 30)
+#define KEPT_LIMIT ((size_t)64 << 20)
+
+/* ---- one file ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t number_at(const unsigned char *data) {
+    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
+}
+
+/* Signature, then the chunk IHDR: length, name, width, height, bits, kind of colours. (W3C, PNG specification, 11.2.1.) */
+int sgrad__png_header(const char *name, const void *data, size_t size, struct sgrad__png *png) {
+    enum { WIDTH = 16, HEIGHT = 20, BITS = 24, COLOURS = 25, BEGIN = 26 };
+    const unsigned char *at = data;
+    if (size < BEGIN || png_sig_cmp(at, 0, 8) || memcmp(at + 12, "IHDR", 4))
+        return sgrad_fail(SGRAD_EFORMAT, "%s: is no PNG file", name);
+    const struct sgrad__png is = { .width = number_at(at + WIDTH), .height = number_at(at + HEIGHT),
+                                   .voxel = at[BITS] == 16 ? SGRAD_VOXEL_U16 : SGRAD_VOXEL_U8 };
+    if (at[COLOURS] != PNG_COLOR_TYPE_GRAY)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has colours or transparency: takes grey alone", name);
+    if (is.width < 1 || is.height < 1 || is.width > INT32_MAX || is.height > INT32_MAX ||
+        (double)is.width * is.height * (double)sgrad_voxel_size(is.voxel) > (double)SGRAD__CHUNK_LIMIT)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: a slice of %ux%u: takes up to %zu MB", name, is.width, is.height,
+                          SGRAD__CHUNK_LIMIT >> 20);
+    *png = is;
+    return 0;
+}
+
+struct source {
+    const char *name;
+    const unsigned char *data;
+    size_t size, at;
+};
+
+/* For errors and warnings alike: what libpng guesses is no data. */
+static _Noreturn void leave(png_struct *decoder, const char *reason) {
+    const struct source *source = png_get_error_ptr(decoder);
+    sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: %s", source->name, source->at, reason);
+    png_longjmp(decoder, 1);
+}
+
+static void take(png_struct *decoder, png_byte *to, size_t n) {
+    struct source *source = png_get_io_ptr(decoder);
+    if (n > source->size - source->at) png_error(decoder, "the file ends early");
+    memcpy(to, source->data + source->at, n);
+    source->at += n;
+}
+
+/* Leaves by longjmp where the file is wrong: nothing of this function's own changes that is needed then. */
+static int decode(png_struct *decoder, png_info *info, struct source *source, const struct sgrad__png *png, unsigned char *to) {
+    const size_t stride = png->width * sgrad_voxel_size(png->voxel);
+    if (setjmp(png_jmpbuf(decoder))) return SGRAD_EFORMAT;
+    png_set_read_fn(decoder, source, take);
+    png_set_user_limits(decoder, INT32_MAX, INT32_MAX);
+    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_read_info(decoder, info);
+    png_set_expand_gray_1_2_4_to_8(decoder);
+    png_set_strip_alpha(decoder);
+    png_set_swap(decoder); /* of 16 bits the lower byte first */
+    const int passes = png_set_interlace_handling(decoder);
+    png_read_update_info(decoder, info);
+    if (png_get_rowbytes(decoder, info) != stride || png_get_image_height(decoder, info) != png->height)
+        png_error(decoder, "its header says two sizes");
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < png->height; y++) png_read_row(decoder, to + y * stride, NULL);
+    png_read_end(decoder, NULL);
+    return 0;
+}
+
+int sgrad__png_decode(const char *name, const void *data, size_t size, const struct sgrad__png *png, void *to) {
+    struct source source = { name, data, size, 0 };
+    png_struct *decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, leave, leave);
+    png_info *info = decoder ? png_create_info_struct(decoder) : NULL;
+    int error = info ? decode(decoder, info, &source, png, to) : sgrad_fail(SGRAD_ENOMEM, "%s: libpng cannot start", name);
+    png_destroy_read_struct(&decoder, &info, NULL);
+    return error;
+}
+
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
+
+struct slice {
+    int64_t number;             /* -1: none */
+    void *voxels;
+};
+struct series {
+    struct dirent **file;       /* by slice */
+    int files, kept, next;      /* slices that are kept; which of them goes first */
+    struct slice *slice;
+    pthread_mutex_t lock;
+};
+
+static int is_slice(const struct dirent *entry) {
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && entry->d_name[0] != '.' && (!strcmp(dot, ".png") || !strcmp(dot, ".PNG"));
+}
+
+static bool is_png(const char *name) {
+    DIR *dir = opendir(name);
+    struct dirent *entry;
+    bool found = false;
+    while (dir && !found && (entry = readdir(dir))) found = is_slice(entry);
+    if (dir) closedir(dir);
+    return found;
+}
+
+/* A slice's file, which has to be like the first; its header alone, unless TO is given. */
+static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png *png, void *to) {
+    const struct series *s = v->state;
+    char *path = sgrad_format("%s/%s", v->path, s->file[z]->d_name);
+    struct sgrad_map map;
+    int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        error = sgrad__png_header(path, map.data, map.size, png);
+        if (!error && v->rank && (png->width != v->dim[3] || png->height != v->dim[2] || png->voxel != v->voxel))
+            error = sgrad_fail(SGRAD_EFORMAT, "%s: is of %ux%u %s, the first of %lldx%lld %s", path, png->width, png->height,
+                               sgrad_voxel_name(png->voxel), (long long)v->dim[3], (long long)v->dim[2],
+                               sgrad_voxel_name(v->voxel));
+        if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);
+        sgrad_map_close(&map);
+    }
+    free(path);
+    return error;
+}
+
+static int open_png(struct sgrad_volume *v) {
+    struct series *s = v->state = sgrad_alloc(1, sizeof *s);
+    struct sgrad__png png;
+    pthread_mutex_init(&s->lock, NULL);
+    s->files = scandir(v->path, &s->file, is_slice, versionsort);
+    if (s->files < 1) return sgrad_fail(SGRAD_EIO, "%s: has no PNG files, or may not be read", v->path);
+    SGRAD_TRY(read_slice(v, 0, &png, NULL));
+    v->voxel = png.voxel;
+    SGRAD_TRY(sgrad__volume_shape(v, 3, (int64_t[]){ s->files, png.height, png.width },
+                                  (int64_t[]){ 1, png.height, png.width }));
+    for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(v, z, &png, NULL));
+    const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
+    s->kept = most < 1 ? 1 : most < (size_t)s->files ? (int)most : s->files;
+    s->slice = sgrad_alloc((size_t)s->kept, sizeof *s->slice);
+    for (int i = 0; i < s->kept; i++) s->slice[i].number = -1;
+    return 0;
+}
+
+/* Slice Z, decoded now if it is not kept. Called with the lock held. */
+static int find_slice(const struct sgrad_volume *v, int64_t z, const void **voxels) {
+    struct series *s = v->state;
+    struct sgrad__png png;
+    for (int i = 0; i < s->kept; i++)
+        if (s->slice[i].number == z) return *voxels = s->slice[i].voxels, 0;
+    struct slice *own = &s->slice[s->next];
+    if (!own->voxels) own->voxels = sgrad_alloc((size_t)(v->dim[2] * v->dim[3]), sgrad_voxel_size(v->voxel));
+    own->number = -1;
+    SGRAD_TRY(read_slice(v, z, &png, own->voxels));
+    own->number = z;
+    s->next = (s->next + 1) % s->kept;
+    *voxels = own->voxels;
+    return 0;
+}
+
+struct passage {
+    const struct sgrad_volume *volume;
+    const struct sgrad_box *box;
+    void *to;
+};
+static int pass_slice(const struct sgrad__piece *piece, void *arg) {
+    const struct passage *p = arg;
+    struct series *s = p->volume->state;
+    const void *voxels;
+    pthread_mutex_lock(&s->lock);
+    int error = find_slice(p->volume, piece->place[1], &voxels);
+    if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), &piece->chunk, voxels, p->box, p->to);
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+static int read_png(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
+    return sgrad__volume_pieces(v, box, pass_slice, &(struct passage){ v, box, to });
+}
+
+static void close_png(struct sgrad_volume *v) {
+    struct series *s = v->state;
+    for (int i = 0; i < s->files; i++) free(s->file[i]);
+    for (int i = 0; i < s->kept; i++) free(s->slice[i].voxels);
+    pthread_mutex_destroy(&s->lock);
+    free(s->file);
+    free(s->slice);
+    free(s);
+}
+
+const struct sgrad_volume_format sgrad__png_format = {
+    .name = "png", .summary = "a folder of PNG files, each a slice", .is = is_png, .open = open_png, .read = read_png,
+    .close = close_png,
+};

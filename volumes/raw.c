@@ -1,0 +1,122 @@
+/* raw.c: bare voxels, little-endian, rows of x, slice after slice: what the file does not say of itself, its name does:
+ *
+ *     stack.raw:20x512x512            (Z,Y,X) of uint8
+ *     stack.raw:2x20x512x512:float32  (C,Z,Y,X)
+ *
+ * Written, it is named without: the shape is known then.
+ *
+ * Limits: one process writes. */
+#include "config.h"
+#include "volumes/formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Behind the file's ending: a colon, or the end of NAME. NULL: it names no such file. */
+static const char *ending_of(const char *name) {
+    for (const char *at = name; (at = strstr(at, ".raw")); at++)
+        if (!at[4] || at[4] == ':') return at + 4;
+    return NULL;
+}
+static bool is_raw(const char *name) { return ending_of(name) != NULL; }
+
+/* "20x512x512" or "20x512x512:uint16" */
+static int parse(struct sgrad_volume *v, const char *text) {
+    int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
+    int rank = 0;
+    char *end = NULL;
+    for (const char *at = text; rank < SGRAD_VOLUME_RANK; at = end + 1) {
+        dim[rank++] = *at >= '1' && *at <= '9' ? strtoll(at, &end, 10) : 0;
+        if (!dim[rank - 1] || *end != 'x') break;
+    }
+    const bool sized = rank >= 2 && dim[rank - 1] > 0 && (!*end || *end == ':');
+    enum sgrad_voxel voxel = SGRAD_VOXEL_U8;
+    if (sized && *end)
+        for (voxel = 0; voxel < SGRAD_VOXELS && strcmp(end + 1, sgrad_voxel_name(voxel)); voxel++) continue;
+    if (!sized || voxel == SGRAD_VOXELS)
+        return sgrad_fail(SGRAD_ENAME, "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16",
+                          v->path, text);
+    v->voxel = voxel;
+    for (int d = 0; d < rank; d++) chunk[d] = d < rank - 2 ? 1 : dim[d];
+    return sgrad__volume_shape(v, rank, dim, chunk);
+}
+
+static uint64_t bytes_of(const struct sgrad_volume *v) {
+    return (uint64_t)(v->dim[0] * v->dim[1] * v->dim[2] * v->dim[3]) * sgrad_voxel_size(v->voxel);
+}
+
+static int open_file(struct sgrad_volume *v, int how) {
+    int *file = v->state = sgrad_alloc(1, sizeof *file);
+    *file = open(v->path, how | O_CLOEXEC, 0666);
+    return *file >= 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
+}
+
+static int open_raw(struct sgrad_volume *v) {
+    const char *end = ending_of(v->path);
+    struct stat status;
+    char *shape = sgrad_format("%s", *end ? end + 1 : "");
+    v->path[end - v->path] = 0;
+    int error = parse(v, shape);
+    free(shape);
+    if (!error) error = open_file(v, O_RDONLY);
+    SGRAD_TRY(error);
+    if (fstat(*(int *)v->state, &status) || (uint64_t)status.st_size != bytes_of(v))
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", v->path,
+                          (long long)status.st_size, (unsigned long long)bytes_of(v));
+    return 0;
+}
+
+static int create_raw(struct sgrad_volume *v) {
+    if (*ending_of(v->path))
+        return sgrad_fail(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", v->path);
+    SGRAD_TRY(open_file(v, O_RDWR | O_CREAT | O_EXCL));
+    if (!ftruncate(*(int *)v->state, (off_t)bytes_of(v))) return 0;
+    return sgrad_fail(SGRAD_EIO, "%s: %llu bytes: %s", v->path, (unsigned long long)bytes_of(v), strerror(errno));
+}
+
+/* COUNT bytes of FILE from AT on, to TO or from FROM. */
+static bool pass_row(int file, void *to, const void *from, size_t count, off_t at) {
+    for (size_t done = 0; done < count;) {
+        const off_t place = at + (off_t)done;
+        const ssize_t n = to ? pread(file, (char *)to + done, count - done, place)
+                             : pwrite(file, (const char *)from + done, count - done, place);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = EIO;
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
+    const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
+    size_t done = 0;
+    for (int64_t c = box->from[0]; c < box->from[0] + box->size[0]; c++)
+        for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
+            for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, done += row) {
+                const int64_t at = ((c * v->dim[1] + z) * v->dim[2] + y) * v->dim[3] + box->from[3];
+                if (!pass_row(*(int *)v->state, to ? (char *)to + done : NULL, from ? (const char *)from + done : NULL, row,
+                              (off_t)at * (off_t)size))
+                    return sgrad_fail(SGRAD_EIO, "%s: cannot be %s: %s", v->path, to ? "read" : "written", strerror(errno));
+            }
+    return 0;
+}
+
+static int read_raw(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }
+static int write_raw(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
+    return pass(v, box, NULL, from);
+}
+
+static void close_raw(struct sgrad_volume *v) {
+    if (*(int *)v->state >= 0) close(*(int *)v->state);
+    free(v->state);
+}
+
+const struct sgrad_volume_format sgrad__raw_format = {
+    .name = "raw", .summary = "bare voxels, FILE.raw:ZxYxX[:TYPE]", .is = is_raw, .open = open_raw, .create = create_raw,
+    .read = read_raw, .write = write_raw, .close = close_raw,
+};
