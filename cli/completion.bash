@@ -22,7 +22,8 @@ _stargrad() {
 	--overlap) choices='full none' ;;
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
-	--schedule) choices='constant step: cosine poly: onecycle' ;;
+	--schedule) choices='constant step: cosine poly: triangle: onecycle' ;;
+	--tta) choices='flip translate flip,translate' ;;
 	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --machine | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
