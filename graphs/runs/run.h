@@ -18,7 +18,7 @@ struct sgrad__run {
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
-    struct sgrad_lookahead lookahead;           /* every 0: there is none */
+    struct sgrad_lookahead lookahead;           /* every 0: there is none; its steps are the run's */
     struct sgrad_schedule damping;              /* of second-order training */
     double share, room;                         /* ranks that precondition a layer; bytes that a rank may keep for it */
     const struct sgrad_draw_token *draw;        /* tokens are drawn, and no loss is taken; NULL: they are not */

@@ -217,7 +217,7 @@ static int find_records(struct sgrad__run *r) {
 /* "N", "N:D" or "N:D:P". */
 static int set_lookahead(struct sgrad__run *r) {
     const char *text = r->options.lookahead;
-    struct sgrad_lookahead l = { .decay = 0.5, .steps = r->steps };
+    struct sgrad_lookahead l = { .decay = 0.5 };
     char *end = NULL;
     if (!text) return 0;
     if (*text >= '1' && *text <= '9') l.every = strtol(text, &end, 10);
