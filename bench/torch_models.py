@@ -7,6 +7,48 @@ from torch import nn
 from torch.nn import functional as F
 
 
+class Airbench94(nn.Module):
+    """Jordan, arXiv:2404.00498: whitened, three blocks of two convolutions; how it begins is begin_airbench94's."""
+
+    class Group(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+            self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+            self.norm1, self.norm2 = (nn.BatchNorm2d(outputs, eps=1e-12, momentum=0.4) for _ in range(2))
+
+        def forward(self, x):
+            x = F.gelu(self.norm1(F.max_pool2d(self.conv1(x), 2)))
+            return F.gelu(self.norm2(self.conv2(x)))
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        patch = 4 * shape[0]
+        self.whiten = nn.Conv2d(shape[0], 2 * patch, 2)
+        self.block1, self.block2, self.block3 = self.Group(2 * patch, 64), self.Group(64, 256), self.Group(256, 256)
+        self.fc = nn.Linear(256, classes, bias=False)
+        self.whiten.weight.requires_grad_(False)
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(name != "whiten.weight" and not (".norm" in name and name.endswith("weight")))
+
+    def forward(self, x):
+        x = self.block3(self.block2(self.block1(F.gelu(self.whiten(x)))))
+        return self.fc(x.amax((2, 3))) / 9
+
+
+def begin_airbench94(model, images):
+    """First values: IMAGES (N,C,H,W), normalised, are whitened; convolutions pass on what they get."""
+    patches = F.unfold(images, 2).transpose(1, 2).flatten(0, 1).double()
+    values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+    filters = (vectors / (values + 5e-4).sqrt()).T.flip(0).reshape(-1, images.shape[1], 2, 2)
+    with torch.no_grad():
+        model.whiten.weight.copy_(torch.cat([filters, -filters]))
+        model.whiten.bias.zero_()
+        for name, parameter in model.named_parameters():
+            if "conv" in name:
+                nn.init.dirac_(parameter[:parameter.shape[1]])
+
+
 class LeNet(nn.Module):
     def __init__(self, shape, classes):
         super().__init__()
@@ -284,7 +326,7 @@ class Vit(nn.Module):
         return self.head(self.fc_norm(x.mean(1)))
 
 
-MODELS = {"lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
+MODELS = {"airbench94": Airbench94, "lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
 MODELS |= {f"resnet{n}": lambda *a, n=n: ResNet(n, *a) for n in (20, 32, 44, 56, 110)}
 MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet.PLANS}
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}

@@ -97,7 +97,7 @@ struct sgrad__type {
     char *(*takes)(const struct sgrad__option *option);         /* "a whole number from 1 to 8"; free it */
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
 };
-extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule,
+extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule, sgrad__views,
     sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range, sgrad__plugin;
 
 /* Of every command that looks for records. */

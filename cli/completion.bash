@@ -20,10 +20,10 @@ _stargrad() {
 	--shard) choices='none optimizer gradients' ;;
 	--precision) choices='f32 bf16' ;;
 	--overlap) choices='full none' ;;
-	--tta) choices='none flips' ;;
+	--tta) [ "$command" = segment ] && choices='none flips' || choices='flip translate flip,translate' ;;
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='rank micro global' ;;
-	--schedule) choices='constant step: cosine poly: onecycle' ;;
+	--schedule) choices='constant step: cosine poly: triangle: onecycle' ;;
 	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --machine | --in | --mask | --queue | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)

@@ -12,6 +12,8 @@ static const struct sgrad__option options[] = {
       .required = true },
     { "details", NULL, "of classes, too: accuracy of each, confusion, top-5, calibration", &sgrad__flag,
       SGRAD__PLACE(eval.details) },
+    { "tta", "flip|translate|flip,translate", "average what is said of mirrored and shifted images", &sgrad__views,
+      SGRAD__FIELD(tta) },
     SGRAD__PLUGIN_OPTION,
     { "mean", "X,X,X", "of each channel, instead of the run's or the training set's", &sgrad__text, SGRAD__FIELD(mean) },
     { "deviation", "X,X,X", "likewise", &sgrad__text, SGRAD__FIELD(deviation) },

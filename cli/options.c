@@ -87,6 +87,12 @@ static bool read_augmentation(const struct sgrad__option *o, const char *text, s
 }
 const struct sgrad__type sgrad__augmentation = { .read = read_augmentation, .show = show_text }; /* as the schedule */
 
+static bool read_views(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_views views;
+    return sgrad_views_parse(text, &views) == 0 && read_text(o, text, r);
+}
+const struct sgrad__type sgrad__views = { .read = read_views, .show = show_text };      /* likewise */
+
 /* A flag that says of a text that it is "none". */
 static bool read_none(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     return (void)text, read_text(o, "none", r);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
+    if (!sgrad__is_asked(request, "tta")) options->tta = NULL;         /* how the run itself was evaluated at its end */
     if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
     options->init = sgrad_run_weights(request->argument);
 }

@@ -137,6 +137,8 @@ enum sgrad_init {
     SGRAD_UNIFORM,      /* U(-1/sqrt(fan), 1/sqrt(fan)): PyTorch's default for weights and biases */
     SGRAD_HE,           /* N(0, 2/fan): He et al. 2015 */
     SGRAD_NORMAL,       /* N(0, deviation²) */
+    SGRAD_DIRAC,        /* as UNIFORM, but of filters (K,R,S,C) the first C pass on a channel each (torch.nn.init.dirac_) */
+    SGRAD_WHITENING,    /* of a layer that takes the images, as whitening.h has it; where no images are at hand, as UNIFORM */
 };
 /* How a parameter lies in files (PyTorch's layout) as against memory. */
 /* OIHW, or OIDHW: memory is OHWI, or ODHWI; TURNED: (C,K), memory is (K,C) */

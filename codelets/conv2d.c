@@ -64,7 +64,23 @@ int sgrad__filter_infer(struct sgrad_signature *s, const char *op, struct sgrad_
     return 0;
 }
 
-static int infer(struct sgrad_signature *s, void *attributes) { return sgrad__filter_infer(s, "conv2d", attributes, 0, 0); }
+/* First values that are not He's. */
+static int begin_otherwise(struct sgrad_signature *s, const struct sgrad_conv2d *c) {
+    const int64_t *w = s->p[0].shape.dim, patch = w[1] * w[2] * w[3];
+    s->p[0].init = c->whitening ? SGRAD_WHITENING : SGRAD_DIRAC;
+    s->p[0].fan = (double)patch;
+    if (!c->whitening) return 0;
+    s->p[1].init = SGRAD_ZEROS;
+    if (c->groups == 1 && c->channels % 2 == 0 && c->channels <= 2 * patch) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "conv2d: %s: whitening takes no groups, and an even number of filters, %lld at most, not %d",
+                      s->layer, (long long)(2 * patch), c->channels);
+}
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    const struct sgrad_conv2d *c = attributes;
+    SGRAD_TRY(sgrad__filter_infer(s, "conv2d", attributes, 0, 0));
+    return c->dirac || c->whitening ? begin_otherwise(s, c) : 0;
+}
 
 void sgrad__filter_describe(const struct sgrad_conv2d *c, int taps, char *text, size_t size) {
     const struct {

@@ -7,6 +7,8 @@
 
 #include "codelets/codelets.h"
 
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -31,6 +33,18 @@ SGRAD_UPDATE_KERNEL(ema);
 static inline float sgrad_ema_share(const struct sgrad_args *args) {
     const double decay = *(const double *)args->attrs, before = args->step->number - 1., share = (1 + before) / (10 + before);
     return before == 0 ? 1 : (float)(1 - (share < decay ? share : decay));
+}
+
+/* Lookahead (lookahead.c). ATTRS is this. Operands: 0 weights F32 (RW), 1 slow weights (RW). */
+struct sgrad_lookahead {
+    double decay, power;    /* how much of themselves the slow weights keep: decay·(step/steps)^power; decay below 0: all */
+    long every, steps;      /* of the run */
+};
+SGRAD_UPDATE_KERNEL(lookahead);
+static inline float sgrad_lookahead_share(const struct sgrad_args *args) {
+    const struct sgrad_lookahead *is = (const struct sgrad_lookahead *)args->attrs;
+    if (is->decay < 0) return 0;
+    return (float)(1 - is->decay * pow((double)args->step->number / (double)is->steps, is->power));
 }
 
 #ifdef __cplusplus

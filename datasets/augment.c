@@ -165,12 +165,20 @@ static void take_pixel(const struct sgrad_pixels *from, double y, double x, floa
     }
 }
 
+/* Where AT lies in an image of SIZE pixels that is reflected beyond its edges, as often as it takes. */
+static double reflected(double at, int size) {
+    const double period = 2. * (size - 1), past = period > 0 ? fmod(fabs(at), period) : 0;
+    return past > size - 1 ? period - past : past;
+}
+
 /* From FROM and OLD, each pixel from where one lies: shifted, perhaps mirrored. */
 static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, float *to,
                          int32_t *label) {
     const int down = (int)map->y0, right = (int)map->x0, step = (int)map->xx, channels = from->channels;
-    for (int y = down; y < from->height + down; y++)
-        for (int w = 0, x = right; w < from->width; w++, x += step, to += channels) {
+    for (int h = down; h < from->height + down; h++)
+        for (int w = 0, v = right; w < from->width; w++, v += step, to += channels) {
+            const int y = map->reflect ? (int)reflected(h, from->height) : h;
+            const int x = map->reflect ? (int)reflected(v, from->width) : v;
             const bool inside = y >= 0 && y < from->height && x >= 0 && x < from->width;
             const int64_t at = (int64_t)y * from->width + x;
             if (inside) memcpy(to, from->value + at * channels, (size_t)channels * sizeof *to);
@@ -193,7 +201,8 @@ static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixel
     if (whole) shift_pixels(map, &from, old, to, label);
     for (int h = 0; h < from.height && !whole; h++)
         for (int w = 0; w < from.width; w++, to += from.channels) {
-            const double y = map->y0 + map->yy * h + map->yx * w, x = map->x0 + map->xy * h + map->xx * w;
+            double y = map->y0 + map->yy * h + map->yx * w, x = map->x0 + map->xy * h + map->xx * w;
+            if (map->reflect) y = reflected(y, from.height), x = reflected(x, from.width);
             const bool inside = y >= -0.5 && y <= from.height - 0.5 && x >= -0.5 && x <= from.width - 0.5;
             if (inside) take_pixel(&from, y, x, to);
             else memset(to, 0, (size_t)from.channels * sizeof *to);
@@ -235,7 +244,7 @@ static bool draw_map(int64_t index, const struct sgrad_drawing *how, int height,
         a->is->move(a->number, &chances, height, width, &one);
         *map = sgrad__affine_after(&one, map);
     }
-    return memcmp(map, &same, sizeof same) != 0;
+    return map->y0 != 0 || map->yy != 1 || map->yx != 0 || map->x0 != 0 || map->xy != 0 || map->xx != 1;
 }
 
 void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how,
@@ -257,6 +266,17 @@ void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, c
         }
         give_pixels(dataset, &pixels, data[0], first);
         if (label) label += dim[0] * dim[1];
+    }
+}
+
+void sgrad__pixels_move(const struct sgrad_dataset *dataset, const struct sgrad_affine *map, void *data) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1, *dim = sgrad_field_plane(image);
+    for (int64_t z = 0; z < slices; z++) {
+        const int64_t first = z * dim[0] * dim[1] * dim[2];
+        struct sgrad_pixels pixels = take_pixels_of(dataset, data, first);
+        move_pixels(map, &pixels, NULL);
+        give_pixels(dataset, &pixels, data, first);
     }
 }
 

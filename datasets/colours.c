@@ -135,6 +135,7 @@ struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *m, const stru
     return (struct sgrad_affine){
         .y0 = a->y0 + a->yy * m->y0 + a->yx * m->x0, .yy = a->yy * m->yy + a->yx * m->xy, .yx = a->yy * m->yx + a->yx * m->xx,
         .x0 = a->x0 + a->xy * m->y0 + a->xx * m->x0, .xy = a->xy * m->yy + a->xx * m->xy, .xx = a->xy * m->yx + a->xx * m->xx,
+        .reflect = m->reflect || a->reflect,
     };
 }
 

@@ -24,6 +24,8 @@ void sgrad__equalize(struct sgrad_pixels *image);                   /* of each c
 
 /* The map that leads by FIRST, and from there by SECOND. */
 struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *first, const struct sgrad_affine *second);
+/* augment.c: a sample's image, or every slice of it, at DATA, in place. */
+void sgrad__pixels_move(const struct sgrad_dataset *dataset, const struct sgrad_affine *map, void *data);
 
 double sgrad__beta(double a, struct sgrad_chances *chances);        /* drawn from Beta(A,A); A is 4 at most */
 

@@ -249,6 +249,7 @@ struct sgrad_pixels {
 /* Where pixel (y,x) of an image comes from: (y0 + yy·y + yx·x, x0 + xy·y + xx·x). */
 struct sgrad_affine {
     double y0, yy, yx, x0, xy, xx;
+    bool reflect;       /* beyond its edge the image is reflected: c b | a b c | b a; else black */
 };
 
 /* The random numbers of an augmentation of a sample in an epoch, one after another; each augmentation has its own. */
@@ -260,7 +261,8 @@ double sgrad_chance(struct sgrad_chances *chances);     /* uniform, from 0 up to
 
 /* An augmentation: one file and one line of augmentations.def. Those asked for are applied in the order of that list, whatever
  * the order they are asked in; first all that move pixels, as one map, with means of four pixels where it leads between them, and
- * black, or label -1, outside. Each does one of these; one that volumes alone have, which their reader draws, does none. */
+ * black, or label -1, outside, or, where one of them says so, the image reflected. Each does one of these; one that volumes alone
+ * have, which their reader draws, does none. */
 struct sgrad_augmentation {
     const char *name, *argument;            /* "crop", "N"; NULL: takes none */
     const char *summary, *source;           /* paper or document of the method, or NULL */
@@ -280,6 +282,25 @@ struct sgrad_augmentation {
 
 extern const struct sgrad_augmentation *const *sgrad_augmentations;     /* all of augmentations.def, and of plug-ins; ends with
                                                                            NULL */
+
+/* ---- views ----------------------------------------------------------------------------------------------------- */
+
+/* What a trained network is asked of each image: several views of it, whose answers are averaged by weights that add up to 1. */
+enum { SGRAD_MAX_VIEWS = 6 };
+struct sgrad_views {
+    int count;
+    struct {
+        struct sgrad_affine map;
+        double weight;
+    } view[SGRAD_MAX_VIEWS];
+};
+/* TEXT, "flip", "translate" or both with a comma between: the image and its mirror image, half each; the image, half, and itself
+ * one pixel up and left, and one down and right, reflected at its edges, a quarter each; or all that comes of both. SGRAD_EINVAL:
+ * it is something else. */
+int sgrad_views_parse(const char *text, struct sgrad_views *views);
+/* As sgrad_dataset_read, where INDEX i·count + v is view v of sample i. */
+int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const int64_t *index, int n,
+                     void *const *data);
 
 /* ---- readers: one file and one line of datasets.def each ------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
     pip install DIR/share/stargrad/python       # once; DIR is where Stargrad is installed (docs/python.md)
     python3 13-python.py
 
-This is the last of the course. docs/python.md says the rest."""
+This is the last of the course. docs/python.md says the rest; docs/record.md is where all of it leads: a record, step by step."""
 import numpy
 
 import stargrad

@@ -35,9 +35,12 @@ struct sgrad__parameter {
                                            where this rank has neither read nor gathered it */
     bool state;                         /* not trained */
     bool frozen;                        /* a parameter that stays as it is */
+    bool fixed;                         /* the network says so, whoever trains it */
+    long until;                         /* it does after so many steps; 0: it does not */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
     struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
     struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
+    struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
 };
 
@@ -139,8 +142,9 @@ bool sgrad__is_listed(const char *list, const char *name);
 const char *sgrad__find_listed(const char *list, const char *name);
 /* An error, of --OPTION, where a pattern is no parameter's. */
 int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list);
-/* The parameters in LIST stay as they are; nothing is computed for their sake alone. */
-void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list);
+/* The parameters in LIST, those that the network itself freezes, and those whose last step is DONE or before, stay as they are;
+ * nothing is computed for their sake alone. */
+void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list, long done);
 
 /* ---- options.c ---- */
 
@@ -170,6 +174,10 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const ch
 /* Keeps a moving average of every parameter that changes, and of every running statistic, none of which may be split,
  * "optimizer.ema.conv1.weight" in files; counters have none. */
 int sgrad__graph_average(struct sgrad_graph *graph);
+/* Keeps slow weights of the same, "optimizer.lookahead.conv1.weight"; once all parameters have their first values, the other has
+ * them begin so. */
+int sgrad__graph_keep_slow(struct sgrad_graph *graph);
+int sgrad__graph_begin_slow(struct sgrad_graph *graph);
 /* Trained numbers that this rank keeps, and those of all ranks' parts. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);

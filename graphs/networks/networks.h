@@ -87,6 +87,9 @@ int sgrad_graph_error(const struct sgrad_graph *graph);
  * "embedding.weight"): one tensor, saved under its first name, whose gradients add. Their shapes must be equal. */
 void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as);
 
+/* The parameter NAME, of a layer that is there, stays as it begins, or as a file has it, in any training. */
+void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name);
+
 /* How many ranks stand along AXIS of the run's mesh (runs.h, options.mesh): 1, where it has no such axis. */
 int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
 /* The parameter NAME, of a layer that is still to come, is a rank's part of one that is split along DIMENSION, as it lies in

@@ -20,13 +20,21 @@ static void normal(const uint32_t word[2], double x[2]) {
 /* Values 4·block to 4·block + 3 of a parameter. */
 static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double x[4]) {
     for (int i = 0; i < 4; i++) x[i] = p->init == SGRAD_ONES;
-    if (p->init == SGRAD_UNIFORM)
+    if (p->init == SGRAD_UNIFORM || p->init == SGRAD_DIRAC || p->init == SGRAD_WHITENING)
         for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(p->fan);
     if (p->init == SGRAD_HE || p->init == SGRAD_NORMAL) {
         normal(r.word, x);
         normal(r.word + 2, x + 2);
         for (int i = 0; i < 4; i++) x[i] *= p->init == SGRAD_HE ? sqrt(2 / p->fan) : p->deviation;
     }
+}
+
+/* The first filters of VALUE (K,R,S,C), as many as there are channels, pass on a channel each. */
+static void pass_on(const struct sgrad_shape *filters, float *value) {
+    const int64_t *dim = filters->dim, channels = dim[3], filter = dim[1] * dim[2] * channels;
+    const int64_t middle = (dim[1] / 2 * dim[2] + dim[2] / 2) * channels, count = dim[0] < channels ? dim[0] : channels;
+    memset(value, 0, (size_t)(count * filter) * sizeof *value);
+    for (int64_t k = 0; k < count; k++) value[k * filter + middle + k] = 1;
 }
 
 /* Numbers are drawn in the order of memory; of a parameter that is split those of the whole. */
@@ -41,6 +49,7 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
         draw(&p->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
     }
+    if (p->is.init == SGRAD_DIRAC) pass_on(&shape, value);
     if (p->cuts) {
         float *part = sgrad_alloc(1, sgrad_view_bytes(&p->tensor->view));
         sgrad__part_take(g, p, g->rank, value, part);
@@ -111,16 +120,29 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *
     return kept;
 }
 
-int sgrad__graph_average(struct sgrad_graph *g) {
+/* Something of the shape of each parameter that changes, for the sake of OPTION; where it is, AT in the parameter says. */
+static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
     for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
         if (p->frozen || p->is.dtype != SGRAD_F32) continue;
         if (p->cuts)
-            return sgrad_fail(SGRAD_EINVAL, "--ema: %s is split over ranks, none of which has the whole", p->name);
-        SGRAD_TRY(sgrad__graph_keep(g, "ema", p->name, p->is.shape, -1, true));
+            return sgrad_fail(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
+        SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, -1, true));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
         kept->layout = p->is.layout;
-        p->average = kept->tensor;
+        *(struct sgrad_tensor **)((char *)p + at) = kept->tensor;
     }
+    return 0;
+}
+
+int sgrad__graph_average(struct sgrad_graph *g) { return keep_of_each(g, "ema", offsetof(struct sgrad__parameter, average)); }
+
+int sgrad__graph_keep_slow(struct sgrad_graph *g) {
+    return keep_of_each(g, "lookahead", offsetof(struct sgrad__parameter, slow));
+}
+
+int sgrad__graph_begin_slow(struct sgrad_graph *g) {
+    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
+        if (p->slow) SGRAD_TRY(sgrad_tensor_copy(p->tensor, p->slow));
     return 0;
 }
 
@@ -139,7 +161,7 @@ void sgrad__parameters_free(struct sgrad_graph *g) {
         for (int j = 0; p->kept && p->kept[j]; j++) sgrad_tensor_destroy(p->kept[j]);
         free(p->kept);
         free(p->whole);
-        p->tensor = p->average = NULL;
+        p->tensor = p->average = p->slow = NULL;
         p->kept = NULL;
         p->whole = NULL;
     }

@@ -41,9 +41,21 @@ int sgrad__check_listed(const struct sgrad_graph *g, const char *option, const c
     return 0;
 }
 
-void sgrad__graph_freeze(struct sgrad_graph *g, const char *list) {
-    for (int i = 0; i < g->parameter_count; i++)
-        g->parameter[i].frozen = !g->parameter[i].state && sgrad__is_listed(list, g->parameter[i].name);
+void sgrad_graph_freeze(struct sgrad_graph *g, const char *name) {
+    bool found = false;
+    for (int i = 0; i < g->parameter_count && !g->error; i++) {
+        struct sgrad__parameter *p = &g->parameter[i];
+        if (p->state || strcmp(p->name, name)) continue;
+        p->fixed = found = true;
+    }
+    if (!found && !g->error) g->error = sgrad_fail(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
+}
+
+void sgrad__graph_freeze(struct sgrad_graph *g, const char *list, long done) {
+    for (int i = 0; i < g->parameter_count; i++) {
+        struct sgrad__parameter *p = &g->parameter[i];
+        p->frozen = !p->state && (p->fixed || (p->until && p->until <= done) || sgrad__is_listed(list, p->name));
+    }
     for (int n = 0; n < g->node_count; n++) {
         const struct sgrad__node *node = &g->node[n];
         bool needs = false;

@@ -103,6 +103,7 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 /* Once all is updated. */
 void sgrad__add_averages(struct sgrad__builder *b);
+void sgrad__add_lookahead(struct sgrad__builder *b);
 
 /* ---- histograms.c ---- */
 

@@ -19,6 +19,18 @@ struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
     return (struct sgrad__source){ .kernel = &kernel, .attrs = dataset };
 }
 
+static void read_views(const struct sgrad_args *a) {
+    const struct sgrad__seen *seen = a->attrs;
+    const int64_t *sample = a->step->sample + (a->first - a->step->first);
+    int error = sgrad_views_read(seen->dataset, seen->views, sample, (int)a->view[0].shape.dim[0], a->data);
+    if (error) sgrad_task_fail(error);
+}
+
+struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen) {
+    static const struct sgrad_kernel kernel = { .name = "read", .kind = &sgrad_input_kind, .cpu = read_views };
+    return (struct sgrad__source){ .kernel = &kernel, .attrs = seen };
+}
+
 /* out (1 + workers of all ranks): attributes say which these are; without, there are none */
 static void vote(const struct sgrad_args *a) {
     double *out = a->data[0];

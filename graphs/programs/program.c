@@ -344,6 +344,7 @@ static void add_step(struct sgrad__builder *b) {
         sgrad__close_shares(b);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
+        if (b->o->lookahead.every) sgrad__add_lookahead(b);
         if (b->o->ema > 0) sgrad__add_averages(b);
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);

@@ -3,6 +3,7 @@
 #define SGRAD_GRAPHS_PROGRAM_H
 
 #include "config.h"
+#include "codelets/updates.h"
 #include "graphs/networks/graph.h"
 #include "graphs/programs/programs.h"
 #include "runtime/collectives.h"
@@ -151,6 +152,7 @@ struct sgrad__program_options {
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
+    struct sgrad_lookahead lookahead;   /* of the slow weights, which the graph keeps; every 0: there are none */
     double ema;                         /* decay of the weights' moving averages, which the graph keeps; 0: there are none */
     struct sgrad__kfac kfac;
     int window;
@@ -188,7 +190,14 @@ char *sgrad__micros_text(const struct sgrad__program *program);
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +
  * workers), when the second operand is there */
 struct sgrad_dataset;
+struct sgrad_views;
 struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset);
+/* Views of a data set's samples, to be read alone: sample i·views + v is view v of sample i. */
+struct sgrad__seen {
+    const struct sgrad_dataset *dataset;
+    const struct sgrad_views *views;
+};
+struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen);
 extern const struct sgrad_kernel sgrad__vote_kernel;
 /* plans.c: what is handed to StarPU-MPI, and no task */
 extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;

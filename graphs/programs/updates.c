@@ -1,5 +1,5 @@
 /* updates.c: how a parameter's new value comes of its gradient, by the optimizer, clipped where that is asked for; and what
- * becomes of its moving average then. */
+ * becomes of its slow weights and its moving average then. */
 #include "codelets/updates.h"
 #include "graphs/programs/builder.h"
 
@@ -97,4 +97,29 @@ void sgrad__add_averages(struct sgrad__builder *b) {
         sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_WEIGHT,
                                sgrad_format("%s average", w->name));
     }
+}
+
+/* In the steps WHEN. */
+static void add_steps_back(struct sgrad__builder *b, struct sgrad_lookahead is, struct sgrad__when when) {
+    struct sgrad_lookahead *how = sgrad__own(b->p, sgrad_alloc(1, sizeof *how));
+    *how = is;
+    b->when = when;
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        const struct sgrad__parameter *w = &b->g->parameter[i];
+        if (!w->slow) continue;
+        const struct sgrad_call call = { .kernel = &sgrad_lookahead_kernel, .attrs = how, .operands = 2,
+                                         .access = { SGRAD_RW, SGRAD_RW }, .view = { w->slow->view, w->slow->view } };
+        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, w->slow) };
+        sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_WEIGHT,
+                               sgrad_format("%s lookahead", w->name));
+    }
+    b->when = (struct sgrad__when){ 0 };
+}
+
+/* The last step leaves the slow weights. */
+void sgrad__add_lookahead(struct sgrad__builder *b) {
+    struct sgrad_lookahead is = b->o->lookahead;
+    add_steps_back(b, is, (struct sgrad__when){ is.every, is.every });
+    is.decay = -1;
+    if (is.steps % is.every) add_steps_back(b, is, (struct sgrad__when){ SGRAD__ONCE, is.steps });
 }

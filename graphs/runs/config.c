@@ -109,6 +109,15 @@ static json_t *group_text(long group) {
     return json_sprintf("%ld", group);
 }
 
+/* With what is kept besides, which a run that goes on has to have. */
+static json_t *optimizer_text(const struct sgrad_train_options *o) {
+    char *ema = o->ema > 0 ? sgrad_format(" --ema %g", o->ema) : sgrad_format("%s", "");
+    json_t *text = json_sprintf("%s%s%s%s", o->optimizer, o->lookahead ? " --lookahead " : "",
+                                o->lookahead ? o->lookahead : "", ema);
+    free(ema);
+    return text;
+}
+
 static json_t *identity_object(const struct sgrad__config *c) {
     const struct sgrad_train_options *o = c->options;
     json_t *object = json_object();
@@ -117,7 +126,7 @@ static json_t *identity_object(const struct sgrad__config *c) {
     json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
     json_object_set_new(object, "bn-group", group_text(o->bn_group));
     json_object_set_new(object, "precision", text(sgrad_precision_name(o->precision)));
-    json_object_set_new(object, "optimizer", o->ema > 0 ? json_sprintf("%s --ema %g", o->optimizer, o->ema) : text(o->optimizer));
+    json_object_set_new(object, "optimizer", optimizer_text(o));
     json_object_set_new(object, "data", hexadecimal(c->fingerprint));
     return object;
 }

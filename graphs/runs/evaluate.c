@@ -1,21 +1,8 @@
 /* evaluate.c: what saved weights say of a test set: the loss's metrics, and, where they are asked for, the answers. */
-#include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static void open_answers(struct sgrad__run *r) {
-    struct sgrad_answers *a = r->answers;
-    const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
-    const struct sgrad_shape said = sgrad_graph_shape(r->graph, loss->input[0]);
-    const struct sgrad_field *target = sgrad_dataset_target(r->test);
-    a->samples = r->test->count;
-    a->numbers = sgrad_shape_count(&said);
-    a->labels = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
-    a->said = sgrad_alloc((size_t)(a->samples * a->numbers) + 1, sizeof *a->said);
-    a->label = sgrad_alloc((size_t)(a->samples * a->labels) + 1, sizeof *a->label);
-}
 
 /* Each rank has those of its batches, and zeros elsewhere. */
 static void share_answers(struct sgrad__run *r) {
@@ -35,7 +22,9 @@ static void share_answers(struct sgrad__run *r) {
 static int evaluate(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_evaluation(r));
     sgrad__run_tell_idle(r);
-    if (r->answers) open_answers(r);
+    SGRAD_TRY(sgrad__run_agree(r, sgrad__run_check_views(r)));
+    SGRAD_TRY(sgrad__run_see_views(r));
+    if (r->answers) *r->answers = sgrad__answers_create(r, r->test->count);
     SGRAD_TRY(sgrad__evaluation_begin(r));
     SGRAD_TRY(sgrad__evaluation_end(r, true));
     if (r->answers) share_answers(r);
@@ -59,10 +48,4 @@ int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_
 
 int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
     return sgrad_predict(options, result, NULL);
-}
-
-void sgrad_answers_free(struct sgrad_answers *answers) {
-    free(answers->said);
-    free(answers->label);
-    *answers = (struct sgrad_answers){ 0 };
 }

@@ -10,7 +10,10 @@
  * to goes to all ranks by a last program, which has tags of its own, and is added in the order of batches, whichever rank had
  * them.
  *
- * Nothing waits: whoever turns steps turns the evaluation now and then. */
+ * Nothing waits: whoever turns steps turns the evaluation now and then.
+ *
+ * Of several views of each image (--tta) a batch has all of its samples', one after another: what is said of them is averaged,
+ * and the loss taken of that (views.c). */
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -33,6 +36,7 @@ struct sgrad__evaluation {
     int sums;                           /* of a batch: one for each metric, and of how many rows or elements */
     double *value;                      /* (batches + 1, sums): those of this rank's; then whether it has left the others out */
     int64_t done, next, end;            /* this rank's oldest batch in flight; its next one; none begins from there on */
+    struct sgrad__seen seen;            /* the test set's samples, and their views; NULL: it is seen as it is */
     bool totals;                        /* this rank's batches are done, and the total is in flight */
 };
 
@@ -60,8 +64,10 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
 }
 
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const int64_t count = r->test->count, some = count / (LEAST * r->evaluated);
-    const int64_t most = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated, size[PARTS] = { most, count % most };
+    const int64_t views = e->seen.views ? e->seen.views->count : 1, count = r->test->count * views;
+    const int64_t some = count / (LEAST * r->evaluated);
+    const int64_t more = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated;
+    const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
         e->part[i] = (struct part){ .first = from, .batch = e->batches, .batches = batches };
@@ -69,7 +75,8 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
         struct sgrad__program_options o = sgrad__run_program_options(r, false, size[i], r->evaluated);
         struct sgrad__program *program;
         o.parameter = e->weight;
-        o.answers = r->answers != NULL;
+        o.answers = r->answers || e->seen.views;
+        if (e->seen.views) o.source = sgrad__source_of_views(&e->seen);
         o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
         SGRAD_TRY(open_part(&e->part[i], program, r->listener));
@@ -93,6 +100,7 @@ static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
 static int open_evaluation(struct sgrad__run *r) {
     if (r->evaluation) return 0;
     struct sgrad__evaluation *e = r->evaluation = sgrad_alloc(1, sizeof *e);
+    if (r->views.count) e->seen = (struct sgrad__seen){ r->test, &r->views };
     SGRAD_TRY(open_weights(r, e));
     SGRAD_TRY(open_batches(r, e));
     return open_total(r, e);
@@ -116,6 +124,7 @@ struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *r
 /* ---- turning ---------------------------------------------------------------------------------------------------- */
 
 int sgrad__evaluation_begin(struct sgrad__run *r) {
+    if (r->evaluation && !r->evaluation->seen.views != !r->views.count) sgrad__evaluation_close(r);
     SGRAD_TRY(open_evaluation(r));
     struct sgrad__evaluation *e = r->evaluation;
     for (int i = 0; i < r->graph->parameter_count; i++) {
@@ -162,15 +171,31 @@ static void take_answers(struct sgrad_answers *a, const struct sgrad__program *p
     }
 }
 
+/* The batch's samples, of each of which SLOT has all views, begin with FIRST: what is said on average, and what that comes to. */
+static void take_views(struct sgrad__run *r, const struct sgrad__program *p, const struct sgrad__slot *slot, int64_t first,
+                       double *sums) {
+    struct sgrad_answers all = sgrad__answers_create(r, p->share), mean;
+    take_answers(&all, p, slot, 0);
+    mean = sgrad__views_average(&r->views, &all);
+    sgrad__loss_sums(r, &mean, sums);
+    if (r->answers) {
+        memcpy(r->answers->said + first * mean.numbers, mean.said, (size_t)(mean.samples * mean.numbers) * sizeof *mean.said);
+        memcpy(r->answers->label + first, mean.label, (size_t)mean.samples * sizeof *mean.label);
+    }
+    sgrad_answers_free(&all);
+    sgrad_answers_free(&mean);
+}
+
 /* Waits for the oldest batch in flight. */
 static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct part *p = part_of(e, e->done);
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
     const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
-    memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);      /* copies': parts, or alike */
-    if (r->answers && r->copy == 0)
-        take_answers(r->answers, p->program, slot, p->first + (e->done - p->batch) * p->program->share);
+    const int64_t first = p->first + (e->done - p->batch) * p->program->share;
+    if (e->seen.views) take_views(r, p->program, slot, first / e->seen.views->count, e->value + e->done * e->sums);
+    else memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);     /* copies': parts, or alike */
+    if (!e->seen.views && r->answers && r->copy == 0) take_answers(r->answers, p->program, slot, first);
     e->done += r->turns;
     return 0;
 }

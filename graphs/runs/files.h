@@ -108,6 +108,7 @@ struct sgrad__metrics_options {
     FILE *terminal;                         /* one line an epoch; a progress bar where it is a terminal; NULL: silent */
     long batch, steps;                      /* samples of a step; steps of the whole run */
     long evaluate_every;                    /* steps; 0: epochs alone */
+    bool evaluate_last;                     /* after the last step alone */
     double epochs;
     bool tensorboard;                       /* whether FOLDER/tensorboard/ has the values too */
     int prometheus;                         /* port on which they can be asked for; 0: none */
@@ -146,6 +147,7 @@ struct sgrad__epoch {
     long step;                              /* its last one */
     double epoch;                           /* 1 after the first */
     bool evaluated;
+    const char *views;                      /* of each image, as --tta has them; NULL: itself */
     double test[SGRAD_MAX_METRICS];         /* by metric; NAN: it is not evaluated */
     double train_loss;                      /* the mean over its steps, or those since the last evaluation within it */
     double train[SGRAD_MAX_METRICS];        /* likewise, of metrics that are shares */

@@ -107,6 +107,7 @@ int sgrad_find_lr(const struct sgrad_train_options *options, double from, double
     if (!o->steps) o->steps = STEPS;
     o->schedule = NULL, o->warmup = 0, o->lr_scale_base = 0;     /* what is a schedule's, or a folder's */
     o->ema = 0;
+    o->lookahead = o->freeze_after = o->tta = NULL;
     o->resume = o->print = o->tensorboard = false;
     o->histograms = o->prometheus = 0;
     o->show_batch = o->trace = NULL;

@@ -136,9 +136,10 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->bar = options->terminal && isatty(fileno(options->terminal));
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
-    const bool ends = at && at->step > 0 && (at->step_in_epoch == 0 || at->step >= options->steps ||
-                                          (options->evaluate_every && at->step % options->evaluate_every == 0));
-    m->owed = ends && m->told < at->step;
+    const bool last = at && at->step >= options->steps;
+    const bool ends = last || (at && at->step > 0 && (at->step_in_epoch == 0 || (options->evaluate_every &&
+                                                                                 at->step % options->evaluate_every == 0)));
+    m->owed = (options->evaluate_last ? last : ends) && m->told < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
     if (!error) error = open_listeners(m);
@@ -201,6 +202,7 @@ static void print_epoch(const struct sgrad__metrics *m, const struct sgrad__epoc
     for (int i = 0; i < m->is.metrics && e->evaluated; i++)
         fprintf(to, "  %s%s %s", i ? "" : "test ", m->is.metric[i].text,
                 sgrad_metric_text(&m->is.metric[i], e->test[i], (char[SGRAD_NUMBER_TEXT]){ 0 }));
+    if (e->views && e->evaluated) fprintf(to, " (%s)", e->views);
     fprintf(to, "  %.1f s  %.0f %s/s\n", e->seconds, e->samples_per_second, m->is.samples);
     fflush(to);
 }
@@ -282,6 +284,7 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e)
     for (int i = 0; i < m->is.metrics; i++) fprintf(m->file, "\"test_%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
     for (int i = 0; i < m->is.metrics; i++)
         if (m->is.metric[i].plain) fprintf(m->file, "\"%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
+    if (e->views) fprintf(m->file, "\"tta\":\"%s\",", e->views);
     fprintf(m->file, "\"seconds\":%s}\n", NUMBER(e->seconds));
     if (e->evaluated) tell(m, e->step, TESTS, e->test, m->is.metrics);
     if (m->is.terminal) print_epoch(m, e);

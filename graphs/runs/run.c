@@ -34,6 +34,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
                                                          int64_t micro) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_context *c = r->context;
+    struct sgrad_lookahead lookahead = r->lookahead;
+    lookahead.steps = r->steps;
     return (struct sgrad__program_options){
         .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
         .gpu_samples = training ? r->gpu_samples : 0, .gpu_micro = r->gpu_micro,
@@ -42,7 +44,7 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
         .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,
         .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
         .fuse = !o->no_fuse, .cpus = c->cpus, .cudas = c->cudas, .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
-        .ema = o->ema,
+        .lookahead = lookahead, .ema = o->ema,
         .kfac = { .decay = o->kfac_decay, .factor_every = o->kfac_factor_every, .eigen_every = o->kfac_eigen_every,
                   .lag = o->kfac_lag, .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share, .room = r->room },
         .window = o->window,

@@ -19,6 +19,7 @@ struct sgrad__run {
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;
     double peak;                                /* of the learning rate */
+    struct sgrad_lookahead lookahead;           /* every 0: there is none; its steps are the run's */
     struct sgrad_schedule damping;              /* of second-order training */
     double share, room;                         /* ranks that precondition a layer; bytes that a rank may keep for it */
     const struct sgrad_draw_token *draw;        /* tokens are drawn, and no loss is taken; NULL: they are not */
@@ -26,6 +27,7 @@ struct sgrad__run {
     const struct sgrad_metric *metric;          /* of the network's loss, result.metrics of them */
     struct sgrad__program *program;
     struct sgrad__runner *runner;
+    struct sgrad_views views;                   /* that the evaluation which begins next has of each image; count 0: itself */
     struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
     struct sgrad__epoch epoch;                  /* the last that is over */
     double best, best_epoch;                    /* metric, so far; NAN: none yet. After which epoch of this process; 0: none */
@@ -84,8 +86,19 @@ void sgrad__run_close(struct sgrad__run *run);
 /* ---- tune.c: parameters that do not begin, or do not change, as the others do ---- */
 
 int sgrad__run_fine_tune(struct sgrad__run *run);       /* checks what is asked, and freezes; the graph is whole */
-double sgrad__rate_of(const char *list, const char *parameter);     /* times the learning rate */
+/* What LIST, patterns and numbers, says of a parameter. */
+double sgrad__number_of(const char *list, const char *parameter, double otherwise);
+/* The first step behind DONE after which a parameter stays as it is; 0: there is none. And is one still trained, that is not to
+ * be, behind DONE? */
+long sgrad__run_next_freeze(const struct sgrad__run *run, long done);
+bool sgrad__run_freezes(const struct sgrad__run *run, long done);
 void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to);
+
+/* ---- whitening.c ---- */
+
+/* Filters that whiten the training set's first images, where the network asks for them and no file has them. Every rank calls
+ * it, once there are parameters; mean and deviation are known. */
+int sgrad__run_whiten(struct sgrad__run *run);
 
 /* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
@@ -154,6 +167,8 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
 struct sgrad__order sgrad__run_order(const struct sgrad__run *run);     /* of the training set's samples; to be closed */
 /* Everything is there for the step after DONE others. */
 int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* The same again, after DONE steps, which have ended: less of the graph may be trained by then. Not with servers. */
+int sgrad__run_reopen_program(struct sgrad__run *run, long done);
 /* Submits the step that follows STEP others; the caller waits for it (runner.h). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
 /* The same, of these samples of the training set. */
@@ -170,6 +185,17 @@ int sgrad__evaluation_turn(struct sgrad__run *run);     /* submits what is due; 
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 void sgrad__evaluation_close(struct sgrad__run *run);
 struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run);    /* those of the last one, by parameter */
+
+/* ---- views.c: several views of each image (--tta) ---- */
+
+int sgrad__run_check_views(const struct sgrad__run *run);       /* the graph is whole */
+int sgrad__run_see_views(struct sgrad__run *run);               /* from the next evaluation on */
+/* Room for what is said of so many samples. */
+struct sgrad_answers sgrad__answers_create(const struct sgrad__run *run, int64_t samples);
+/* Of ALL, of each sample all views, one after another; to be freed. */
+struct sgrad_answers sgrad__views_average(const struct sgrad_views *views, const struct sgrad_answers *all);
+/* What the loss leaves of answers: a sum for each metric, and of how many. */
+void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_answers *said, double *sums);
 
 /* ---- best.c: the weights of the best evaluation, and patience ---- */
 

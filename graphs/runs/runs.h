@@ -25,14 +25,15 @@ extern "C" {
 
 /* ---- the learning rate over a run ------------------------------------------------------------------------------ */
 
-enum sgrad_schedule_kind { SGRAD_CONSTANT, SGRAD_STEPS, SGRAD_COSINE, SGRAD_POLY, SGRAD_ONECYCLE };
+enum sgrad_schedule_kind { SGRAD_CONSTANT, SGRAD_STEPS, SGRAD_COSINE, SGRAD_POLY, SGRAD_TRIANGLE, SGRAD_ONECYCLE };
 struct sgrad_schedule {
     enum sgrad_schedule_kind kind;
     double milestone[16], factor, power, warmup;    /* milestones and warm-up in epochs */
+    double first, top, last;                        /* of triangle: shares of the peak, of the run, of the peak */
     double start;                                   /* the rate that the warm-up begins with, if it is below where it leads */
     int milestones;
 };
-/* Parses "constant", "step:E1,E2:F", "cosine", "poly:P", "onecycle". */
+/* Parses "constant", "step:E1,E2:F", "cosine", "poly:P", "triangle:START,TOP,END", "onecycle". */
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule);
 /* The learning rate of a step that begins EPOCH epochs (a fraction) into a run of EPOCHS. */
 double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, double epoch, double epochs);
@@ -74,6 +75,7 @@ struct sgrad_train_options {
     double warmup, label_smoothing, clip_norm;
     double ema;                                 /* decay of a moving average of the weights, which is evaluated and what a run
                                                    leaves; 0: there is none */
+    const char *lookahead;                      /* "N:D:P" (lookahead.c); NULL: none */
     const char *class_weights;                  /* "1,0.5": by class, of labels of voxels (voxel_loss.c); NULL: 1 */
     double dice;                                /* how much of the Dice loss is added; 0: none */
     const char *exclude;                        /* a file that lists training samples to leave out (datasets.h); NULL: none */
@@ -86,12 +88,15 @@ struct sgrad_train_options {
     enum sgrad_precision precision;
     const char *init;                           /* a safetensors file, or NULL */
     /* Patterns of parameters, with commas between ("fc,layer1.*"): which begin anew, and are not taken from init; which stay as
-     * they are; how many times the learning rate others have ("fc=10,conv1=.1"). NULL: none. */
-    const char *init_skip, *freeze, *lr_of;
+     * they are; how many times the learning rate others have ("fc=10,conv1=.1"), and the weight decay; after how many epochs
+     * others stay as they are. NULL: none. */
+    const char *init_skip, *freeze, *lr_of, *weight_decay_of, *freeze_after;
     const char *mean, *deviation;               /* of each channel, with commas between; NULL: the training set's */
     const char *out;                            /* the run's folder; NULL: runs/NAME-TIME */
     bool resume;
+    const char *tta;                            /* the last evaluation's views of each image (datasets.h); NULL: one, itself */
     long evaluate_every;                        /* steps; at the end of an epoch anyway; 0: there alone */
+    bool evaluate_last;                         /* after the last step alone */
     long checkpoint_every;                      /* epochs, or steps when checkpoint_in_steps; 0: never */
     bool checkpoint_in_steps;
     int keep;

@@ -6,6 +6,7 @@
  *     step       peak · factor^(milestones passed); milestones are epochs of the run, warm-up included
  *     cosine     peak · (1 + cos πt)/2 (Loshchilov, Hutter, 2017)
  *     poly       peak · (1 - t)^power
+ *     triangle   from start·peak up to peak at t = top, down to end·peak, both ways straight
  *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 in the rest, each half a cosine wave
  *                (Smith, Topin, 2019; the shape and the defaults of torch.optim.lr_scheduler.OneCycleLR) */
 #include "graphs/runs/runs.h"
@@ -40,6 +41,19 @@ static bool parse_steps(const char *text, struct sgrad_schedule *s) {
     return parse_number(&text, 0, &s->factor);
 }
 
+/* START,TOP,END: shares of the peak, and of the run. */
+static bool parse_triangle(const char *text, struct sgrad_schedule *s) {
+    double *const number[] = { &s->first, &s->top, &s->last };
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        if (!isdigit((unsigned char)*text) && *text != '.') return false;
+        *number[i] = strtod(text, &end);
+        if (end == text || *end != (i < 2 ? ',' : 0) || !(*number[i] <= 1)) return false;
+        text = end + 1;
+    }
+    return s->top > 0 && s->top < 1;
+}
+
 static bool parse(const char *text, struct sgrad_schedule *s) {
     static const struct {
         const char *name;
@@ -51,6 +65,8 @@ static bool parse(const char *text, struct sgrad_schedule *s) {
     }
     s->kind = SGRAD_STEPS;
     if (strncmp(text, "step:", 5) == 0) return parse_steps(text + 5, s);
+    s->kind = SGRAD_TRIANGLE;
+    if (strncmp(text, "triangle:", 9) == 0) return parse_triangle(text + 9, s);
     s->kind = SGRAD_POLY;
     return strncmp(text, "poly:", 5) == 0 && (text += 5, parse_number(&text, 0, &s->power));
 }
@@ -60,7 +76,8 @@ int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
     if (!parse(text, &s))
         return sgrad_fail(SGRAD_EINVAL,
                           "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
-                          "factor), cosine, poly:P (a power), onecycle; every number is above 0",
+                          "factor), cosine, poly:P (a power), triangle:START,TOP,END (shares of the rate, of the run, of the "
+                          "rate: 0 to 1), onecycle; every other number is above 0",
                           text, MILESTONES);
     *schedule = s;
     return 0;
@@ -81,6 +98,8 @@ static double shape(const struct sgrad_schedule *s, double epoch, double t) {
         return pow(s->factor, passed);
     case SGRAD_COSINE: return wave(1, 0, t);
     case SGRAD_POLY: return pow(1 - t, s->power);
+    case SGRAD_TRIANGLE:
+        return t < s->top ? s->first + (1 - s->first) * t / s->top : 1 + (s->last - 1) * (t - s->top) / (1 - s->top);
     case SGRAD_ONECYCLE: return t < up ? wave(start, 1, t / up) : wave(1, end, (t - up) / (1 - up));
     }
     return 1;

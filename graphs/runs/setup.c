@@ -6,6 +6,7 @@
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,6 +130,7 @@ static int open_graph(struct sgrad__run *r) {
     if (r->train) SGRAD_TRY(sgrad__run_fine_tune(r));
     if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
+    if (r->train && !r->draw) SGRAD_TRY(sgrad__run_check_views(r));
     return 0;
 }
 
@@ -146,10 +148,13 @@ static void set_hyper(struct sgrad__run *r) {
     for (int i = 0; i < r->graph->parameter_count; i++) {
         struct sgrad__parameter *p = &r->graph->parameter[i];
         p->hyper = (struct sgrad_hyper){
-            .momentum = (float)o->momentum, .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1 ? 0 : (float)o->weight_decay,
+            .momentum = (float)o->momentum,
+            .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1
+                                ? 0
+                                : (float)(o->weight_decay * sgrad__number_of(o->weight_decay_of, p->name, 1)),
             .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
             .trust = (float)o->trust, .kl_clip = (float)o->kfac_clip, .nesterov = o->nesterov,
-            .rate = (float)sgrad__rate_of(o->lr_of, p->name),
+            .rate = (float)sgrad__number_of(o->lr_of, p->name, 1),
         };
     }
 }
@@ -160,6 +165,7 @@ static int open_parameters(struct sgrad__run *r) {
     r->graph->sharers = r->strategy && r->strategy->shares && r->context->ranks > 1 ? r->context->ranks : 0;
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
+    if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__graph_keep_slow(r->graph));
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
     set_hyper(r);
     const struct sgrad__brought *brought = r->graph->brought;
@@ -208,6 +214,24 @@ static int find_records(struct sgrad__run *r) {
     return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
+/* "N", "N:D" or "N:D:P". */
+static int set_lookahead(struct sgrad__run *r) {
+    const char *text = r->options.lookahead;
+    struct sgrad_lookahead l = { .decay = 0.5 };
+    char *end = NULL;
+    if (!text) return 0;
+    if (*text >= '1' && *text <= '9') l.every = strtol(text, &end, 10);
+    if (l.every && *end == ':' && (isdigit((unsigned char)end[1]) || end[1] == '.')) l.decay = strtod(end + 1, &end);
+    if (l.every && *end == ':' && (isdigit((unsigned char)end[1]) || end[1] == '.')) l.power = strtod(end + 1, &end);
+    if (!l.every || l.every > 1000000 || *end || !(l.decay >= 0 && l.decay < 1) || !(l.power >= 0 && l.power <= 100))
+        return sgrad_fail(SGRAD_EINVAL, "--lookahead '%s': takes N[:D[:P]]: steps, what of the slow weights stays (below 1), and "
+                                        "the power of the run's share by which that grows: 5:.5, 5:.77:3", text);
+    if (strcmp(r->strategy->name, "sync"))
+        return sgrad_fail(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", r->strategy->name);
+    r->lookahead = l;
+    return 0;
+}
+
 /* A batch k times as large takes steps k times as long, once the warm-up has led there from those of the small one. */
 static int set_rate(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
@@ -253,6 +277,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_data(r));
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
+    SGRAD_TRY(set_lookahead(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(open_graph(r));
     if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
@@ -267,6 +292,8 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_measure_data(r));
     if (r->options.partition) sgrad__run_open_placement(r);
     SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
+    SGRAD_TRY(sgrad__run_whiten(r));
+    SGRAD_TRY(sgrad__graph_begin_slow(r->graph));
     r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     return sgrad__program_build(r->graph, &p, &r->program);
@@ -295,12 +322,15 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__run *ground
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
+    SGRAD_TRY(set_lookahead(r));
     SGRAD_TRY(open_graph(r));
     SGRAD_TRY(sgrad__run_place_on_mesh(r));
     SGRAD_TRY(sgrad__run_choose_strategy(r));
     SGRAD_TRY(sgrad__run_choose_micro_batch(r));
     sgrad__run_set_input(r);
-    return open_parameters(r);
+    SGRAD_TRY(open_parameters(r));
+    SGRAD_TRY(sgrad__run_whiten(r));
+    return sgrad__graph_begin_slow(r->graph);
 }
 
 int sgrad__run_open_evaluation(struct sgrad__run *r) {

@@ -16,6 +16,19 @@ int sgrad__run_open_runner(struct sgrad__run *r, long done) {
     return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;
 }
 
+int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
+    const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    sgrad__runner_destroy(r->runner);
+    sgrad__program_destroy(r->program);
+    r->runner = NULL;
+    r->program = NULL;
+    sgrad__graph_freeze(r->graph, r->options.freeze, done);
+    SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
+    SGRAD_TRY(sgrad__program_allocate(r->program));
+    r->runner = sgrad__runner_create(r->program);
+    return 0;
+}
+
 int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sample) {
     const struct sgrad_step s = {
         .seed = r->options.seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,

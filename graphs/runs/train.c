@@ -56,6 +56,8 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
 static int begin_evaluation(struct sgrad__run *r, long done) {
     r->epoch = (struct sgrad__epoch){ .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
     sgrad__metrics_steps(r->metrics, &r->epoch);
+    if (done >= r->steps) SGRAD_TRY(sgrad__run_see_views(r));
+    if (r->views.count) r->epoch.views = r->options.tta;
     return sgrad__evaluation_begin(r);
 }
 
@@ -118,6 +120,7 @@ static int stop_early(struct sgrad__run *r, long done) {
 
 static bool evaluation_is_due(const struct sgrad__run *r, long done) {
     const long every = r->options.evaluate_every;
+    if (r->options.evaluate_last) return done >= r->steps;
     return done % r->steps_per_epoch == 0 || done >= r->steps || (every && done % every == 0);
 }
 
@@ -130,8 +133,9 @@ static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
  * begin while tasks run. */
 static long next_stop(const struct sgrad__run *r, long done) {
     const long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0, evaluate = r->options.evaluate_every;
-    long stops[] = { (done / r->steps_per_epoch + 1) * r->steps_per_epoch, every ? (done / every + 1) * every : 0,
-                     evaluate ? (done / evaluate + 1) * evaluate : 0, r->trace_first - 1, r->trace_last };
+    long stops[] = { sgrad__run_next_freeze(r, done), (done / r->steps_per_epoch + 1) * r->steps_per_epoch,
+                     every ? (done / every + 1) * every : 0, evaluate ? (done / evaluate + 1) * evaluate : 0,
+                     r->trace_first - 1, r->trace_last };
     long next = r->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -199,6 +203,7 @@ static int turn(struct sgrad__run *r, long *done) {
 /* A finished run, resumed: no step of this process has a loss. */
 static int evaluate_again(struct sgrad__run *r) {
     r->result.train_loss = NAN;
+    SGRAD_TRY(sgrad__run_see_views(r));
     SGRAD_TRY(sgrad__evaluation_begin(r));
     return sgrad__evaluation_end(r, true);
 }
@@ -209,10 +214,18 @@ static int come_to_rest(struct sgrad__run *r, long done) {
     return sgrad_wait_all();
 }
 
+/* From here on some parameters stay as they are: the steps that follow are another program's. */
+static int freeze(struct sgrad__run *r, long done) {
+    SGRAD_TRY(come_to_rest(r, done));
+    SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
+    return sgrad__run_reopen_program(r, done);
+}
+
 /* Steps until the next stop, and what is due there. (A rank that waited for all of its tasks, the evaluation's among them, would
  * wait for ranks that wait for it.) */
 static int stretch(struct sgrad__run *r, long *done) {
     const long before = *done;
+    if (sgrad__run_freezes(r, before)) SGRAD_TRY(freeze(r, before));
     if (before == r->trace_first - 1) {
         SGRAD_TRY(come_to_rest(r, before));
         sgrad_trace_begin();
@@ -268,6 +281,7 @@ static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
                                                                  .batch = r->options.batch,
                                                                  .steps = r->steps,
                                                                  .evaluate_every = r->options.evaluate_every,
+                                                                 .evaluate_last = r->options.evaluate_last,
                                                                  .epochs = (double)r->steps / (double)r->steps_per_epoch,
                                                                  .resumed = r->options.resume ? &position : NULL },
                                &r->metrics);

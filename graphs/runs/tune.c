@@ -4,47 +4,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands after the "=" of the pattern at LIST; below 0: no number above 0 does. */
+/* What stands after the "=" of the pattern at LIST; below 0: no number from 0 on does. */
 static double number_at(const char *list) {
     const char *equals = list + strcspn(list, "=,");
-    char *end;
-    const double x = *equals == '=' ? strtod(equals + 1, &end) : -1;
-    return x > 0 && x <= 1e6 && (!*end || *end == ',') ? x : -1;
+    char *end = NULL;
+    const double x = *equals == '=' && equals[1] ? strtod(equals + 1, &end) : -1;
+    return x >= 0 && x <= 1e6 && (!*end || *end == ',') ? x : -1;
 }
 
-double sgrad__rate_of(const char *list, const char *parameter) {
+double sgrad__number_of(const char *list, const char *parameter, double otherwise) {
     const char *at = sgrad__find_listed(list, parameter);
-    return at ? number_at(at) : 1;
+    return at ? number_at(at) : otherwise;
 }
 
-static int check_rates(const char *list) {
+/* LIST is patterns, each of parameters, and numbers, FORM for example. */
+static int check_numbers(const struct sgrad__run *r, const char *option, const char *list, bool zero, const char *form) {
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
-        if (number_at(at) < 0)
-            return sgrad_fail(SGRAD_EINVAL, "--lr-of '%s': takes patterns and how many times the learning rate, above 0: "
-                              "fc=10,layer1.*=.1", list);
+        if (number_at(at) < 0 || (number_at(at) == 0 && !zero))
+            return sgrad_fail(SGRAD_EINVAL, "--%s '%s': takes %s", option, list, form);
+    return sgrad__check_listed(r->graph, option, list);
+}
+
+/* ---- parameters that are trained for some epochs ---- */
+
+static long last_step_of(const struct sgrad__run *r, const char *parameter) {
+    const double epochs = sgrad__number_of(r->options.freeze_after, parameter, 0);
+    const long steps = (long)(epochs * (double)r->steps_per_epoch + 0.5);
+    return epochs > 0 && steps < 1 ? 1 : steps;
+}
+
+long sgrad__run_next_freeze(const struct sgrad__run *r, long done) {
+    long next = 0;
+    for (int i = 0; i < r->graph->parameter_count && r->options.freeze_after; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (!p->state && p->until > done && (!next || p->until < next)) next = p->until;
+    }
+    return next;
+}
+
+bool sgrad__run_freezes(const struct sgrad__run *r, long done) {
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (p->until && p->until <= done && !p->frozen) return true;
+    }
+    return false;
+}
+
+/* Where others than the ranks that compute a gradient update by it, or keep something of layers, they would have to know. */
+static int check_freeze_after(const struct sgrad__run *r) {
+    if (!r->options.freeze_after) return 0;
+    if (strcmp(r->strategy->name, "sync"))
+        return sgrad_fail(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s", r->strategy->name);
+    if (r->optimizer->keep)
+        return sgrad_fail(SGRAD_EINVAL, "--freeze-after goes with optimizers that keep nothing of layers, not with %s",
+                          r->optimizer->name);
     return 0;
 }
 
 int sgrad__run_fine_tune(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (o->init_skip && !o->init) return sgrad_fail(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
-    SGRAD_TRY(check_rates(o->lr_of));
+    SGRAD_TRY(check_freeze_after(r));
     SGRAD_TRY(sgrad__check_listed(r->graph, "init-skip", o->init_skip));
     SGRAD_TRY(sgrad__check_listed(r->graph, "freeze", o->freeze));
-    SGRAD_TRY(sgrad__check_listed(r->graph, "lr-of", o->lr_of));
-    sgrad__graph_freeze(r->graph, o->freeze);
+    SGRAD_TRY(check_numbers(r, "lr-of", o->lr_of, false,
+                            "patterns and how many times the learning rate, above 0: fc=10,layer1.*=.1"));
+    SGRAD_TRY(check_numbers(r, "weight-decay-of", o->weight_decay_of, true,
+                            "patterns and how many times the weight decay, from 0 on: *.bias=0,fc=.5"));
+    SGRAD_TRY(check_numbers(r, "freeze-after", o->freeze_after, false,
+                            "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
     for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen) return 0;
+        if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);
+    sgrad__graph_freeze(r->graph, o->freeze, 0);
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->graph->parameter[i].until) return 0;
+    if (o->freeze_after) return sgrad_fail(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->freeze_after);
     return sgrad_fail(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->freeze);
 }
 
 void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_graph *g = r->graph;
-    int left = 0, frozen = 0, trained = 0;
+    int left = 0, frozen = 0, fixed = 0, trained = 0;
     for (int i = 0; i < g->parameter_count; i++) {
         left += sgrad__is_listed(o->init_skip, g->parameter[i].name);
         frozen += g->parameter[i].frozen;
+        fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
     }
     if (o->init) fprintf(to, "init       %s: %d %s taken", o->init, g->parameter_count - left,
@@ -54,6 +99,9 @@ void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
             fprintf(to, told == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
     if (left > 6) fprintf(to, " and %d more", left - 6);
     if (o->init) fputc('\n', to);
-    if (frozen) fprintf(to, "frozen     %d of %d parameters: %s\n", frozen, trained, o->freeze);
+    if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
+                        fixed && o->freeze ? ", and " : "", o->freeze ? o->freeze : "");
+    if (o->freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->freeze_after);
     if (o->lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->lr_of);
+    if (o->weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->weight_decay_of);
 }

@@ -80,6 +80,6 @@ offers_list models con train --model =
 offers_list datasets c train --data
 offers_list optimizers ad train --optimizer
 offers_list optimizers l train --optimizer
-offers '--weight-decay' train --weight-
+offers '--weight-decay --weight-decay-of' train --weight-
 offers '--weights' eval --weigh
 exit 0

@@ -20,6 +20,7 @@ static void texts(void **state) {
         { "cutmix,randaugment:3,11,jitter:0.4,cutout:1/2", "randaugment:3,11,jitter:0.4,cutout:16,cutmix", 32, 32 },
         { "flip,crop:4,rrc,rotate:10,jitter:.2,cutout:8,mixup:.2,cutmix,autocontrast,randaugment:2,9",
           "crop:4,flip,rrc,rotate:10,randaugment,jitter,autocontrast,cutout:8,mixup,cutmix", 32, 32 },
+        { "altflip,translate:1/16", "translate:2,altflip", 32, 32 },
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct sgrad_augmentations a;
@@ -121,6 +122,98 @@ static void views(void **state) {
     }
     for (int v = 0; v < 18; v++) assert_in_range(times[v], 15, 70);      /* 40 on average */
     free(s);
+    sgrad_dataset_close(d);
+}
+
+/* Is Y what comes of IMAGE, shifted DOWN and RIGHT, reflected at its edges, and then flipped? */
+static bool reflects(const uint8_t *y, int64_t image, int down, int right, bool flip) {
+    for (int i = 0; i < PIXELS; i++) {
+        const int c = i % CHANNELS, column = i / CHANNELS % WIDTH;
+        int h = i / (WIDTH * CHANNELS) + down, w = (flip ? WIDTH - 1 - column : column) + right;
+        h = h < 0 ? -h : h >= HEIGHT ? 2 * (HEIGHT - 1) - h : h;
+        w = w < 0 ? -w : w >= WIDTH ? 2 * (WIDTH - 1) - w : w;
+        if (y[i] != pixel_of(image, (h * WIDTH + w) * CHANNELS + c)) return false;
+    }
+    return true;
+}
+
+/* Half the samples are mirrored in even epochs, the others in odd ones; each place of a shifted image is as frequent. */
+static void alternates(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    struct seen *epoch[4];
+    int mirrored = 0, times[25] = { 0 };
+    for (uint32_t e = 0; e < 4; e++) epoch[e] = see(d, "altflip", e, 0, 1, IMAGES);
+    for (int n = 0; n < IMAGES; n++) {
+        const bool first = shows(epoch[0]->pixels[n], n, 1, 1, true);
+        mirrored += first;
+        for (int e = 0; e < 4; e++) assert_true(shows(epoch[e]->pixels[n], n, 1, 1, first == (e % 2 == 0)));
+    }
+    assert_in_range(mirrored, IMAGES / 2 - 80, IMAGES / 2 + 80);
+    for (int e = 0; e < 4; e++) free(epoch[e]);
+    struct seen *shifted = see(d, "translate:2", 3, 0, 1, IMAGES), *both = see(d, "translate:2,altflip", 3, 0, 1, IMAGES);
+    for (int n = 0; n < IMAGES; n++) {
+        int place = 0;
+        while (place < 25 && !reflects(shifted->pixels[n], n, place / 5 - 2, place % 5 - 2, false)) place++;
+        assert_in_range(place, 0, 24);
+        times[place]++;
+        assert_true(reflects(both->pixels[n], n, place / 5 - 2, place % 5 - 2, false) ||
+                    reflects(both->pixels[n], n, place / 5 - 2, place % 5 - 2, true));
+    }
+    for (int place = 0; place < 25; place++) assert_in_range(times[place], 8, 60);      /* 29 on average */
+    free(shifted);
+    free(both);
+    sgrad_dataset_close(d);
+}
+
+/* Between pixels, too, and further out than an image is large. */
+static void reflected_labels(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(true);
+    const struct sgrad_drawing how = drawing("translate:4,altflip", 0), turned = drawing("translate:4,rotate", 0);
+    for (int64_t n = 0; n < IMAGES; n++) {
+        uint8_t pixels[PIXELS];
+        int32_t label[HEIGHT * WIDTH];
+        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }), 0);
+        for (int i = 0; i < HEIGHT * WIDTH; i++) assert_int_equal(label[i], pixels[CHANNELS * i]);
+        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &turned, (void *[]){ pixels, label }), 0);
+        for (int i = 0; i < HEIGHT * WIDTH; i++) assert_in_range(label[i], 0, 199);
+    }
+    sgrad_dataset_close(d);
+}
+
+/* The views that a network is asked of, their weights, and their labels. */
+static void several_views(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_images(false);
+    struct sgrad_views views;
+    static const struct {
+        const char *text;
+        int count;
+    } is[] = { { "flip", 2 }, { "translate", 3 }, { "flip,translate", 6 }, { "translate,flip", 6 } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        assert_int_equal(sgrad_views_parse(is[i].text, &views), 0);
+        assert_int_equal(views.count, is[i].count);
+        for (int64_t n = 5; n < 8; n++) {
+            double sum = 0;
+            for (int v = 0; v < views.count; v++) {
+                const int64_t index = n * views.count + v;
+                const int per = views.count == 2 ? 1 : 3, shift = v % per ? v % per * 2 - 3 : 0;
+                uint8_t pixels[PIXELS];
+                int32_t label;
+                assert_int_equal(sgrad_views_read(d, &views, &index, 1, (void *[]){ pixels, &label }), 0);
+                assert_true(reflects(pixels, n, shift, shift, views.count != 3 && v >= per));
+                assert_int_equal(label, n % CLASSES);
+                const double mirror = views.count == 3 ? 1 : 0.5;
+                assert_true(views.view[v].weight == mirror * (per == 1 ? 1 : shift ? 0.25 : 0.5));
+                sum += views.view[v].weight;
+            }
+            assert_true(sum == 1);
+        }
+    }
+    static const char *const wrong[] = { "", "none", "flip,", "flip,flip", "Flip", "translate:2", "crop" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(sgrad_views_parse(wrong[i], &views), SGRAD_EINVAL, "takes flip, translate, or flip,translate");
     sgrad_dataset_close(d);
 }
 
@@ -231,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts), cmocka_unit_test(views), cmocka_unit_test(alone),
         cmocka_unit_test(masks), cmocka_unit_test(nothing), cmocka_unit_test(mixed),
+        cmocka_unit_test(alternates), cmocka_unit_test(reflected_labels), cmocka_unit_test(several_views),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

@@ -361,5 +361,7 @@ losses = {"lenet": run("lenet", idx, 0.05, lenet), "resnet20": run("resnet20", c
           "resnet20-gentle": run("resnet20", cifar10, 0.002, resnet),
           "rows": run("rows", cifar10, 0.05, ["mix.weight", "twice.weight", "twice.bias", "fc.weight"]),
           "resnet18": run("resnet18", cifar10, 0.0005, large), "resnet50": run("resnet50", cifar10, 0.0005, large),
+          "airbench94": run("airbench94", cifar10, 0.005, ["whiten.bias", "block1.conv2.weight", "block2.norm1.bias",
+                                                           "block3.norm2.running_var", "fc.weight"]),
           "vit_tiny": run(SMALL_VIT, cifar10, 0.01, ["pos_embed.weight", "blocks.1.attn.qkv.weight", "head.weight"])}
 (HERE / "losses.json").write_text(json.dumps(losses, indent=1) + "\n")

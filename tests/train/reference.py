@@ -53,6 +53,11 @@ def test_large_resnets():
     check("resnet50", "resnet50", "cifar10", 8)
 
 
+def test_whitened():
+    for micro_batch in (16, 2):
+        check("airbench94", "airbench94", "cifar10", micro_batch)
+
+
 def test_transformer():
     for micro_batch in (16, 2):
         check("vit_tiny", "vit_tiny:layers=2,heads=2,width=48", "cifar10", micro_batch, within=(2e-5, 1e-4))

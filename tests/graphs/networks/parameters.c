@@ -118,6 +118,7 @@ static void counts(void **state) {
         { "alexnet", 224, 3, 1000, 61100840, 16 },   { "googlenet", 224, 3, 1000, 6624904, 344 },
         { "nin_imagenet", 224, 3, 1000, 7595176, 24 }, { "googlenet:aux=1", 224, 3, 1000, 13004888, 364 },
         { "googlenet:aux=1,bn=0", 224, 3, 1000, 13378280, 128 }, { "googlenet:bn=0", 224, 3, 1000, 6998552, 116 },
+        { "airbench94", 32, 3, 10, 1972792, 39 },    { "airbench94", 9, 1, 4, 1961768, 39 },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, is[i].classes);
@@ -193,6 +194,40 @@ static void starts(void **state) {
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(again);
     sgrad_graph_destroy(other);
+}
+
+/* Of filters (64,3,3,24) the first 24 pass on a channel each, the others are as PyTorch's: U(-1/√216, 1/√216). */
+static void passes_on(void **state) {
+    (void)state;
+    struct sgrad_graph *g = make("airbench94", 32, 3, 10);
+    assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
+    const struct sgrad__parameter *p = find(g, "block1.conv1.weight");
+    float *v = values(p->tensor), largest = 0;
+    for (int i = 0; i < 24 * 216; i++) assert_true(v[i] == (i % 216 == 4 * 24 + i / 216));
+    for (int i = 24 * 216; i < 64 * 216; i++) largest = fmaxf(largest, fabsf(v[i]));
+    assert_in_range((int)(1e6f * largest), (int)(0.99e6 / sqrt(216)), (int)(1e6 / sqrt(216)));
+    free(v);
+    v = values(find(g, "block3.conv2.weight")->tensor);
+    for (int i = 0; i < 256 * 2304; i++) assert_true(v[i] == (i % 2304 == 4 * 256 + i / 2304));
+    free(v);
+    sgrad__graph_freeze(g, NULL, 0);
+    for (int i = 0; i < g->parameter_count; i++) {
+        const char *name = g->parameter[i].name;
+        const bool scale = strstr(name, ".norm") && strstr(name, ".weight");
+        assert_int_equal(g->parameter[i].frozen, scale || !strcmp(name, "whiten.weight"));
+    }
+    sgrad_graph_destroy(g);
+    g = sgrad_graph_create(SGRAD_F32);
+    scratch_listen();
+    sgrad_layer(g, conv2d, "conv", (images(g, 5, 1)), .channels = 10, .kernel = 2, .whitening = true);
+    assert_non_null(strstr(scratch_said(), "an even number of filters, 8 at most, not 10"));
+    sgrad_graph_destroy(g);
+    g = sgrad_graph_create(SGRAD_F32);
+    images(g, 5, 1);
+    scratch_listen();
+    sgrad_graph_freeze(g, "conv.weight");
+    assert_non_null(strstr(scratch_said(), "no layer has such a parameter"));
+    sgrad_graph_destroy(g);
 }
 
 /* ---- files ---- */
@@ -370,7 +405,7 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts),
+        cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts), cmocka_unit_test(passes_on),
         cmocka_unit_test(round_trip),
         cmocka_unit_test(states_of_another_shape), cmocka_unit_test(types),         cmocka_unit_test(refusals),
         cmocka_unit_test(least_sides),

@@ -44,6 +44,15 @@ static void poly(void **state) {
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(rate("poly:2", 0, 0.4, at[i][0], 200), at[i][1], 1e-12);
 }
 
+/* numpy.interp(step, [0, 230, 1000], [.2, 1, .07]) times the peak */
+static void triangle(void **state) {
+    (void)state;
+    static const double at[][2] = { { 0, 0.08 }, { 115, 0.24 }, { 230, 0.4 }, { 615, 0.214 }, { 1000, 0.028 } };
+    for (size_t i = 0; i < 5; i++) assert_near(rate("triangle:.2,.23,.07", 0, 0.4, at[i][0], 1000), at[i][1], 1e-12);
+    assert_near(rate("triangle:0,.5,0", 0, 1, 0, 4), 0, 0);
+    assert_near(rate("triangle:1,.5,1", 0, 1, 3, 4), 1, 0);
+}
+
 /* OneCycleLR(max_lr=0.4, total_steps=1000): its first part has 299 intervals, its second 700, and begins at step 299. */
 static void onecycle(void **state) {
     (void)state;
@@ -113,6 +122,14 @@ static void malformed(void **state) {
         "poly:1e999",
         "poly:.",
         "onecycle:1",
+        "triangle",
+        "triangle:.2,.3",
+        "triangle:.2,0,.1",
+        "triangle:.2,1,.1",
+        "triangle:2,.5,.1",
+        "triangle:.2,.5,.1,",
+        "triangle:.2,.5,-1",
+        "triangle:nan,.5,.1",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sgrad_schedule s = { .factor = 7 };
@@ -127,6 +144,7 @@ static void malformed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant), cmocka_unit_test(steps),  cmocka_unit_test(cosine),    cmocka_unit_test(poly),
+        cmocka_unit_test(triangle),
         cmocka_unit_test(onecycle), cmocka_unit_test(warmup), cmocka_unit_test(gradual_warmup), cmocka_unit_test(malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

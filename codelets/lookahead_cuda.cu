@@ -1,0 +1,24 @@
+/* lookahead_cuda.cu: lookahead.c on CUDA devices. */
+#include "codelets/cuda.h"
+#include "codelets/updates.h"
+
+template <typename P>
+static __global__ void lookahead(uint32_t n, float share, P *w, P *slow) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    float wv[P::size], sv[P::size];
+    sgrad__load(w + i, wv);
+    sgrad__load(slow + i, sv);
+    for (int j = 0; j < P::size; j++) sv[j] += share * (wv[j] - sv[j]);
+    sgrad__store(slow + i, sv);
+    sgrad__store(w + i, sv);
+}
+
+/* w, slow (any shape) */
+extern "C" void sgrad__lookahead_cuda(const struct sgrad_args *a) {
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(lookahead<P>, n / P::size, sgrad_lookahead_share(a), a->data[0], a->data[1]);
+    });
+}

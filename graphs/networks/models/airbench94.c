@@ -1,0 +1,57 @@
+/* airbench94.c: the network of CIFAR-10's speed record: a layer that whitens, three blocks of two convolutions, of which the
+ * first is pooled, a linear layer, and logits a ninth as large. Of images of 32×32:
+ *
+ *     image     31×31×24    15×15×64    7×7×256    3×3×256    1×1×256    classes
+ *          whiten      block1      block2     block3      pool        fc
+ *
+ * Whitening filters stay as they begin, and so do the scales of batch norms, which are 1. The other convolutions begin as such
+ * that pass on what they get. The last pool takes all that is left of an image, of one that is no square as much as is one. */
+#include "codelets/ops/batchnorm.h"
+#include "codelets/ops/conv2d.h"
+#include "codelets/ops/flatten.h"
+#include "codelets/ops/gelu.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/max_pool.h"
+#include "codelets/ops/scale.h"
+#include "graphs/networks/layers/layers.h"
+
+static int norm_gelu(struct sgrad_graph *g, const char *block, int i, int x) {
+    x = sgrad_layer(g, batchnorm, SGRAD__NAME("%s.norm%d", block, i), (x), .eps = 1e-12f, .momentum = 0.4f);
+    sgrad_graph_freeze(g, SGRAD__NAME("%s.norm%d.weight", block, i));
+    return sgrad_layer(g, gelu, SGRAD__NAME("%s.gelu%d", block, i), (x), 0);
+}
+
+/* x (N,H,W,C), returns (N,⌊H/2⌋,⌊W/2⌋,channels) */
+static int add_block(struct sgrad_graph *g, const char *name, int x, int channels) {
+    const struct sgrad_conv2d conv = { .channels = channels, .kernel = 3, .padding = 1, .dirac = true };
+    x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("%s.conv1", name), &x, 1, &conv);
+    x = sgrad_layer(g, max_pool, SGRAD__NAME("%s.pool", name), (x), .kernel = 2);
+    x = norm_gelu(g, name, 1, x);
+    x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("%s.conv2", name), &x, 1, &conv);
+    return sgrad_graph_block(g, norm_gelu(g, name, 2, x));
+}
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    const struct sgrad_shape image = sgrad_graph_shape(g, x);
+    const int patch = 2 * 2 * (int)image.dim[3];
+    x = sgrad_layer(g, conv2d, "whiten", (x), .channels = 2 * patch, .kernel = 2, .bias = true, .whitening = true);
+    sgrad_graph_freeze(g, "whiten.weight");
+    x = sgrad_layer(g, gelu, "gelu", (x), 0);
+    x = add_block(g, "block1", x, 64);
+    x = add_block(g, "block2", x, 256);
+    x = add_block(g, "block3", x, 256);
+    const struct sgrad_shape last = sgrad_graph_shape(g, x);
+    const int64_t side = last.dim[1] < last.dim[2] ? last.dim[1] : last.dim[2];
+    x = sgrad_layer(g, max_pool, "pool", (x), .kernel = (int)side);
+    x = sgrad_layer(g, flatten, "flatten", (x), 0);
+    x = sgrad_layer(g, linear, "fc", (x), .features = classes);
+    return sgrad_layer(g, scale, "scale", (x), .factor = 1 / 9.f);
+}
+
+const struct sgrad_model sgrad_airbench94_model = {
+    .name = "airbench94",
+    .summary = "CIFAR-10's speed record: whitened, six 3x3 convolutions (docs/record.md)",
+    .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024",
+    .least_side = 9,
+    .build = build,
+};
