@@ -25,7 +25,7 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
     sgrad__graph_freeze(r->graph, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program);
+    r->runner = sgrad__runner_create(r->program, r->listener);
     return 0;
 }
 
