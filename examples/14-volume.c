@@ -4,8 +4,8 @@
  *
  * The stack is made here: bright balls in noise. Volumes are files of voxels (C,Z,Y,X), opened, read and written window by window
  * (volumes/volumes.h), so that they may be larger than memory. A network that says classes of voxels is any whose last layer,
- * "out", has a channel for each, and whose output is as large as its input. Group norm makes no patch depend on others. Segmenting
- * shows the network overlapping patches and blends what it says.
+ * "out", has a channel for each, and whose output is as large as its input. Group norm makes no patch depend on others.
+ * Segmenting shows the network overlapping patches and blends what it says.
  *
  * Next: docs/volumes.md. The command does the same to stacks of your own: stargrad train --data volume:DIR, stargrad segment. */
 #include "graphs/graphs.h"
