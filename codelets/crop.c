@@ -92,10 +92,10 @@ const struct sgrad_op sgrad_crop_op = {
     .onnx = onnx,
     .forward = { { { .name = "crop forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__crop_forward_cuda), .flops = sgrad_no_flops },
-                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "crop backward", .kind = &sgrad_backward_kind, .cpu = backward,
                       .cuda = SGRAD_ON_CUDA(sgrad__crop_backward_cuda), .flops = sgrad_no_flops },
-                    { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+                    .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {
         { "3x4 of images of 5x6", { { 4, { 2, 5, 6, 3 } } }, &(struct sgrad_crop){ .size = { 0, 3, 4 }, .from = { 0, 1, 2 } } },
         { "the last slice's corner", { { 5, { 2, 3, 4, 5, 2 } } },

@@ -284,10 +284,10 @@ const struct sgrad_op sgrad_group_norm_op = {
     .onnx = onnx,
     .forward = { { { .name = "group_norm forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__group_norm_forward_cuda), .flops = forward_flops },
-                   { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0) } } },
+                   .use = { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0) } } },
     .backward = { { { .name = "group_norm backward", .kind = &sgrad_backward_kind, .cpu = backward,
                       .cuda = SGRAD_ON_CUDA(sgrad__group_norm_backward_cuda), .adds = true, .flops = backward_flops },
-                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(KEEP, 0), SGRAD_OUT(DX, 0),
+                    .use = { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(KEEP, 0), SGRAD_OUT(DX, 0),
                       SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
     .fill = fill,
     .tests = {

@@ -10,7 +10,7 @@
  * docs/search.md says what a search's file can have, which order of visits is chosen when, and what it costs; the command is
  * stargrad search.
  *
- * Next: 13-python.py. */
+ * Next: 13-python.py, and 14-volume.c for stacks of slices. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>

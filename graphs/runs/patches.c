@@ -196,6 +196,6 @@ const struct sgrad_op sgrad__blend_op = {
     .name = "blend", .summary = "what is said of patches, added to a volume", .inputs = 1,
     .attrs_size = sizeof(struct sgrad__blend), .infer = infer_blend, .not_differentiable = true,
     .forward = { { { .name = "blend", .kind = &sgrad_forward_kind, .cpu = blend, .flops = sgrad_no_flops },
-                   { SGRAD_IN(X, 0), SGRAD_OUT(STAT, 0) } } },
-    .metrics = { { "loss", "loss", "loss", false } },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(STAT, 0) } } },
+    .metrics = { { .name = "loss", .text = "loss", .title = "loss" } },
 };

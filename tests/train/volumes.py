@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as scratch:
         stargrad("train", "--model", model, "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 2, "--out", out)
         names = (out / "model.safetensors").read_bytes()[:100000]
         assert b"enc1.gn1.weight" in names and b"running_mean" not in names
-    for patch, status, says in (("1x8x32", 1, "16x16 or more"), ("0x32x32", 2, "takes ZxYxX")):
+    for patch, status, says in (("1x8x32", 1, "9x9 or more"), ("0x32x32", 2, "takes ZxYxX")):
         told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 1, "--out", work / "no",
                         status=status)
         assert says in told, told

@@ -50,7 +50,7 @@ const struct sgrad_model sgrad_unet2d_model = {
     .name = "unet2d",
     .summary = "U-Net for images or slices: classes of pixels; groups=N: group norm",
     .source = "O. Ronneberger et al., U-Net, 2015",
-    .least_side = 16,
+    .least_side = 9,
     .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, WIDTH, false }, { 0 } },
     .build = build,
 };

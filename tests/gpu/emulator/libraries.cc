@@ -2,9 +2,9 @@
  *
  * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
  * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
- * is not. Some convolutions are not supported, so that the caller's own kernels run: those of one channel a group; in bf16, those
- * with a dilation, which shows only when they are run; those of volumes; and no algorithm for the weight's gradient of groups has little enough
- * workspace. */
+ * is not. Some convolutions are not supported, so that the caller's own kernels run: those of volumes; those of one channel a
+ * group; in bf16, those with a dilation, which shows only when they are run; and no algorithm for the weight's gradient of groups
+ * has little enough workspace. */
 #include "tests/gpu/emulator/emulator.h"
 
 #include <atomic>
@@ -125,7 +125,8 @@ cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t d, cudnnTenso
                                            const int *dim) {
     return *d = { half_of(type), dim[0], dim[1], dim[3], dim[4], true }, CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int, const int *dim) {
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int,
+                                         const int *dim) {
     return *d = { half_of(type), dim[0], dim[1], dim[3], dim[4] }, CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int stride_h, int stride_w,
