@@ -60,7 +60,7 @@ const struct sgrad__command sgrad__check_command = {
     .repeats = true,
     .options = options,
     .run = run,
-    .notes = "On every test shape of the operation's record: derivatives against finite differences, gradients that are\n"
-             "added to, bf16 against f32. For example:\n\n"
+    .notes = "On every test shape of the operation's record: derivatives against finite differences, bf16\n"
+             "against f32, and gradients that are added to. For example:\n\n"
              "  stargrad check --plugin ./libswish.so swish",
 };

@@ -18,6 +18,38 @@ static bool same_collective(const void *a, const void *b) {
     return one->kind == other->kind && same_name(a, b);
 }
 
+/* ---- what is wrong with a record; NULL: nothing. More than that a member is missing ---- */
+
+static bool runs(const struct sgrad_kernel *kernel) { return kernel->cpu || kernel->cuda; }
+
+static const char *wrong_operation(const void *record) {
+    const struct sgrad_op *op = record;
+    const unsigned inputs = (1u << op->inputs) - 1;
+    for (int i = 0; i < SGRAD_MAX_TASKS && op->forward[i].kernel.name; i++)
+        if (!runs(&op->forward[i].kernel)) return "has a forward kernel without .cpu";
+    for (int i = 0; i < SGRAD_MAX_TASKS && op->backward[i].kernel.name; i++)
+        if (!runs(&op->backward[i].kernel)) return "has a backward kernel without .cpu";
+    if (!op->attrs_size) return "has no .attrs_size, the size of its attributes' structure";
+    return op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs ? NULL : "has no .backward, nor is all .no_gradient";
+}
+
+static const char *wrong_optimizer(const void *record) {
+    const struct sgrad_optimizer *is = record;
+    return runs(is->update) ? NULL : "has an update without .cpu";
+}
+
+static const char *wrong_augmentation(const void *record) {
+    const struct sgrad_augmentation *is = record;
+    const int does = (is->move != NULL) + (is->change != NULL) + (is->mix != NULL);
+    if (does != 1) return does ? "has more than one of .move, .change, .mix" : "has none of .move, .change, .mix";
+    if (is->numbers < 0 || is->numbers > SGRAD_AUGMENTATION_NUMBERS) return "takes more .numbers than there may be";
+    if ((is->numbers > 0) != (is->argument != NULL)) return "has .numbers, or .argument, which says what they are, but not both";
+    for (const struct sgrad_augmentation_number *n = is->number; n < is->number + is->numbers; n++)
+        if (n->low > n->high || (n->usual != 0 && (n->usual < n->low || n->usual > n->high)))
+            return "has a number whose .usual is not within .low and .high";
+    return NULL;
+}
+
 /* The lists: where the library's is, and a plug-in's in its own record; what a record cannot do without. */
 struct member {
     const char *name;
@@ -30,20 +62,22 @@ static const struct list {
     size_t own;
     bool (*same)(const void *a, const void *b);
     struct member owes[5];
+    const char *(*wrong)(const void *record);
 } lists[] = {
     { "operation", &sgrad_ops, offsetof(struct sgrad_plugin, ops), same_name,
-      { MEMBER(sgrad_op, summary), MEMBER(sgrad_op, infer), MEMBER(sgrad_op, forward[0].kernel.name) } },
+      { MEMBER(sgrad_op, summary), MEMBER(sgrad_op, infer), MEMBER(sgrad_op, forward[0].kernel.name) }, wrong_operation },
     { "model", &sgrad_models, offsetof(struct sgrad_plugin, models), same_name,
-      { MEMBER(sgrad_model, summary), MEMBER(sgrad_model, build) } },
+      { MEMBER(sgrad_model, summary), MEMBER(sgrad_model, build) }, NULL },
     { "data set reader", &sgrad_readers, offsetof(struct sgrad_plugin, readers), same_name,
-      { MEMBER(sgrad_reader, summary), MEMBER(sgrad_reader, open) } },
+      { MEMBER(sgrad_reader, summary), MEMBER(sgrad_reader, open) }, NULL },
     { "augmentation", &sgrad_augmentations, offsetof(struct sgrad_plugin, augmentations), same_name,
-      { MEMBER(sgrad_augmentation, summary) } },
+      { MEMBER(sgrad_augmentation, summary) }, wrong_augmentation },
     { "optimizer", &sgrad_optimizers, offsetof(struct sgrad_plugin, optimizers), same_name,
-      { MEMBER(sgrad_optimizer, summary), MEMBER(sgrad_optimizer, update), MEMBER(sgrad_optimizer, states) } },
+      { MEMBER(sgrad_optimizer, summary), MEMBER(sgrad_optimizer, update), MEMBER(sgrad_optimizer, states) },
+      wrong_optimizer },
     { "collective", &sgrad_collectives, offsetof(struct sgrad_plugin, collectives), same_collective,
       { MEMBER(sgrad_collective, summary), MEMBER(sgrad_collective, cost), MEMBER(sgrad_collective, chunks),
-        MEMBER(sgrad_collective, schedule) } },
+        MEMBER(sgrad_collective, schedule) }, NULL },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 
@@ -71,7 +105,8 @@ static int check_record(const char *path, const struct list *list, const void *r
     for (const struct member *m = list->owes; m->name; m++)
         if (!memcmp((const char *)record + m->at, &nothing, sizeof nothing))
             return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: %s %s has no .%s", path, list->what, name_of(record), m->name);
-    return 0;
+    const char *wrong = list->wrong ? list->wrong(record) : NULL;
+    return wrong ? sgrad_fail(SGRAD_EFORMAT, "plug-in %s: %s %s %s", path, list->what, name_of(record), wrong) : 0;
 }
 
 static int check_list(const char *path, const struct list *list, const struct sgrad_plugin *plugin) {
@@ -93,8 +128,8 @@ static int check(const char *path, const struct sgrad_plugin *plugin) {
     static const size_t size[SGRAD_RECORD_KINDS] = SGRAD_RECORD_SIZES;
     if (!plugin) return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: is none: it has no SGRAD_PLUGIN (graphs/runs/plugin.h)", path);
     if (plugin->version != SGRAD_PLUGIN_VERSION || memcmp(plugin->size, size, sizeof size))
-        return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: was compiled with headers of another Stargrad (its records are of version "
-                          "%d, not %d): compile it anew", path, plugin->version, SGRAD_PLUGIN_VERSION);
+        return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: was compiled with headers of another Stargrad: its records are of version %d, "
+                          "of version %d here, or of other sizes; compile it anew", path, plugin->version, SGRAD_PLUGIN_VERSION);
     for (int k = 0; k < LISTS; k++) SGRAD_TRY(check_list(path, &lists[k], plugin));
     return 0;
 }
