@@ -87,6 +87,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
     if (r->copies > 1) print_mesh(r, to);
+    sgrad__run_print_pipe(r, to);
     fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->batch, r->parts,
             sgrad_plural(r->parts, "rank", "ranks"), r->program->micros,
             sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples,

@@ -60,7 +60,8 @@ struct sgrad__run {
     const struct sgrad_strategy *strategy;
     struct sgrad_mesh mesh;
     int parts, part;                            /* the batch's, each of other samples; this rank's */
-    int copies, copy;                           /* ranks that have the same samples; this one's place among them */
+    int copies;                                 /* ranks that have the same samples */
+    bool speaks;                                /* of these the one that tells what the network says */
     int turns, turn;                            /* ranks that evaluate without each other, batches in turn; this one's place */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
@@ -200,6 +201,7 @@ void sgrad__run_tell_idle(const struct sgrad__run *run);    /* options that were
 /* ---- print.c ---- */
 
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);      /* what the run really is, before it begins */
+void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to); /* pipe.c: of stages, who has which layers */
 /* How many gradients came how late, or too late; every rank calls it. */
 void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 

@@ -107,7 +107,7 @@ struct sgrad_train_options {
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* how ranks train together */
     const char *shard;                          /* what ranks that have the same parameters keep shares of; NULL: "none" */
-    const char *mesh;                           /* "data=2,tensor=2": their coordinates (networks.h); NULL: data, all of them */
+    const char *mesh;                           /* "data=2,pipe=2,tensor=2": their coordinates (networks.h); NULL: data, all */
     int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
     int backup; /* gradients that an update does without; -1: one, where there are several ranks */
     const char *network;                        /* a file with the network's measures; NULL: measured */
