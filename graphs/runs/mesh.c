@@ -8,7 +8,7 @@
 #include <string.h>
 
 int sgrad__run_open_mesh(struct sgrad__run *r) {
-    if (!r->options.mesh) return 0;
+    if (!r->options.mesh || sgrad__run_mesh_is_open(r)) return 0;
     SGRAD_TRY(sgrad_mesh_parse(r->options.mesh, SGRAD__DATA, &r->mesh));
     const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
     if (pipe && pipe->dimensions > 1)
