@@ -273,6 +273,7 @@ const struct sgrad__command sgrad__plan_command = {
     .run = run,
     .notes = "--batch is that of all devices together (strong scaling); without it each device has --micro-batch, or the usual "
              "batch\n(weak scaling). Speed-up is throughput over one device's. --out DIR gets a picture, plan.svg. --mesh auto "
-             "tells instead what\nsplitting the network over devices would cost, by kind of mesh. Nothing is trained. For example:\n\n"
+             "tells instead what\nsplitting the network over devices would cost, by kind of mesh. Nothing is trained. For "
+             "example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 --machine machines/iris-v100.json",
 };
