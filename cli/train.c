@@ -106,8 +106,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "mesh", "AXIS=N,...",
-      "ranks that share the samples (data) and the work on them, on a line (tensor=1d:P), a square (2d:Q) or a cube (3d:Q): "
-      "data=2,tensor=1d:2",
+      "ranks that share the samples (data), the work of layers, on a line (tensor=1d:P), a square (2d:Q) or a cube (3d:Q), and "
+      "the layers (pipe=P): data=2,pipe=2,tensor=1d:2; or auto, the cheapest by cost",
       &sgrad__text, SGRAD__FIELD(mesh) },
     { "shard", "none|optimizer|gradients", "what ranks that have the same parameters keep, and update, shares of", &sgrad__text,
       SGRAD__FIELD(shard) },

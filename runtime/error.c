@@ -21,6 +21,15 @@ const char *sgrad_strerror(int error) {
     return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
 }
 
+static _Thread_local char *kept;        /* where this thread's lines go instead; NULL: they are said */
+static _Thread_local size_t room;
+
+void sgrad_hush(char *text, size_t size) {
+    kept = text;
+    room = size;
+    if (text) *text = 0;
+}
+
 static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
 static void (*hears)(const char *line);
 
@@ -28,6 +37,10 @@ static void (*hears)(const char *line);
  * bar. */
 static void say(const char *prefix, const char *format, va_list list) {
     char line[2048];
+    if (kept) {
+        vsnprintf(kept, room, format, list);
+        return;
+    }
     int used = snprintf(line, sizeof line, "%sstargrad: %s", !hears && isatty(STDERR_FILENO) ? "\r\033[K" : "", prefix);
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
     size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);

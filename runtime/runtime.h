@@ -63,6 +63,10 @@ void sgrad_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * standard error again. For programs that tell their users otherwise. */
 void sgrad_listen(void (*hear)(const char *line));
 
+/* What goes wrong on this thread from now on is not said, but its last line left in TEXT of SIZE; NULL: it is said again. For
+ * what is only tried. */
+void sgrad_hush(char *text, size_t size);
+
 /* Where standard error is a terminal: what is done just now, until the next such word, message or NULL takes its place. */
 void sgrad_status(const char *doing);
 

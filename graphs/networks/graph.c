@@ -14,6 +14,7 @@ struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
     struct sgrad_graph *g = sgrad_alloc(1, sizeof *g);
     g->dtype = dtype;
     g->loss = -1;
+    g->stages = 1;
     return g;
 }
 
@@ -282,40 +283,6 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     g->node = sgrad_grow(g->node, g->node_count, sizeof *g->node);
     g->node[g->node_count++] = n;
     return n.output;
-}
-
-/* ---- costs ---- */
-
-/* What operand USE of a task of N is, for one sample. */
-static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use use) {
-    const struct sgrad_signature *is = &n->is;
-    switch (use.role) {
-    case SGRAD_X: return is->x[use.index];
-    case SGRAD_Y: return is->y;
-    case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
-    case SGRAD_KEEP: return is->keep[use.index];
-    case SGRAD_PART: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
-    default: return (struct sgrad_view){ .shape.rank = 0 };
-    }
-}
-
-struct sgrad__work sgrad__graph_work(const struct sgrad_graph *g) {
-    struct sgrad__work work = { 0 };
-    for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
-        for (const struct sgrad_task *t = n->op->forward; t < n->op->forward + SGRAD_MAX_TASKS && t->kernel.name; t++) {
-            struct sgrad_view view[SGRAD_MAX_OPERANDS];
-            int operands = 0;
-            for (; operands < SGRAD_MAX_OPERANDS && t->use[operands].role; operands++) {
-                view[operands] = view_of(n, t->use[operands]);
-                if (!view[operands].shape.rank) view[operands].shape.rank = -1;
-            }
-            const struct sgrad_args args = { .view = view, .attrs = n->attrs };
-            const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
-            if (t->scope != SGRAD_MICRO || n->is.view_of_input) continue;
-            work.flops += flops;
-            work.layers += flops > bytes;
-        }
-    return work;
 }
 
 /* ---- inputs and loss ---- */

@@ -31,13 +31,14 @@ struct sgrad__parameter {
     struct sgrad_shape kept_shape;      /* of what this rank keeps of it: less, where its parts are gathered for layers */
     int cuts;                           /* 0: it is whole */
     struct sgrad__cut cut[SGRAD__CUTS]; /* each of what those before it leave; gathered ones come last */
-    void **whole;                       /* of one that is split: the wholes of itself and of what is kept of it, each F32, or NULL
-                                           where this rank has neither read nor gathered it */
+    void **whole;                       /* of one that not all ranks have whole: the wholes of itself and of what is kept of it,
+                                           each NULL where this rank has neither read nor gathered it */
+    uint64_t stages;                    /* bit i: stage i uses it; 0: the network is not cut */
     bool state;                         /* not trained */
     bool frozen;                        /* a parameter that stays as it is */
     bool fixed;                         /* the network says so, whoever trains it */
     long until;                         /* it does after so many steps; 0: it does not */
-    struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate */
+    struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate, and where other stages use it */
     struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
     struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
     struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
@@ -54,6 +55,7 @@ struct sgrad__node {
     int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
     bool again;                         /* keeps nothing for backward: what it makes is computed again */
     bool ends_block;
+    int stage;                          /* of the ranks that compute it (stages.c) */
 };
 
 /* A parameter that is another one. */
@@ -96,6 +98,7 @@ struct sgrad_graph {
     bool cached;                                /* networks.h, sgrad_graph_cached */
     struct sgrad_mesh mesh;
     int rank;               /* on the mesh */
+    int stages, stage;      /* into which it is cut, 1: it is whole; this rank's */
     int sharers;            /* the run's ranks, where those that have the same parameters keep shares of the states; else 0 */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
@@ -132,6 +135,7 @@ struct sgrad__work {
     int layers;
 };
 struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph);
+struct sgrad__work sgrad__node_work(const struct sgrad__node *node);
 
 /* ---- patterns.c ---- */
 
@@ -154,6 +158,25 @@ int sgrad__graph_set_model(struct sgrad_graph *graph, const struct sgrad_model *
 bool sgrad__graph_own_loss(const struct sgrad_graph *graph);            /* the model has a loss of its own, as its options are */
 char *sgrad__graph_model_text(const struct sgrad_graph *graph);     /* the model and all of its options; free it */
 
+/* ---- stages.c: layers on other ranks ---- */
+
+/* The axis along which ranks have different layers, and the same samples. */
+#define SGRAD__PIPE "pipe"
+enum { SGRAD__STAGES_MOST = 64 };
+/* Every node gets a stage, and every parameter its stages. SGRAD_EINVAL: there are too few layers. */
+int sgrad__graph_cut(struct sgrad_graph *graph, int stages);
+int sgrad__stage_of(const struct sgrad_graph *graph, int rank);
+/* Does a layer of STAGE take VALUE, a root? */
+bool sgrad__graph_takes(const struct sgrad_graph *graph, int value, int stage);
+/* Has RANK the parameter, or a part of it? */
+bool sgrad__parameter_on(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
+/* Its nodes, and how long a sample takes through them by the model that cuts. */
+struct sgrad__stage {
+    int first, last;
+    double seconds;
+};
+struct sgrad__stage sgrad__stage(const struct sgrad_graph *graph, int stage);
+
 /* ---- blocks.c ---- */
 
 /* Marks all layers inside the network's blocks to be computed again; returns how many. */
@@ -161,10 +184,11 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 
 /* ---- parameters.c ---- */
 
-/* Gives every parameter memory and its first value (Philox: seed, the parameter's name, element), and zeros to the STATES (which
- * end without a name; or NULL) that an optimizer keeps of each trained one. */
+/* Gives every parameter that this rank has memory and its first value (Philox: seed, the parameter's name, element), and zeros to
+ * the STATES (which end without a name; or NULL) that an optimizer keeps of each trained one. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
+int sgrad__states_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p);        /* how many, on whatever rank */
 /* What the optimizer keeps besides, STATE of LAYER, "optimizer.factor_a.conv1" in files: on all ranks (RANK -1), or on some, of
  * which RANK is the first. Where it is kept HERE it gets memory, zeros at first. */
 int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape, int rank,
@@ -206,6 +230,8 @@ void sgrad__items_free(struct sgrad__items *list);
 struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
 /* The set of axes (collectives.h) along which ranks have other parts of it. */
 unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
+/* The ranks that have the same of it as RANK, in MEMBER, which has room for all of the mesh. */
+struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, int *member);
 /* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, else all. */
 struct sgrad__share {
     int ranks;                          /* that have a share each; 1: this one keeps all */

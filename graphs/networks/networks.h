@@ -40,6 +40,9 @@
  * those that have the same part; nobody divides by anything else. A parameter that is whole has to stand for the same on all
  * ranks: a bias after a split product goes behind the sum, where it is added once.
  *
+ * Along axis "pipe" ranks have different layers, some one after another each. The network says nothing of that: where it is cut
+ * is chosen by cost, and what is a value of one stage and taken in another is sent.
+ *
  * Limits: values move in F32. They are cut for 8 ranks at most along an axis. Ranks of one place on "data" drop the same
  * elements of their parts (dropout). Batch norm, LARS and LAMB take whole channels and parameters, and refuse parts.
  *

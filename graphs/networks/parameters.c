@@ -63,23 +63,18 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static int states(const struct sgrad_graph *g) {
-    int count = 0;
-    while (g->states && g->states[count].name) count++;
-    return count;
-}
-
 static char *state_name(const struct sgrad_graph *g, const struct sgrad__parameter *p, int state) {
     return sgrad_format(SGRAD__STATES "%s.%s", g->states[state].name, p->name);
 }
 
 static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uint64_t seed) {
-    SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
-    const int count = p->state ? 0 : states(g);
+    const int count = sgrad__states_of(g, p);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
     const struct sgrad__share share = sgrad__share_of(g, p, g->rank);
-    if (p->cuts || share.ranks > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
-    for (int i = 0; i < count; i++) {
+    const bool here = sgrad__parameter_on(g, p, g->rank);
+    if (p->cuts || share.ranks > 1 || g->stages > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
+    if (here) SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
+    for (int i = 0; i < count && here; i++) {
         if (p->cuts && g->states[i].shape)
             return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
                                             "another optimizer does without", p->name, p->cut[0].axis->name, g->states[i].name);
@@ -90,7 +85,7 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
         free(name);
         if (error) return error;
     }
-    return initialize(g, p, seed);
+    return here ? initialize(g, p, seed) : 0;
 }
 
 int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *states, uint64_t seed) {
@@ -126,6 +121,8 @@ static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
         if (p->frozen || p->is.dtype != SGRAD_F32) continue;
         if (p->cuts)
             return sgrad_fail(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
+        if (g->stages > 1)
+            return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, and so is what rank 0 would save", option);
         SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, -1, true));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
         kept->layout = p->is.layout;
@@ -170,7 +167,8 @@ void sgrad__parameters_free(struct sgrad_graph *g) {
 int64_t sgrad__parameters_count(const struct sgrad_graph *g) {
     int64_t count = 0;
     for (int i = 0; i < g->parameter_count; i++)
-        if (!g->parameter[i].state) count += sgrad_shape_count(&g->parameter[i].kept_shape);
+        if (!g->parameter[i].state && sgrad__parameter_on(g, &g->parameter[i], g->rank))
+            count += sgrad_shape_count(&g->parameter[i].kept_shape);
     return count;
 }
 
@@ -183,24 +181,32 @@ int64_t sgrad__parameters_whole(const struct sgrad_graph *g) {
     return count;
 }
 
+/* A parameter, or, of J from 0 on, a state of it. What some ranks have whole, and others not, the first that has it tells. */
+static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int j) {
+    const bool state = j >= 0, own = state && g->states[j].shape, shared = state && sgrad__share_of(g, p, g->rank).ranks > 1;
+    struct sgrad__item item = {
+        .name = state ? state_name(g, p, j) : sgrad_format("%s", p->name),
+        .view = { p->is.dtype, own ? g->states[j].shape(&p->is.shape) : sgrad__whole_shape(p) },
+        .layout = own ? SGRAD_AS_IS : p->is.layout,
+        .tensor = state ? p->kept[j] : p->tensor,
+        .split = p->cuts || shared ? p : NULL,
+        .shared = shared,
+        .rank = -1,
+    };
+    if (item.split || g->stages > 1) item.whole = p->whole + 1 + j;
+    while (g->stages > 1 && !sgrad__parameter_on(g, p, ++item.rank)) continue;
+    return item;
+}
+
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool with_states) {
-    const size_t most = (size_t)g->parameter_count * (size_t)(1 + states(g)) + (size_t)g->kept_count;
-    struct sgrad__items list = { .item = sgrad_alloc(most, sizeof *list.item) };
+    int most = g->kept_count;
+    for (int i = 0; i < g->parameter_count; i++) most += 1 + sgrad__states_of(g, &g->parameter[i]);
+    struct sgrad__items list = { .item = sgrad_alloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        const struct sgrad_view view = { p->is.dtype, sgrad__whole_shape(p) };
-        const struct sgrad__parameter *split = p->cuts ? p : NULL;
         if (p->is.unsaved) continue;
-        list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", p->name), view, p->is.layout, p->tensor, split, false, -1,
-                                  split ? p->whole : NULL };
-        for (int j = 0; with_states && p->kept && p->kept[j]; j++) {
-            const enum sgrad_file_layout layout = g->states[j].shape ? SGRAD_AS_IS : p->is.layout;
-            const bool shared = sgrad__share_of(g, p, g->rank).ranks > 1, whole = !split && !shared;
-            list.item[list.count++] =
-                (struct sgrad__item){ state_name(g, p, j), whole ? p->kept[j]->view : view, layout, p->kept[j],
-                                      whole ? NULL : p, shared, -1, whole ? NULL : p->whole + 1 + j };
-        }
+        const int states = with_states && p->kept ? sgrad__states_of(g, p) : 0;
+        for (int j = -1; j < states; j++) list.item[list.count++] = item_of(g, p, j);
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =

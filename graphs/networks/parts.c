@@ -8,7 +8,8 @@
  *             j k l                              j k l
  *
  * The first one, were it two sections, would have a b c and g h i for place 0. One that is split several times is split by each
- * axis in turn: the second along dimension 0 over another two ranks, too, would have a b for place 0 of both.
+ * axis in turn: the second along dimension 0 over another two ranks, too, would have a b for place 0 of both. Of a parameter that
+ * only layers of other stages use (stages.c), a rank has nothing.
  *
  * Files hold wholes (weights.c). A whole is in memory where a file was read, or before one is written, and no longer. */
 #include "graphs/networks/graph.h"
@@ -77,11 +78,26 @@ void sgrad__part_put(const struct sgrad_graph *g, const struct sgrad__parameter 
     for_rows(g, p, rank, whole, (float *)part, put);
 }
 
+struct sgrad_group sgrad__holders(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int *member) {
+    struct sgrad_group all = sgrad_mesh_group(&g->mesh, sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p), rank, member);
+    int count = 0;
+    for (int i = 0; i < all.count; i++)
+        if (sgrad__parameter_on(g, p, member[i])) member[count++] = member[i];
+    return (struct sgrad_group){ count, member };
+}
+
 struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
-    const unsigned same = sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p);
     const int64_t count = sgrad_shape_count(&p->kept_shape);
-    const int ranks = !g->sharers ? 1 : g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, same) : g->sharers;
-    const int place = ranks == 1 ? 0 : g->mesh.axes ? sgrad_mesh_place(&g->mesh, same, rank) : rank;
+    int ranks = g->sharers, place = rank;
+    if (!g->sharers) return (struct sgrad__share){ 1, 0, count };
+    if (g->mesh.axes) {
+        int *member = sgrad_alloc((size_t)g->sharers, sizeof *member);
+        const struct sgrad_group group = sgrad__holders(g, p, rank, member);
+        ranks = group.count;
+        place = sgrad_group_place(&group, rank);
+        free(member);
+    }
+    if (place < 0) return (struct sgrad__share){ ranks, 0, 0 };
     const int64_t first = count * place / ranks;
     return (struct sgrad__share){ ranks, first, count * (place + 1) / ranks - first };
 }
@@ -106,7 +122,8 @@ void sgrad__share_put(const struct sgrad_graph *g, const struct sgrad__parameter
 }
 
 int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
-    if (!item->split) return item->tensor ? sgrad_tensor_write(item->tensor, *item->whole) : 0;
+    if (!item->tensor) return 0;
+    if (!item->split) return sgrad_tensor_write(item->tensor, *item->whole);
     float *part = sgrad_alloc(1, sgrad_view_bytes(&item->tensor->view));
     (item->shared ? sgrad__share_take : sgrad__part_take)(g, item->split, g->rank, *item->whole, part);
     int error = sgrad_tensor_write(item->tensor, part);
@@ -114,10 +131,16 @@ int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item
     return error;
 }
 
+int sgrad__states_of(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+    int count = 0;
+    while (!p->state && g->states && g->states[count].name) count++;
+    return count;
+}
+
 void sgrad__wholes_free(struct sgrad_graph *g) {
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        for (int j = 0; p->whole && (j == 0 || p->kept[j - 1]); j++) {
+        for (int j = 0; p->whole && j <= sgrad__states_of(g, p); j++) {
             free(p->whole[j]);
             p->whole[j] = NULL;
         }

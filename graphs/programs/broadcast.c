@@ -7,7 +7,7 @@
 static void add(struct sgrad__builder *b, const struct sgrad__broadcast *is) {
     const bool gives = is->root == b->o->rank;
     struct sgrad_tensor *mine = gives ? is->from : is->to;
-    struct sgrad__bucket *bucket = sgrad__bucket_open(mine->view.dtype, b->o->peers);
+    struct sgrad__bucket *bucket = sgrad__bucket_open(mine->view.dtype, *b->o->peers);
     sgrad__bucket_put(bucket, sgrad__lend_buffer(b, mine), mine->view, NULL, -1, mine->name);
     sgrad__bucket_broadcast(b, bucket, is->root, SGRAD__PRIORITY_UPDATE, mine->name);
     if (gives && is->from != is->to) sgrad__add_copy(b, sgrad__lend_buffer(b, is->from), sgrad__lend_buffer(b, is->to));

@@ -21,14 +21,15 @@ struct entry {
 };
 struct sgrad__bucket {
     char *name;                 /* of one that is held */
+    int number;                 /* of its next collective then */
     enum sgrad_dtype dtype;
-    const struct sgrad_group *group;
+    struct sgrad_group group;
     int count;
     int64_t size;               /* elements */
     struct entry *entry;
 };
 
-struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, const struct sgrad_group *group) {
+struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, struct sgrad_group group) {
     struct sgrad__bucket *bucket = sgrad_alloc(1, sizeof *bucket);
     bucket->dtype = dtype;
     bucket->group = group;
@@ -97,8 +98,9 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, con
 /* A bucket larger than the size that buckets are to have, because of one large parameter, goes in several plans or messages: what
  * is more urgent may pass between them, and MPI counts bytes in 31 bits. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *k) {
-    enum { MOST = 1 << 30 };
-    const int64_t wanted = b->p->bucket_bytes, limit = wanted && wanted < MOST ? wanted : MOST, bytes = sgrad__bucket_bytes(k);
+    enum { MOST = 1 << 30, CUTS = 64 };
+    const int64_t wanted = most(b->p->bucket_bytes, sgrad__bucket_bytes(k) / CUTS + 1), bytes = sgrad__bucket_bytes(k);
+    const int64_t limit = b->p->bucket_bytes && wanted < MOST ? wanted : MOST;
     return bytes > limit ? (int)((bytes + limit - 1) / limit) : 1;
 }
 
@@ -115,7 +117,7 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const 
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts,
                                          .limit = most_chunks(k, cuts),
-                                         .group = k->group,
+                                         .group = &k->group,
                                          .halving = b->o->deterministic };
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
@@ -147,7 +149,7 @@ static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, 
 void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
-                                         .group = k->group, .root = root, .halving = b->o->deterministic };
+                                         .group = &k->group, .root = root, .halving = b->o->deterministic };
     const struct sgrad_collective *method = sgrad_collective_cheapest(SGRAD_BROADCAST, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
     const int chunks = cuts * plan.chunks;
@@ -171,8 +173,8 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
 
 /* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. */
 static struct sgrad_copy_piece share_of(const struct sgrad__bucket *k, const struct entry *e, int share) {
-    const int64_t count = sgrad_shape_count(&e->view.shape), first = count * share / k->group->count;
-    return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / k->group->count - first };
+    const int64_t count = sgrad_shape_count(&e->view.shape), first = count * share / k->group.count;
+    return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / k->group.count - first };
 }
 
 static int64_t share_size(const struct sgrad__bucket *k, int share) {
@@ -221,12 +223,12 @@ static void spread_share(struct sgrad__builder *b, struct sgrad__bucket *k, int 
 
 /* The weights that were updated here go to all, and theirs come. */
 static void join_shares(struct sgrad__builder *b, const struct sgrad__bucket *k, const char *name) {
-    const int ranks = k->group->count, here = sgrad_group_place(k->group, b->o->rank);
+    const int ranks = k->group.count, here = sgrad_group_place(&k->group, b->o->rank);
     int *chunk = sgrad_alloc((size_t)ranks, sizeof *chunk);
     int64_t *at = sgrad_alloc((size_t)ranks, sizeof *at);
     struct sgrad__piece *piece = sgrad_alloc((size_t)ranks, sizeof *piece);
     for (int i = 0; i < ranks; i++) chunk[i] = i == here ? gather_share(b, k, i, true, name) : add_chunk(b, k, i, name);
-    sgrad__add_exchange(b, SGRAD_ALL_GATHER, k->group, -1, chunk, ranks, SGRAD__PRIORITY_UPDATE, name);
+    sgrad__add_exchange(b, SGRAD_ALL_GATHER, &k->group, -1, chunk, ranks, SGRAD__PRIORITY_UPDATE, name);
     for (const struct entry *e = k->entry; e < k->entry + k->count; e++) {
         int count = 0;
         for (int i = 0; i < ranks; i++) {
@@ -242,10 +244,10 @@ static void join_shares(struct sgrad__builder *b, const struct sgrad__bucket *k,
 }
 
 void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *k, int priority, const char *name) {
-    const int ranks = k->group->count, here = sgrad_group_place(k->group, b->o->rank);
+    const int ranks = k->group.count, here = sgrad_group_place(&k->group, b->o->rank);
     int *chunk = sgrad_alloc((size_t)ranks, sizeof *chunk);
     for (int i = 0; i < ranks; i++) chunk[i] = gather_share(b, k, i, false, name);
-    sgrad__add_exchange(b, SGRAD_REDUCE_SCATTER, k->group, -1, chunk, ranks, priority, name);
+    sgrad__add_exchange(b, SGRAD_REDUCE_SCATTER, &k->group, -1, chunk, ranks, priority, name);
     spread_share(b, k, here, chunk[here]);
     free(chunk);
     if (!sgrad__updates_wait(b)) {
@@ -253,6 +255,7 @@ void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *k, int 
         return;
     }
     k->name = sgrad_format("%s", name);
+    k->number = b->collectives;
     b->held = sgrad_grow(b->held, b->held_count, sizeof *b->held);
     b->held[b->held_count++] = k;
 }
@@ -263,7 +266,10 @@ bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__b
 
 void sgrad__close_shares(struct sgrad__builder *b) {
     for (int i = 0; i < b->held_count; i++) {
+        const bool common = sgrad__is_common(b->held[i]->number);
+        const int before = common ? sgrad__number_from(b, b->held[i]->number) : 0;
         join_shares(b, b->held[i], b->held[i]->name);
+        if (common) sgrad__number_from(b, before);
         sgrad__bucket_free(b->held[i]);
     }
     free(b->held);
@@ -295,4 +301,14 @@ int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *o
         if (cost <= 1.25 * once) best = (int64_t)size;
     }
     return best;
+}
+
+/* Bytes of all gradients: what the buckets are cut from; of a stage's, as much for each, since some buckets are several's. */
+int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *g, const struct sgrad__program_options *o) {
+    int64_t bytes = 0;
+    for (int i = 0; i < g->parameter_count; i++)
+        if (!g->parameter[i].state) bytes += sgrad_shape_count(&g->parameter[i].kept_shape) * (int64_t)sizeof(float);
+    bytes /= g->stages;
+    if (!o->peers || !o->training) return 0;
+    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o);
 }

@@ -10,6 +10,7 @@ enum made { AT_FIRST, ONCE_MORE, IN_PASSING, MADE };
 /* What ranks have the same of: parameters that are split over AXES, or, where these are none, whole. */
 struct sgrad__sharing {
     unsigned axes;
+    uint64_t stages;                            /* of a network that is cut: that use it */
     struct sgrad_group group;
     struct sgrad__bucket *bucket;               /* of gradients, being filled; NULL: none is */
 };
@@ -22,6 +23,7 @@ struct sgrad__builder {
     int lanes;                                  /* of gradients */
     int place, peers;                           /* of this rank, among those who share the batch */
     struct sgrad_group others;                  /* of them, those that have other samples, and this one; by its place here */
+    struct sgrad_group stage;                   /* by stage: the rank of it that stands where this one does */
     struct sgrad_group span;                    /* of these, those that share a group of samples: alone, it ends within a rank */
     /* Buffers by (thing, micro-batch); a group's are at its first micro-batch, a step's at 0. -1: not made yet. */
     int *activation[MADE], *gradient;           /* by value; of activations, and of what is kept, those computed again, too */
@@ -42,8 +44,8 @@ struct sgrad__builder {
     struct sgrad__when when;                    /* of the instructions that are added now */
     bool outlive;                               /* may they? */
     int norm;                                   /* Σ g² over all parameters; -1: no clipping */
-    int collectives;                            /* sums over ranks so far; the same on every rank */
-    struct sgrad__sharing sharing[1 << SGRAD_MAX_AXES]; /* as many as there are SHARINGS; first all peers' (gradients.c) */
+    int collectives;                            /* sums over ranks so far; the same on every rank of a stage */
+    struct sgrad__sharing *sharing;             /* as many as there are SHARINGS; first all peers' (gradients.c) */
     int sharings;
     int64_t rest;                               /* bytes of gradients that are in no bucket yet */
     void *watched;                              /* the optimizer's own */
@@ -53,6 +55,7 @@ struct sgrad__builder {
 enum {
     SGRAD__PRIORITY_INPUT,
     SGRAD__PRIORITY_WEIGHT,
+    SGRAD__PRIORITY_FORWARD,        /* of stages: later micro-batches', so it comes after backward */
     SGRAD__PRIORITY_CHAIN,
     SGRAD__PRIORITY_SENT_WEIGHT,
     SGRAD__PRIORITY_UPDATE,
@@ -105,6 +108,10 @@ void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 void sgrad__add_averages(struct sgrad__builder *b);
 void sgrad__add_lookahead(struct sgrad__builder *b);
 
+/* ---- passing.c ---- */
+
+bool *sgrad__made_in_passing(const struct sgrad__builder *b);      /* by node: is its output? Free it. */
+
 /* ---- histograms.c ---- */
 
 /* Where they are wanted, counts of BUFFER, PARAMETER's weights or gradient, are made and called KIND/NAME. */
@@ -143,6 +150,23 @@ void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind ki
 /* BUFFER and the same of the others in GROUP, this rank among them, by the cheapest method, as one chunk: what it leads to. */
 int sgrad__add_collective(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
                           int buffer, int priority, const char *name);
+
+/* ---- pipeline.c: stages of the network on other ranks ---- */
+
+bool sgrad__is_here(const struct sgrad__builder *b, int n);     /* is node N computed by this rank's stage? */
+/* Messages of the group of micro-batches that begins at START: what forward takes from other stages; what they take of node N;
+ * backward's the same way, when it begins and when it is done. */
+void sgrad__add_arrivals(struct sgrad__builder *b, int start);
+void sgrad__add_departures(struct sgrad__builder *b, int n, int start);
+void sgrad__add_gradient_arrivals(struct sgrad__builder *b, int start);
+void sgrad__add_gradient_departures(struct sgrad__builder *b, int start);
+/* Collectives from here on are numbered from NUMBER; returns where it was. Those that stages have in common are numbered alike:
+ * is NUMBER one of these? */
+int sgrad__number_from(struct sgrad__builder *b, int number);
+bool sgrad__is_common(int number);
+int sgrad__statistics_number(const struct sgrad__builder *b);
+int sgrad__norm_number(void);
+int sgrad__parameter_number(int parameter);
 
 /* ---- moves.c ---- */
 
@@ -188,12 +212,15 @@ void sgrad__add_slice(struct sgrad__builder *b, int from, int64_t first, int to)
  * the same order: a BUFFER of -1 is one that this rank has no share in. Buffers with what came of it go where DONE points to.
  * PARAMETER is the one whose gradient it is, and which is updated by what came of it, unless the norm of all is needed first; or
  * -1. */
-struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, const struct sgrad_group *group);
+struct sgrad__bucket *sgrad__bucket_open(enum sgrad_dtype dtype, struct sgrad_group group);
 void sgrad__bucket_put(struct sgrad__bucket *bucket, int buffer, struct sgrad_view view, int *done, int parameter,
                        const char *name);
 int64_t sgrad__bucket_bytes(const struct sgrad__bucket *bucket);
 int64_t sgrad__bucket_chunk(const struct sgrad__bucket *bucket, int chunks, int chunk);     /* elements of one */
 void sgrad__bucket_free(struct sgrad__bucket *bucket);
+
+/* Of the size that the options ask for, or that is chosen for all gradients. */
+int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgrad__program_options *options);
 
 /* Sums it over its group by METHOD (NULL: the cheapest), and updates its parameters. */
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, const struct sgrad_collective *method,

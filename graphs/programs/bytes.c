@@ -41,6 +41,7 @@ static struct row *layer_of(struct table *t, const struct sgrad__node *n) { retu
 static void add_made(struct table *t, const struct sgrad__program *p) {
     for (const struct sgrad__node *n = p->graph->node; n < p->graph->node + p->graph->node_count; n++) {
         struct row *row = layer_of(t, n);
+        if (n->stage != p->graph->stage) continue;
         if (n->output >= 0 && !n->is.view_of_input) row->made += (int64_t)sgrad_view_bytes(&n->is.y) * p->share;
         for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++)
             row->made += (int64_t)sgrad_view_bytes(&n->is.keep[i]) * p->share;
@@ -52,7 +53,7 @@ static void add_parameters(struct table *t, const struct sgrad_graph *g) {
     bool *seen = sgrad_alloc((size_t)g->parameter_count, sizeof *seen);
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
         for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-            if (n->p[i] < 0 || seen[n->p[i]]) continue;
+            if (n->p[i] < 0 || seen[n->p[i]] || !sgrad__parameter_on(g, &g->parameter[n->p[i]], g->rank)) continue;
             const struct sgrad__parameter *p = &g->parameter[n->p[i]];
             struct row *row = layer_of(t, n);
             seen[n->p[i]] = true;

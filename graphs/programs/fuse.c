@@ -229,12 +229,19 @@ static void join(struct fuser *f, struct chain *c, int j) {
     c->link[c->links++] = j;
 }
 
+/* Has the task too many operands with IN? What stays within a chain that computes for the first time may be backward's here. */
+static bool too_many(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
+    int more = 0;
+    for (int i = 0; i < in->call->operands; i++) more += in->operand[i] >= 0 && !find(c, in->operand[i]);
+    return operands_with(f, c, in) + more > SGRAD_MAX_OPERANDS;
+}
+
 /* Instruction J repeats one: it joins what was computed again before it, if they were in one chain. */
 static void join_again(struct fuser *f, int j) {
     const struct chain *first = f->chain[f->p->instruction[j].again];
     struct chain *c = f->chain[j - 1];
     if (!first) return;
-    if (!c || c->repeats != first) {
+    if (!c || c->repeats != first || too_many(f, c, &f->p->instruction[j])) {
         c = sgrad_alloc(1, sizeof *c);
         *c = (struct chain){ .start = j, .kind = first->kind, .backwards = first->backwards, .sliced = first->sliced,
                              .gpus = first->gpus, .repeats = first };

@@ -11,18 +11,22 @@
 #include <stdlib.h>
 
 void sgrad__open_gradients(struct sgrad__builder *b) {
-    b->sharing[b->sharings++] = (struct sgrad__sharing){ 0, sgrad__peers(b, 0, b->peers), NULL };
+    b->sharing = sgrad_grow(b->sharing, b->sharings, sizeof *b->sharing);
+    b->sharing[b->sharings++] = (struct sgrad__sharing){ 0, 0, sgrad__peers(b, 0, b->peers), NULL };
 }
 
-/* Whole parameters are all ranks' to share, parts theirs who have the same. */
+/* Whole parameters are all ranks' to share, parts theirs who have the same, a stage's its own. */
 struct sgrad__sharing *sgrad__sharing_of(struct sgrad__builder *b, int parameter) {
-    const unsigned axes = sgrad__part_axes(b->g, &b->g->parameter[parameter]);
+    const struct sgrad__parameter *p = &b->g->parameter[parameter];
+    const unsigned axes = sgrad__part_axes(b->g, p);
     int i = 0;
-    while (i < b->sharings && b->sharing[i].axes != axes) i++;
-    if (i == b->sharings)
-        b->sharing[b->sharings++] =
-            (struct sgrad__sharing){ axes, sgrad__along(b, sgrad_mesh_all(&b->g->mesh) & ~axes), NULL };
-    return &b->sharing[i];
+    while (i < b->sharings && (b->sharing[i].axes != axes || b->sharing[i].stages != p->stages)) i++;
+    if (i < b->sharings) return &b->sharing[i];
+    int *member = sgrad__own(b->p, sgrad_alloc((size_t)b->peers, sizeof *member));
+    const struct sgrad_group group = sgrad__holders(b->g, p, b->o->rank, member);
+    b->sharing = sgrad_grow(b->sharing, b->sharings, sizeof *b->sharing);
+    b->sharing[b->sharings] = (struct sgrad__sharing){ axes, p->stages, group, NULL };
+    return &b->sharing[b->sharings++];
 }
 
 static void close_bucket(struct sgrad__builder *b, struct sgrad__sharing *sharing) {
@@ -45,20 +49,23 @@ static void put_gradient(struct sgrad__builder *b, int parameter, int *summed) {
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad__sharing *sharing = sgrad__sharing_of(b, parameter);
     if (summed[parameter] < 0 && !b->elsewhere[parameter]) return;
-    if (!sharing->bucket) sharing->bucket = sgrad__bucket_open(SGRAD_F32, &sharing->group);
+    if (!sharing->bucket) sharing->bucket = sgrad__bucket_open(SGRAD_F32, sharing->group);
     sgrad__bucket_put(sharing->bucket, summed[parameter], (struct sgrad_view){ SGRAD_F32, w->kept_shape }, &summed[parameter],
                       parameter, w->name);
     b->rest -= sgrad_shape_count(&w->kept_shape) * (int64_t)sizeof(float);
     const int64_t bytes = sgrad__bucket_bytes(sharing->bucket);
-    if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_bucket(b, sharing);
+    if (w->stages & (w->stages - 1)) {              /* several stages': by itself, since they do not count alike */
+        const int before = sgrad__number_from(b, sgrad__parameter_number(parameter));
+        close_bucket(b, sharing);
+        sgrad__number_from(b, before);
+    } else if (bytes >= b->p->bucket_bytes || (bytes >= b->rest && !b->o->bucket)) close_bucket(b, sharing);
 }
 
 void sgrad__add_statistics(struct sgrad__builder *b) {
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64, b->o->peers);
+    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F64, *b->o->peers);
     const struct sgrad__workers *workers = b->o->workers;
     struct sgrad_view ballot = sgrad__doubles(sgrad_shape(1, 1 + (workers ? workers->count : 0)));
-    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .operands = workers ? 2 : 1,
-                               .access = { SGRAD_W, SGRAD_R },
+    struct sgrad_call vote = { .kernel = &sgrad__vote_kernel, .attrs = workers, .access = { SGRAD_W, SGRAD_R },
                                .view = { ballot, sgrad__doubles(b->g->node[b->g->loss].is.stat[0]) } };
     int loss = -1;
     for (int n = 0; n < b->g->node_count; n++)
@@ -69,10 +76,13 @@ void sgrad__add_statistics(struct sgrad__builder *b) {
             sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
     int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
+    vote.operands = workers && loss >= 0 ? 2 : 1;
     sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("vote"));
     sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");
+    const int before = sgrad__number_from(b, sgrad__statistics_number(b));
     sgrad__bucket_sum(b, bucket, NULL, SGRAD__PRIORITY_UPDATE, "statistics");
+    if (b->g->stages > 1) sgrad__number_from(b, before);
     sgrad__bucket_free(bucket);
     b->p->votes = sgrad__add_output(b, votes);
 }
@@ -107,7 +117,8 @@ static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
 void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         int parameter = b->g->node[n].p[i];
-        if (parameter < 0 || b->g->parameter[parameter].frozen || used_before(b->g, n, parameter)) continue;
+        const bool here = parameter >= 0 && b->parameter[parameter] >= 0;
+        if (!here || b->g->parameter[parameter].frozen || used_before(b->g, n, parameter)) continue;
         summed[parameter] = sgrad__add_scattered(b, parameter, add_gradient_sum(b, parameter));
         if (sgrad__sharing_of(b, parameter)->group.count > 1) put_gradient(b, parameter, summed);
         else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);

@@ -127,9 +127,16 @@ static struct shelf *shelf_for(struct shelves *s, size_t bytes, int berth, bool 
     return best;
 }
 
+/* A message has as many bytes on both ends: what it takes lies in no larger memory. */
+static void keep_messages(const struct sgrad__program *p, bool *kept) {
+    for (int i = 0; i < p->instruction_count; i++)
+        if (sgrad__is_message(p->instruction[i].call)) kept[p->instruction[i].operand[0]] = true;
+}
+
 void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
     struct shelves shelves = { 0 };
-    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
+    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen), *kept = sgrad_alloc((size_t)p->buffer_count, sizeof *kept);
+    if (little) keep_messages(p, kept);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad__instruction *in = &p->instruction[i];
         const int berth = in->micro % apart;
@@ -141,7 +148,7 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
             struct shelf *shelf = shelf_for(&shelves, bytes, berth, little);
             seen[in->operand[j]] = true;
             buffer->room = bytes;
-            if (!shelf) continue;
+            if (!shelf || kept[in->operand[j]]) continue;
             buffer->follows = shelf->buffer[--shelf->count];
             buffer->copies = 0;
             if (p->buffer[buffer->follows].room < bytes) p->buffer[buffer->follows].room = bytes;
@@ -154,7 +161,7 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
             const bool ends = in->last >> j & 1;
             in->last &= ~(1u << j), in->else_last &= ~(1u << j);
             if (!ends) continue;
-            if (!buffer->rows || buffer->copies > 1) continue;
+            if (!buffer->rows || buffer->copies > 1 || kept[in->operand[j]]) continue;
             const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
             struct shelf *shelf = shelf_of(&shelves, p->buffer[home].room, berth);
             shelf->buffer = sgrad_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
@@ -164,6 +171,7 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
     for (int i = 0; i < shelves.count; i++) free(shelves.shelf[i].buffer);
     free(shelves.shelf);
     free(seen);
+    free(kept);
 }
 
 /* ---- allocation ---- */

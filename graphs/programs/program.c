@@ -58,7 +58,7 @@ static int add_group_sum(struct sgrad__builder *b, const int *part, const char *
 
 /* Which of what node N makes (-1: no node does) PHASE has to do with. */
 static enum made made(const struct sgrad__builder *b, int n, enum phase phase) {
-    if (n < 0) return AT_FIRST;
+    if (n < 0 || !sgrad__is_here(b, n)) return AT_FIRST;
     if (b->passing[n] && (phase == BACKWARD || phase == PASSING)) return IN_PASSING;
     return b->g->node[n].again && (phase == AGAIN || phase == BACKWARD || phase == PASSING) ? ONCE_MORE : AT_FIRST;
 }
@@ -223,10 +223,11 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     const struct sgrad_call **known = &b->call[(kind * SGRAD__SIZES + b->p->micro[m].size) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
-    int priority = sgrad__graph_prepares(&b->g->node[n]) ? SGRAD__PRIORITY_INPUT
-                   : !gradient                           ? SGRAD__PRIORITY_CHAIN
-                   : b->peers > 1                        ? SGRAD__PRIORITY_SENT_WEIGHT
-                                                         : SGRAD__PRIORITY_WEIGHT;
+    int priority = sgrad__graph_prepares(&b->g->node[n])     ? SGRAD__PRIORITY_INPUT
+                   : phase == FORWARD && b->g->stages > 1    ? SGRAD__PRIORITY_FORWARD
+                   : !gradient                               ? SGRAD__PRIORITY_CHAIN
+                   : b->peers > 1 && b->g->stages == 1       ? SGRAD__PRIORITY_SENT_WEIGHT
+                                                             : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     const bool repeats = phase == AGAIN || phase == PASSING;
     char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
@@ -264,7 +265,7 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     const struct sgrad_op *op = b->g->node[n].op;
     const struct sgrad_task *tasks = phase == FINISH ? op->finish : phase == BACKWARD ? op->backward : op->forward;
     if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
-    if (b->g->node[n].is.view_of_input) return;
+    if (b->g->node[n].is.view_of_input || !sgrad__is_here(b, n)) return;
     if (phase == BACKWARD && b->g->node[n].output >= 0 &&
         b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0)
         return; /* the loss does not depend on it */
@@ -280,6 +281,7 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
         }
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
     }
+    if (phase == FORWARD) sgrad__add_departures(b, n, start);
     for (int m = start; phase == BACKWARD && b->o->optimizer->watch && m < start + b->group_micros; m++)
         b->o->optimizer->watch(b, n, m);
 }
@@ -312,6 +314,13 @@ static void add_input(struct sgrad__builder *b, int m) {
     sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
 }
 
+/* Does this rank's stage take a field of the samples? */
+static bool takes_input(const struct sgrad__builder *b) {
+    for (int i = 0; i < b->g->inputs; i++)
+        if (sgrad__graph_takes(b->g, b->g->input[i], b->g->stage)) return true;
+    return false;
+}
+
 /* The loss's inputs, of each micro-batch. */
 static void add_answers(struct sgrad__builder *b) {
     b->p->answer = sgrad_alloc((size_t)b->micros, 2 * sizeof *b->p->answer);
@@ -322,6 +331,24 @@ static void add_answers(struct sgrad__builder *b) {
     }
 }
 
+/* The first node of this rank's stage. */
+static int first_here(const struct sgrad__builder *b) {
+    int n = 0;
+    while (!sgrad__is_here(b, n)) n++;
+    return n;
+}
+
+/* The loss's sums, where it is computed; where it is not, and nobody has sent them, zeros. */
+static int loss_sums(struct sgrad__builder *b) {
+    struct sgrad_view view;
+    const struct sgrad_use total = SGRAD_IN(STAT, 0);
+    int sums = resolve(b, b->g->loss, FINISH, total, 0, &view);
+    if (sums >= 0) return sums;
+    sums = sgrad__add_buffer(b, sgrad_format("no loss"), view);
+    sgrad__add_copy(b, -1, sums);
+    return sums;
+}
+
 static void add_step(struct sgrad__builder *b) {
     struct sgrad_graph *g = b->g;
     int *summed = sgrad_alloc((size_t)g->parameter_count, sizeof *summed);
@@ -329,11 +356,14 @@ static void add_step(struct sgrad__builder *b) {
     b->rest = sgrad__parameters_count(g) * (int64_t)sizeof(float);
 
     for (int start = 0; start < b->micros; start += b->group_micros) {
-        for (int m = start; m < start + b->group_micros; m++) add_input(b, m);
+        for (int m = start; m < start + b->group_micros && takes_input(b); m++) add_input(b, m);
+        sgrad__add_arrivals(b, start);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FORWARD, start);
         if (!b->p->training) continue;
+        sgrad__add_gradient_arrivals(b, start);
         for (int n = g->node_count - 1; n >= 0; n--) {
             add_node(b, n, BACKWARD, start);
+            if (n == first_here(b)) sgrad__add_gradient_departures(b, start);
             if (start + b->group_micros == b->micros) sgrad__add_node_updates(b, n, summed);
         }
     }
@@ -349,10 +379,8 @@ static void add_step(struct sgrad__builder *b) {
         for (int i = 0; i < g->parameter_count; i++)
             if (!g->parameter[i].state) sgrad__add_histogram(b, "weights", i, b->parameter[i]);
     }
-    if (b->o->answers) add_answers(b);
-    struct sgrad_view view;
-    const struct sgrad_use total = SGRAD_IN(STAT, 0);
-    b->p->statistics = sgrad__add_output(b, resolve(b, g->loss, FINISH, total, 0, &view));
+    if (b->o->answers && sgrad__is_here(b, g->loss)) add_answers(b);
+    b->p->statistics = sgrad__add_output(b, loss_sums(b));
     free(summed);
 }
 
@@ -368,24 +396,6 @@ static bool marked(const struct sgrad_graph *g) {
     for (int n = 0; n < g->node_count; n++)
         if (g->node[n].again) return true;
     return false;
-}
-
-/* Nodes whose output a task of backward that takes it makes again, in passing, rather than that it goes to memory and back: where
- * one alone takes it, which tasks of several operations do together (fuse.c; a third of a residual network's traffic). */
-static bool *made_in_passing(const struct sgrad__builder *b) {
-    const struct sgrad_graph *g = b->g;
-    bool *passing = sgrad_alloc((size_t)g->node_count, sizeof *passing);
-    int *takers = sgrad_alloc((size_t)g->value_count, sizeof *takers);
-    for (int n = 0; n < g->node_count; n++)
-        for (int i = 0; i < g->node[n].is.inputs && !g->node[n].is.view_of_input; i++)
-            takers[g->value[g->node[n].input[i]].root]++;
-    for (int n = 0; n < g->node_count && b->o->fuse && b->p->training && !b->o->cudas; n++) {
-        const struct sgrad__node *node = &g->node[n];
-        const int maker = node->is.inputs ? g->value[g->value[node->input[0]].root].maker : -1;
-        passing[n] = node->is.passing && takers[g->value[node->output].root] == 1 && (maker < 0 || !passing[maker]);
-    }
-    free(takers);
-    return passing;
 }
 
 static int *minus_ones(size_t count) {
@@ -413,10 +423,11 @@ static void open_builder(struct sgrad__builder *b) {
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES * 2, sizeof *b->call);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
-    b->passing = made_in_passing(b);
+    b->passing = sgrad__made_in_passing(b);
     b->norm = -1;
     for (int i = 0; i < b->g->parameter_count; i++)
-        b->parameter[i] = sgrad__lend_buffer(b, b->o->parameter ? b->o->parameter[i] : b->g->parameter[i].tensor);
+        if (b->g->parameter[i].tensor)
+            b->parameter[i] = sgrad__lend_buffer(b, b->o->parameter ? b->o->parameter[i] : b->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad__builder *b) {
@@ -427,21 +438,16 @@ static void close_builder(struct sgrad__builder *b) {
         free(b->keep[made]);
     }
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    free(b->sharing);
     free(b->passing);
     free(b->elsewhere);
     free(b->call);
 }
 
-/* Bytes of all gradients: what the buckets are cut from. */
-static int64_t bucket_bytes(const struct sgrad_graph *g, const struct sgrad__program_options *o) {
-    const int64_t bytes = sgrad__parameters_count(g) * (int64_t)sizeof(float);
-    if (!o->peers || !o->training) return 0;
-    return o->bucket ? o->bucket : sgrad__bucket_size(bytes, o);
-}
-
 /* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
 static int micros_at_once(const struct sgrad__builder *b) {
-    const int wanted = 2 * b->o->cpus, groups = (wanted + b->group_micros - 1) / b->group_micros;
+    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus);
+    const int groups = (wanted + b->group_micros - 1) / b->group_micros;
     return groups * b->group_micros;
 }
 
@@ -458,19 +464,20 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };
     sgrad__open_gradients(&b);
     b.others = others(&b);
+    if (g->stages > 1) b.stage = sgrad__along(&b, sgrad_mesh_bit(&g->mesh, sgrad_mesh_axis(&g->mesh, SGRAD__PIPE)));
     const int64_t share = o->batch / b.others.count, group = grouped ? o->group : share;
     const int64_t here = group < share ? group : share;     /* samples of a group on this rank */
     assert(o->batch % b.others.count == 0 && o->window <= SGRAD__MAX_WINDOW && g->loss >= 0);
     assert(o->batch % group == 0 && share % here == 0 && group % here == 0 && (!o->unit || here % o->unit == 0));
 
-    const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) : o->batch;
+    const int64_t averaged = o->training && peers > 1 ? share * o->strategy->ranks(o) / g->stages : o->batch;
     p->graph = g;
-    p->batch = (struct sgrad_batch){ share * peers, group, averaged };
+    p->batch = (struct sgrad_batch){ share * peers / (o->training ? g->stages : 1), group, averaged };
     p->share = share;
     p->training = o->training;
     p->grouped = grouped;
     p->window = o->window;
-    p->bucket_bytes = bucket_bytes(g, o);
+    p->bucket_bytes = sgrad__bucket_bytes_of(g, o);
     sgrad__cut_share(p, o, o->unit ? o->unit : here);
     b.micros = p->micros;
     b.group_micros = grouped ? (int)(p->micros * here / share) : 1;

@@ -187,6 +187,10 @@ int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad__program_options *o
  * 4 on CPUs"; free it */
 int sgrad__micros(int64_t samples, int64_t most);
 char *sgrad__micros_text(const struct sgrad__program *program);
+/* How many micro-batches a stage has memory for at least: two for each of its CPUS workers, and one more for each later stage. */
+static inline int sgrad__micros_in_flight(const struct sgrad_graph *g, int stage, int cpus) {
+    return (g->stages - stage + 1) * cpus;
+}
 /* input.c: the samples of a data set; 1 when this rank was asked to end the run, then the shares of its workers (F64, 1 +
  * workers), when the second operand is there */
 struct sgrad_dataset;

@@ -75,7 +75,7 @@ struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct 
     int *parameter = sgrad_alloc((size_t)g->parameter_count, sizeof *parameter);
     int *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .parameter = parameter, .norm = -1 };
-    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F32, o->peers);
+    struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F32, *o->peers);
     for (int i = 0; i < shard->count; i++) {
         const struct sgrad__parameter *w = &g->parameter[shard->parameter[i]];
         parameter[shard->parameter[i]] = sgrad__lend_buffer(&b, master[shard->parameter[i]]);

@@ -71,17 +71,41 @@ static int add_norm_of_parts(struct sgrad__builder *b, const struct sgrad__shari
     return sgrad__add_collective(b, SGRAD_ALLREDUCE, &group, -1, sum, SGRAD__PRIORITY_UPDATE, "gradient norm of parts");
 }
 
-void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
+/* Of stages, which have different parameters: each is counted by the first rank that has it, or by all that have shares of it. */
+static int add_norm_of_stages(struct sgrad__builder *b, const int *summed) {
+    int *norm = sgrad_alloc((size_t)b->g->parameter_count, sizeof *norm);
+    int *member = sgrad_alloc((size_t)b->peers, sizeof *member);
+    for (int i = 0; i < b->g->parameter_count; i++) {
+        norm[i] = -1;
+        const struct sgrad_group holders = sgrad__holders(b->g, &b->g->parameter[i], b->o->rank, member);
+        if (summed[i] >= 0 && (b->g->sharers || holders.rank[0] == b->o->rank))
+            add_squared_norm(b, i, summed[i], &norm[i]);
+    }
+    const int sum = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm of a stage");
+    const int before = sgrad__number_from(b, sgrad__norm_number());
+    const int all = add_norm_of_shares(b, sum);
+    sgrad__number_from(b, before);
+    free(member);
+    free(norm);
+    return all;
+}
+
+static int add_norm(struct sgrad__builder *b, const int *summed) {
     int *norm = sgrad_alloc((size_t)(b->g->parameter_count + b->sharings), sizeof *norm), count = b->g->parameter_count;
     for (int i = 0; i < b->g->parameter_count; i++) {
         norm[i] = -1;
         if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
     }
     for (int i = b->g->sharers ? 0 : 1; i < b->sharings; i++) norm[count++] = add_norm_of_parts(b, &b->sharing[i], norm);
-    b->norm = sgrad__add_sum(b, norm, count, "gradient norm");
+    const int sum = sgrad__add_sum(b, norm, count, "gradient norm");
+    free(norm);
+    return sum;
+}
+
+void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed) {
+    b->norm = b->g->stages > 1 ? add_norm_of_stages(b, summed) : add_norm(b, summed);
     for (int i = 0; i < b->g->parameter_count; i++)
         if (summed[i] >= 0) sgrad__add_update(b, i, summed[i]);
-    free(norm);
 }
 
 void sgrad__add_averages(struct sgrad__builder *b) {

@@ -58,7 +58,7 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
     e->weight = sgrad_alloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
     for (int i = 0; i < r->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
-        SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &e->weight[i]));
+        if (p->tensor) SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &e->weight[i]));
     }
     return 0;
 }
@@ -129,7 +129,7 @@ int sgrad__evaluation_begin(struct sgrad__run *r) {
     struct sgrad__evaluation *e = r->evaluation;
     for (int i = 0; i < r->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
-        SGRAD_TRY(sgrad_tensor_copy(p->average ? p->average : p->tensor, e->weight[i]));
+        if (p->tensor) SGRAD_TRY(sgrad_tensor_copy(p->average ? p->average : p->tensor, e->weight[i]));
     }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
     e->done = e->next = r->turn;
@@ -195,7 +195,7 @@ static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const int64_t first = p->first + (e->done - p->batch) * p->program->share;
     if (e->seen.views) take_views(r, p->program, slot, first / e->seen.views->count, e->value + e->done * e->sums);
     else memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);     /* copies': parts, or alike */
-    if (!e->seen.views && r->answers && r->copy == 0) take_answers(r->answers, p->program, slot, first);
+    if (!e->seen.views && r->answers && r->speaks) take_answers(r->answers, p->program, slot, first);
     e->done += r->turns;
     return 0;
 }

@@ -8,13 +8,27 @@
 #include <string.h>
 
 int sgrad__run_open_mesh(struct sgrad__run *r) {
-    return r->options.mesh ? sgrad_mesh_parse(r->options.mesh, SGRAD__DATA, &r->mesh) : 0;
+    if (!r->options.mesh || sgrad__run_mesh_is_open(r)) return 0;
+    SGRAD_TRY(sgrad_mesh_parse(r->options.mesh, SGRAD__DATA, &r->mesh));
+    const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
+    if (pipe && pipe->dimensions > 1)
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s: stages stand in a line: %s=%d", r->options.mesh, pipe->name, pipe->ranks);
+    return 0;
+}
+
+/* Layers of this rank's stage are its own, and so are their parameters. */
+static int cut_into_stages(struct sgrad__run *r) {
+    const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
+    if (!pipe || pipe->ranks == 1 || r->graph->stages > 1) return 0;
+    SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
+    r->graph->stage = sgrad__stage_of(r->graph, r->context->rank);
+    return 0;
 }
 
 /* Ranks that have the same samples and share no work would do the same twice. */
 static int check_axes(const struct sgrad__run *r) {
     for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
-        if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis))
+        if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(r->graph, axis) && strcmp(axis->name, SGRAD__PIPE))
             return sgrad_fail(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s: all %d ranks would do the same",
                               r->options.mesh, r->model->name, axis->name, axis->ranks);
     return 0;
@@ -27,8 +41,26 @@ static unsigned axes_in_use(const struct sgrad__run *r) {
     return axes;
 }
 
+/* What takes all gradients, or layers, at once. */
+static int check_stages(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (r->graph->stages == 1 || !r->train) return 0;
+    if (r->optimizer->keep || r->optimizer->update_all)
+        return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
+                          r->optimizer->name, o->mesh);
+    if (o->histograms || o->best || o->allreduce || o->precision == SGRAD_PRECISION_BF16)
+        return sgrad_fail(SGRAD_EINVAL, "--%s does not go with stages, as mesh %s has them",
+                          o->histograms  ? "histograms"
+                          : o->best      ? "best"
+                          : o->allreduce ? "allreduce"
+                                         : "precision bf16",
+                          o->mesh);
+    return 0;
+}
+
 static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
+    SGRAD_TRY(check_stages(r));
     for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
         if (p->cuts && r->optimizer->whole)
             return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
@@ -45,15 +77,19 @@ int sgrad__run_place_on_mesh(struct sgrad__run *r) {
     r->parts = r->turns = ranks;
     r->part = r->turn = r->graph->rank = rank;
     r->copies = 1;
+    r->speaks = true;
     if (!r->options.mesh) return 0;
     SGRAD_TRY(sgrad_mesh_fit(&r->mesh, ranks));
     SGRAD_TRY(check_axes(r));
     sgrad__graph_set_mesh(r->graph, &r->mesh);
+    SGRAD_TRY(cut_into_stages(r));
     const unsigned sampled = sgrad_mesh_sampled(&r->mesh), others = sgrad_mesh_all(&r->mesh) & ~sampled;
     r->parts = sgrad_mesh_ranks(&r->mesh, sampled);
     r->part = sgrad_mesh_place(&r->mesh, sampled, rank);
     r->copies = sgrad_mesh_ranks(&r->mesh, others);
-    r->copy = sgrad_mesh_place(&r->mesh, others, rank);
+    const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
+    const unsigned alike = others & ~(pipe ? sgrad_mesh_bit(&r->mesh, pipe) : 0);
+    r->speaks = sgrad_mesh_place(&r->mesh, alike, rank) == 0 && r->graph->stage == r->graph->stages - 1;
     const unsigned alone = sampled & ~axes_in_use(r);
     r->turns = sgrad_mesh_ranks(&r->mesh, alone);
     r->turn = sgrad_mesh_place(&r->mesh, alone, rank);
@@ -65,9 +101,10 @@ int sgrad__run_place_on_mesh(struct sgrad__run *r) {
 static int gather_split(const struct sgrad__run *r, const struct sgrad__item *item) {
     const struct sgrad_graph *g = r->graph;
     const unsigned axes = sgrad__part_axes(g, item->split);
-    const size_t bytes = sgrad_view_bytes(&item->tensor->view);
+    const struct sgrad_view kept = { item->view.dtype, item->split->kept_shape };
+    const size_t bytes = sgrad_view_bytes(&kept);
     int *member = sgrad_alloc((size_t)sgrad_mesh_ranks(&g->mesh, axes), sizeof *member), error = 0;
-    const struct sgrad_group from = sgrad_mesh_group(&g->mesh, axes, 0, member);
+    const struct sgrad_group from = sgrad_mesh_group(&g->mesh, axes, item->rank < 0 ? 0 : item->rank, member);
     float *part = sgrad_alloc(1, bytes);
     if (r->context->rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
     for (int place = 0; place < from.count; place++) {
@@ -99,6 +136,7 @@ static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *i
     int error = 0;
     if (rank == 0 && !*item->whole) *item->whole = sgrad_alloc(1, sgrad_view_bytes(&item->view));
     for (int other = 0; other < r->context->ranks; other++) {
+        if (!sgrad__parameter_on(g, item->split, other)) continue;
         const struct sgrad__share is = sgrad__share_of(g, item->split, other);
         float *share = sgrad_alloc((size_t)is.count + 1, sizeof *share);        /* of no elements a tensor has one */
         if (other == rank) error = sgrad_tensor_read(item->tensor, share);

@@ -46,8 +46,9 @@ static void print_placement(const struct sgrad__run *r, FILE *to) {
 
 static void print_mesh(const struct sgrad__run *r, FILE *to) {
     char text[SGRAD_MESH_TEXT];
-    fprintf(to, "mesh       %s: %d ranks at a time have the same samples, and share the work on them\n",
-            sgrad_mesh_text(&r->mesh, text), r->copies);
+    if (r->copies == 1) fprintf(to, "mesh       %s: all ranks have other samples\n", sgrad_mesh_text(&r->mesh, text));
+    else fprintf(to, "mesh       %s: %d ranks at a time have the same samples, and share the work on them\n",
+                 sgrad_mesh_text(&r->mesh, text), r->copies);
 }
 
 /* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
@@ -86,7 +87,9 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     fputc('\n', to);
     print_data(r, to);
     if (r->placement || r->context->ranks > 1) print_placement(r, to);
-    if (r->copies > 1) print_mesh(r, to);
+    if (r->copies > 1 || r->choice) print_mesh(r, to);
+    if (r->choice) fprintf(to, "           chosen as the cheapest by cost:\n%s", r->choice);
+    sgrad__run_print_pipe(r, to);
     fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->batch, r->parts,
             sgrad_plural(r->parts, "rank", "ranks"), r->program->micros,
             sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples,

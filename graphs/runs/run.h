@@ -62,8 +62,10 @@ struct sgrad__run {
     const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     struct sgrad_mesh mesh;
+    char *chosen, *choice;                      /* by --mesh auto: its text; of others, too, why; NULL: none was */
     int parts, part;                            /* the batch's, each of other samples; this rank's */
-    int copies, copy;                           /* ranks that have the same samples; this one's place among them */
+    int copies;                                 /* ranks that have the same samples */
+    bool speaks;                                /* of these the one that tells what the network says */
     int turns, turn;                            /* ranks that evaluate without each other, batches in turn; this one's place */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
@@ -74,6 +76,9 @@ struct sgrad__run {
 
 /* ---- setup.c ---- */
 
+int sgrad__run_build_graph(struct sgrad__run *run);         /* of its model and data, on its mesh */
+
+int sgrad__run_open_graph(struct sgrad__run *run);          /* the first half of what follows: no ranks are known yet */
 int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is in the run's folder */
 int sgrad__run_open_evaluation(struct sgrad__run *run);
 /* The context and the data of several runs side by side, which are no run's own. */
@@ -137,6 +142,11 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done);
 /* ---- mesh.c: the coordinates of ranks, and parameters that are split over them ---- */
 
 int sgrad__run_open_mesh(struct sgrad__run *run);           /* before the graph */
+/* axes.c: --mesh auto. Chooses one, once the ranks are known, for which BUILD builds the graph again. */
+bool sgrad__run_mesh_is_open(const struct sgrad__run *run);
+int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__run *run));
+void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__run *run),
+                             const struct sgrad_mesh_question *question, bool data_alone, struct sgrad_mesh_choice *choice);
 int sgrad__run_place_on_mesh(struct sgrad__run *run);       /* once the ranks are known: the graph, too */
 /* What is split, or kept by some ranks, is gathered on rank 0, whole, until sgrad__wholes_free; and, where rank 0 has read a
  * whole, every rank gets what it has of that. Every rank calls them. */
@@ -227,6 +237,7 @@ void sgrad__run_tell_idle(const struct sgrad__run *run);    /* options that were
 /* ---- print.c ---- */
 
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);      /* what the run really is, before it begins */
+void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to); /* pipe.c: of stages, who has which layers */
 /* How many gradients came how late, or too late; every rank calls it. */
 void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 

@@ -112,7 +112,7 @@ struct sgrad_train_options {
     const char *allreduce;                      /* how gradients are summed over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* how ranks train together */
     const char *shard;                          /* what ranks that have the same parameters keep shares of; NULL: "none" */
-    const char *mesh;                           /* "data=2,tensor=2": their coordinates (networks.h); NULL: data, all of them */
+    const char *mesh;                           /* "data=2,pipe=2,tensor=2": their coordinates (networks.h); NULL: data, all */
     int servers, group, staleness;              /* 0: all ranks; the ranks of a host; as the window says */
     int backup; /* gradients that an update does without; -1: one, where there are several ranks */
     const char *network;                        /* a file with the network's measures; NULL: measured */
@@ -223,6 +223,30 @@ void sgrad_ways_free(struct sgrad_ways *ways);
 struct sgrad_network;
 struct sgrad_collective;
 double sgrad_work_bucket(double bytes, const struct sgrad_network *network, const struct sgrad_collective *method);
+
+/* What meshes cost (--mesh auto): of RANKS ranks that are alike, each of so many WORKERS that compute and move so much together,
+ * on NETWORK, of whose ranks these are the first. */
+struct sgrad_mesh_question {
+    int ranks, workers;
+    const struct sgrad_network *network;
+    int64_t batch;                  /* samples, over all ranks */
+    double flops, bandwidth;        /* a second; bytes a second, of a rank's memory */
+    double memory;                  /* bytes of a rank; 0: as many as are wanted */
+};
+struct sgrad_mesh_price {
+    char mesh[64];                  /* "data=2,pipe=2,tensor=1d:2" */
+    double step, computing, sending, waiting;       /* seconds of a step, and of its slowest stage: they overlap */
+    double memory;                  /* bytes of the rank that wants most */
+    char *why;                      /* the network cannot be split so, or memory ends; NULL: it goes */
+};
+struct sgrad_mesh_choice {
+    int prices, best;               /* the fastest that goes; -1: none does */
+    struct sgrad_mesh_price *price;
+};
+/* All meshes of so many ranks. Reads no data, trains nothing. */
+int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sgrad_mesh_question *question,
+                      struct sgrad_mesh_choice *choice);
+void sgrad_mesh_choice_free(struct sgrad_mesh_choice *choice);
 
 /* All but the rank is the same on every rank. */
 struct sgrad_train_result {

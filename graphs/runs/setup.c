@@ -101,7 +101,7 @@ static int add_loss(struct sgrad__run *r, const struct sgrad_dataset *d, int y, 
     return sgrad_graph_loss(r->graph, y, *field, (float)r->options.label_smoothing);
 }
 
-static int open_graph(struct sgrad__run *r) {
+int sgrad__run_build_graph(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_dataset *d = r->train ? r->train : r->test;
     SGRAD_TRY(check_images(r, d));
@@ -267,7 +267,7 @@ static int complete_options(struct sgrad_train_options *o) {
     return 0;
 }
 
-int sgrad__run_open_training(struct sgrad__run *r) {
+int sgrad__run_open_graph(struct sgrad__run *r) {
     SGRAD_TRY(complete_options(&r->options));
     if (r->options.show_batch) r->options.print = true;     /* nothing is run */
     SGRAD_TRY(parse_trace(r));
@@ -279,15 +279,21 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(set_lookahead(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(sgrad__run_build_graph(r));
+    return 0;
+}
+
+int sgrad__run_open_training(struct sgrad__run *r) {
+    SGRAD_TRY(sgrad__run_open_graph(r));
     if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(sgrad__run_compare_options(r));
-    int error = sgrad__run_place_on_mesh(r);
+    sgrad__run_measure_room(r);
+    int error = sgrad__run_choose_mesh(r, sgrad__run_build_graph);
+    if (!error) error = sgrad__run_place_on_mesh(r);
     if (!error) error = sgrad__run_check_sizes(r, r->parts);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
-    sgrad__run_measure_room(r);
     SGRAD_TRY(sgrad__run_choose_micro_batch(r));
     SGRAD_TRY(sgrad__run_measure_data(r));
     if (r->options.partition) sgrad__run_open_placement(r);
@@ -323,7 +329,7 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__run *ground
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(set_lookahead(r));
-    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(sgrad__run_place_on_mesh(r));
     SGRAD_TRY(sgrad__run_choose_strategy(r));
     SGRAD_TRY(sgrad__run_choose_micro_batch(r));
@@ -341,7 +347,7 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
         return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(sgrad__run_open_test_set(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(sgrad__run_agree(r, sgrad__run_place_on_mesh(r)));
     SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
@@ -355,7 +361,7 @@ int sgrad__run_open_sampling(struct sgrad__run *r) {
     SGRAD_TRY(complete_options(&r->options));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(open_graph(r));
+    SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(open_context(r));
     return open_parameters(r);
 }
@@ -379,6 +385,8 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__order_close(&r->order);
     sgrad__run_leave_folder(r);
     free(r->model_text);
+    free(r->chosen);
+    free(r->choice);
     free(r->identity);
     free(r->history);
     free(r->augment);

@@ -71,11 +71,14 @@ static int64_t good_unit(const struct sgrad__run *r) {
     return o->deterministic && !o->micro_batch && o->batch % 8 == 0 ? greatest_common_divisor(here, o->batch / 8) : here;
 }
 
-/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do. */
+/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do. Of P
+ * stages each idles for P - 1 micro-batches. */
 static int64_t good_micro_batch(const struct sgrad__run *r) {
+    enum { IN_A_PIPE = 4 };
     const int64_t units = r->options.batch / r->parts / r->unit;
     const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r->graph);
     int64_t pieces = sgrad__micros(r->unit, good);
+    while (r->graph->stages > 1 && units * pieces < IN_A_PIPE * r->graph->stages && pieces < r->unit) pieces++;
     while (!r->options.deterministic && units * pieces < r->context->cpus && pieces < r->unit &&
            least_seconds(r, units * (pieces + 1)) <= least_seconds(r, units * pieces))
         pieces++;
@@ -119,6 +122,20 @@ static int good_lanes(const struct sgrad__run *r) {
 /* Ranks of unequal nodes may cut their shares otherwise. But where a micro-batch is a group, too, statistics are means over
  * groups, all of one size; they share an evaluation, batch by batch; and ranks of the same samples move values between each other
  * for each micro-batch: all these take rank 0's. */
+static int check_pipe(const struct sgrad__run *r) {
+    const int stages = r->graph->stages;
+    const int64_t share = r->options.batch / r->parts, units = share / r->unit, micros = units * sgrad__micros(r->unit, r->micro);
+    int64_t fits = r->unit;
+    while (fits > 1 && (r->unit % fits || units * (r->unit / fits) < stages)) fits--;
+    if (micros >= stages) return 0;
+    if (share < stages)
+        return sgrad_fail(SGRAD_EINVAL, "mesh %s: %lld %s of a rank cannot keep %d stages busy: --batch %d can", r->options.mesh,
+                          (long long)share, sgrad_plural(share, "sample", "samples"), stages, stages * r->parts);
+    return sgrad_fail(SGRAD_EINVAL, "mesh %s: %lld %s cannot keep %d stages busy: --micro-batch %lld makes %lld", r->options.mesh,
+                      (long long)micros, sgrad_plural(micros, "micro-batch", "micro-batches"), stages, (long long)fits,
+                      (long long)(share / fits));
+}
+
 int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     r->unit = good_unit(r);
     if (!r->micro) r->micro = good_micro_batch(r);
@@ -126,8 +143,10 @@ int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     if (r->context->ranks > 1) sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
     r->lanes = good_lanes(r);
     if (r->copies > 1) r->micro = r->evaluated;
-    if (r->options.bn_group != SGRAD_GROUP_MICRO) return share_out(r);
-    r->group = r->micro = r->options.micro_batch ? r->options.micro_batch : sgrad__nearest_divisor(r->unit, r->evaluated);
-    r->unit = r->group;
-    return 0;
+    if (r->options.bn_group == SGRAD_GROUP_MICRO) {
+        r->group = r->micro = r->options.micro_batch ? r->options.micro_batch : sgrad__nearest_divisor(r->unit, r->evaluated);
+        r->unit = r->group;
+    }
+    if (r->graph->stages > 1) SGRAD_TRY(check_pipe(r));
+    return r->options.bn_group == SGRAD_GROUP_MICRO ? 0 : share_out(r);
 }

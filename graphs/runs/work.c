@@ -234,3 +234,18 @@ void sgrad_ways_free(struct sgrad_ways *ways) {
     free(ways->layer);
     *ways = (struct sgrad_ways){ 0 };
 }
+
+/* ---- the meshes of its ranks ---- */
+
+int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sgrad_mesh_question *question,
+                      struct sgrad_mesh_choice *choice) {
+    struct sgrad__run *r = open_run(options);
+    r->options.mesh = NULL;
+    *choice = (struct sgrad_mesh_choice){ .best = -1 };
+    int error = sgrad__run_open_graph(r);
+    r->options.micro_batch = options->micro_batch, r->options.bn_group = options->bn_group;
+    if (!error) sgrad__run_price_meshes(r, sgrad__run_build_graph, question, false, choice);
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}

@@ -156,7 +156,7 @@ static void close_bucket(struct sgrad__builder *b, struct watched *w) {
 static void add_sum(struct sgrad__builder *b, struct watched *w, const struct layer *l, struct factor *f) {
     f->sum = sgrad__add_sum(b, f->leaf, b->micros, f->health->name);
     if (b->sharing[0].group.count > 1) {
-        if (!w->bucket) w->bucket = sgrad__bucket_open(SGRAD_F32, &b->sharing[0].group);
+        if (!w->bucket) w->bucket = sgrad__bucket_open(SGRAD_F32, b->sharing[0].group);
         sgrad__bucket_put(w->bucket, f->sum, f->is->view, &f->sum, -1, b->g->node[l->is->node].name);
         if (sgrad__bucket_bytes(w->bucket) >= b->p->bucket_bytes) close_bucket(b, w);
     }

@@ -76,7 +76,7 @@ struct sums {
 
 static void add_buckets(struct sgrad__builder *b, struct sums *s, const struct load *l, int method) {
     for (int k = 0, i = 0; k < l->buckets; k++) {
-        struct sgrad__bucket *bucket = sgrad__bucket_open(l->dtype, b->o->peers);
+        struct sgrad__bucket *bucket = sgrad__bucket_open(l->dtype, sgrad__peers(b, 0, sgrad__peer_count(b->o)));
         for (; i < l->count * (k + 1) / l->buckets; i++)
             sgrad__bucket_put(bucket, has_part(l, i) ? sgrad__lend_buffer(b, s->parameter[i]) : -1, s->parameter[i]->view,
                               &s->done[method * PARAMETERS + i], -1, s->parameter[i]->name);

@@ -1,0 +1,43 @@
+/* work.c: what a network's forward pass computes, of one sample. */
+#include "graphs/networks/graph.h"
+
+/* What operand USE of a task of N is, for one sample. */
+static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use use) {
+    const struct sgrad_signature *is = &n->is;
+    switch (use.role) {
+    case SGRAD_X: return is->x[use.index];
+    case SGRAD_Y: return is->y;
+    case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
+    case SGRAD_KEEP: return is->keep[use.index];
+    case SGRAD_PART: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
+    default: return (struct sgrad_view){ .shape.rank = 0 };
+    }
+}
+
+struct sgrad__work sgrad__node_work(const struct sgrad__node *n) {
+    struct sgrad__work work = { 0 };
+    for (const struct sgrad_task *t = n->op->forward; t < n->op->forward + SGRAD_MAX_TASKS && t->kernel.name; t++) {
+        struct sgrad_view view[SGRAD_MAX_OPERANDS];
+        int operands = 0;
+        for (; operands < SGRAD_MAX_OPERANDS && t->use[operands].role; operands++) {
+            view[operands] = view_of(n, t->use[operands]);
+            if (!view[operands].shape.rank) view[operands].shape.rank = -1;
+        }
+        const struct sgrad_args args = { .view = view, .attrs = n->attrs };
+        const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
+        if (t->scope != SGRAD_MICRO || n->is.view_of_input) continue;
+        work.flops += flops;
+        work.layers += flops > bytes;
+    }
+    return work;
+}
+
+struct sgrad__work sgrad__graph_work(const struct sgrad_graph *g) {
+    struct sgrad__work work = { 0 };
+    for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
+        const struct sgrad__work own = sgrad__node_work(n);
+        work.flops += own.flops;
+        work.layers += own.layers;
+    }
+    return work;
+}

@@ -1,0 +1,58 @@
+"""--mesh auto: the cheapest mesh that goes, by cost, with why; and what plan says of machines."""
+import json
+import os
+import re
+
+from run import REFERENCE, SOURCE, events, folder, main, ranks, stargrad
+
+TEXT = os.path.join(REFERENCE, "text.txt")
+GPT = ("train", "--model", "gpt:layers=2,heads=4,width=32,context=24", "--data", f"text:{TEXT},20", "--batch", 8)
+PRICE = re.compile(r"^ {11}(\S+) +([\d.]+) ms a step: ([\d.]+) computing, ([\d.]+) sending, ([\d.]+) waiting; [\d.]+ GB$", re.M)
+
+
+def test_chosen():
+    said = ranks(4, *GPT, "--mesh", "auto", "--print")
+    prices = [(row[0], float(row[1])) for row in PRICE.findall(said)]
+    assert {"data=4", "data=2,pipe=2", "pipe=4", "data=2,tensor=1d:2", "tensor=2d:2"} <= {mesh for mesh, _ in prices}, said
+    assert [step for _, step in prices] == sorted(step for _, step in prices), said
+    assert re.search(r"^mesh +(\S+): ", said, re.M).group(1) in (prices[0][0], "data=1," + prices[0][0]), said
+
+
+def test_refused_ones():
+    """They say why; and the run is that of a mesh that goes."""
+    said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 63, "--mesh", "auto", "--print")
+    assert "data=2                       not: a batch of 63 is not 2 ranks'" in said, said
+    assert "tensor=1d:2                  not: convnet shares no work over it" in said, said
+    assert re.search(r"^mesh +data=1,pipe=2: ", said, re.M), said
+    said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 63, "--mesh", "auto", "--print", "--best", status=2)
+    assert "--mesh auto: none goes; data=2: a batch of 63 is not 2 ranks'" in said, said
+    said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 64, "--mesh", "auto", "--print", "--precision", "bf16")
+    assert "data alone: --precision bf16 goes with nothing else" in said and "pipe" not in said, said
+
+
+def test_runs():
+    out = folder("auto")
+    ranks(2, *GPT, "--mesh", "auto", "--steps", 2, "--out", out)
+    assert len(events(out)) == 2
+    out = folder("auto")
+    stargrad(*GPT, "--mesh", "auto", "--steps", 2, "--out", out, "--cpus", 1)
+    assert len(events(out)) == 2
+
+
+def test_plan():
+    machine = os.path.join(SOURCE, "machines", "h100-8.json")
+    words = ("plan", *GPT[1:], "--mesh", "auto", "--machine", machine, "--nodes", "1-2")
+    said = json.loads(stargrad(*words, "--json"))
+    assert [point["ranks"] for point in said["points"]] == [8, 16], said
+    for point in said["points"]:
+        best = [kind for kind in point["kinds"] if kind["best"]]
+        assert len(best) == 1 and best[0]["step_seconds"] == min(kind["step_seconds"] for kind in point["kinds"]), point
+        for kind in point["kinds"]:
+            assert kind["step_seconds"] >= max(kind["computing_seconds"], kind["sending_seconds"]) / 2 and kind["memory_bytes"] > 0, kind
+    assert "not: " in stargrad(*words) and "best" in stargrad(*words)
+    said = stargrad("plan", *GPT[1:], "--mesh", "pipe=2", "--machine", machine, status=2)
+    assert "plan: --mesh pipe=2: takes auto" in said, said
+
+
+if __name__ == "__main__":
+    main(globals())
