@@ -40,7 +40,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
     (void)s;
-    fprintf(to, "factor = Constant <value_float = %.9g> ()\ny = Mul (x, factor)", ((const struct sgrad_scale *)attrs)->factor);
+    fprintf(to, "factor = Constant <value = float {%.9g}> ()\ny = Mul (x, factor)", ((const struct sgrad_scale *)attrs)->factor);
 }
 
 const struct sgrad_op sgrad_scale_op = {

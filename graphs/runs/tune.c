@@ -1,6 +1,7 @@
 /* tune.c: fine-tuning: parameters that do not begin, or do not change, as the others do. */
 #include "graphs/runs/run.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 static double number_at(const char *list) {
     const char *equals = list + strcspn(list, "=,");
     char *end = NULL;
-    const double x = *equals == '=' && equals[1] ? strtod(equals + 1, &end) : -1;
+    const bool begins = *equals == '=' && (isdigit((unsigned char)equals[1]) || equals[1] == '.');
+    const double x = begins ? strtod(equals + 1, &end) : -1;
     return x >= 0 && x <= 1e6 && (!*end || *end == ',') ? x : -1;
 }
 

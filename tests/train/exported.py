@@ -62,6 +62,10 @@ def test_resnet20():
     of_images("resnet20", 32, 3)
 
 
+def test_airbench94():
+    of_images("airbench94", 32, 3)
+
+
 def test_vgg11():
     of_images("vgg11", 32, 3)
 

@@ -72,7 +72,8 @@ def test_weight_decay_of():
         times = 0 if name.endswith("bias") else 3 if name.startswith("fc2") else 1
         for w, a, b in zip(values, none[name], some[name]):
             assert abs((a - b) - 0.1 * 0.1 * times * w) < 1e-6, name
-    assert "--weight-decay-of" in stargrad(*words, "--weight-decay-of", "fc1=-1", "--out", folder("wrong"), status=2)
+    for wrong in ("fc1", "fc1=", "fc1=,fc2=1", "fc1=-1", "fc1= 1", "fc1=nan"):
+        assert "--weight-decay-of" in stargrad(*words, "--weight-decay-of", wrong, "--out", folder("wrong"), status=2), wrong
 
 
 def test_resumed():

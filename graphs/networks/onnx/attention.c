@@ -159,13 +159,6 @@ bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) 
     return fits && !go(r, n, &from, PARTS);
 }
 
-int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
-    int status;
-    if (sgrad__onnx_is_normal(r, n, &status)) return status;
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    return sgrad__onnx_refuse(r, n, "is no step of attention, nor of GELU");
-}
-
 /* (T,T) of -inf */
 int sgrad__onnx_read_constant_of_shape(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Attribute *value = sgrad__onnx_attribute(n, "value");

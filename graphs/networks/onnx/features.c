@@ -12,6 +12,7 @@
 #include "codelets/ops/local_response_norm.h"
 #include "codelets/ops/position_embedding.h"
 #include "codelets/ops/relu.h"
+#include "codelets/ops/scale.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
@@ -159,6 +160,19 @@ int sgrad__onnx_read_relu(struct sgrad__reader *r, const Onnx__Node *n) {
     const int x = sgrad__onnx_value(r, n, 0, false);
     if (x < 0) return r->graph->error;
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
+}
+
+/* By one number of the file, or within attention, or on the way to GELU. */
+int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
+    struct sgrad_scale is;
+    int count, status;
+    if (sgrad__onnx_is_normal(r, n, &status)) return status;
+    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+    if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
+        return sgrad__onnx_refuse(r, n, "by one number of the file it is known, and as a step of attention or of GELU");
+    const int x = sgrad__onnx_value(r, n, 0, false);
+    return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_scale_op, &x, 1, &is));
 }
 
 int sgrad__onnx_read_gelu(struct sgrad__reader *r, const Onnx__Node *n) {

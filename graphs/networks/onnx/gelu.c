@@ -36,6 +36,17 @@ static int step(const char *operator, const struct sgrad__thing *a, const struct
     return a->normal == HALF && b->normal == SURE ? WHOLE : NOWHERE;
 }
 
+/* A product with a number may be a layer by itself: who takes it? */
+static bool goes_on(const struct sgrad__reader *r, const Onnx__Node *n, int place) {
+    const Onnx__Node *next = sgrad__onnx_next(r, n, place == ROOT ? "Erf" : "Mul");
+    if (place != HALF || !next) return next || (place != ROOT && place != HALF);
+    for (size_t i = 0; i < next->n_input; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(r, next, i);
+        if (t && t->tensor) return false;
+    }
+    return true;
+}
+
 bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *status) {
     const struct sgrad__thing *a = sgrad__onnx_input(r, n, 0), *b = sgrad__onnx_input(r, n, 1);
     struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
@@ -45,7 +56,7 @@ bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *st
         b = a, a = first;
         place = step(n->op_type, a, b);
     }
-    if (!place) return false;
+    if (!place || !goes_on(r, n, place)) return false;
     const int x = is_value(a) ? a->value : a->of;
     *status = 0;
     if (place == WHOLE)
