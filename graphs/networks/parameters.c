@@ -122,7 +122,8 @@ static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
         if (p->cuts)
             return sgrad_fail(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
         if (g->stages > 1)
-            return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, and so is what rank 0 would save", option);
+            return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, and so is what rank 0 would save",
+                              option);
         SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, -1, true));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
         kept->layout = p->is.layout;

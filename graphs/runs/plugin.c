@@ -30,7 +30,8 @@ static const char *wrong_operation(const void *record) {
     for (int i = 0; i < SGRAD_MAX_TASKS && op->backward[i].kernel.name; i++)
         if (!runs(&op->backward[i].kernel)) return "has a backward kernel without .cpu";
     if (!op->attrs_size) return "has no .attrs_size, the size of its attributes' structure";
-    return op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs ? NULL : "has no .backward, nor is all .no_gradient";
+    if (op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs) return NULL;
+    return "has no .backward, nor is all .no_gradient";
 }
 
 static const char *wrong_optimizer(const void *record) {
@@ -128,8 +129,9 @@ static int check(const char *path, const struct sgrad_plugin *plugin) {
     static const size_t size[SGRAD_RECORD_KINDS] = SGRAD_RECORD_SIZES;
     if (!plugin) return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: is none: it has no SGRAD_PLUGIN (graphs/runs/plugin.h)", path);
     if (plugin->version != SGRAD_PLUGIN_VERSION || memcmp(plugin->size, size, sizeof size))
-        return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: was compiled with headers of another Stargrad: its records are of version %d, "
-                          "of version %d here, or of other sizes; compile it anew", path, plugin->version, SGRAD_PLUGIN_VERSION);
+        return sgrad_fail(SGRAD_EFORMAT, "plug-in %s: was compiled with headers of another Stargrad: its records are of version "
+                          "%d, here they are of %d, or of other sizes: compile it anew", path, plugin->version,
+                          SGRAD_PLUGIN_VERSION);
     for (int k = 0; k < LISTS; k++) SGRAD_TRY(check_list(path, &lists[k], plugin));
     return 0;
 }
