@@ -240,7 +240,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     int inputs[SGRAD_MAX_INPUTS];
     if (g->error) return -1;
     if ((g->error = check_inputs(g, op, name, given, count))) return -1;
-    if (!op->attrs_size) {
+    if (attrs && !op->attrs_size) {
         g->error = sgrad_fail(SGRAD_EINVAL, "operation %s has no .attrs_size, the size of its attributes' structure", op->name);
         return -1;
     }
@@ -248,7 +248,7 @@ int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const ch
     if (g->error) return -1;
 
     struct sgrad__node n = { .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_alloc(1, op->attrs_size), .output = -1 };
-    memcpy(n.attrs, attrs, op->attrs_size);
+    if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
     n.is.layer = n.name;
     n.is.mesh = &g->mesh;
     n.is.inputs = count;

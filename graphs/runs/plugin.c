@@ -29,7 +29,6 @@ static const char *wrong_operation(const void *record) {
         if (!runs(&op->forward[i].kernel)) return "has a forward kernel without .cpu";
     for (int i = 0; i < SGRAD_MAX_TASKS && op->backward[i].kernel.name; i++)
         if (!runs(&op->backward[i].kernel)) return "has a backward kernel without .cpu";
-    if (!op->attrs_size) return "has no .attrs_size, the size of its attributes' structure";
     if (op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs) return NULL;
     return "has no .backward, nor is all .no_gradient";
 }

@@ -108,7 +108,7 @@ def test_tensor_refused():
     refused("values move between ranks in F32", "--mesh", "tensor=2", "--precision", "bf16")
     refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2; or 2d:2, 3d:2", "--mesh", "tensor=4d:2")
     refused("the mesh asks for a multiple of 4 ranks, and 2 are here", "--mesh", "tensor=4")
-    refused("shares no work over axis pipe", "--mesh", "pipe=2")
+    refused("shares no work over axis depth", "--mesh", "depth=2")
 
 
 def test_metrics():
