@@ -31,21 +31,6 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 
 static int64_t features_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
 
-/* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */
-SGRAD_ALWAYS_INLINE float row_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count, float mean,
-                                  bool squares) {
-    float room[SGRAD_ROW];
-    wide sum = wide_of(0);
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
-        const float *x = sgrad_row(type, data, from + i, n, room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide d = wide_load(x + j, n - j, mean) - mean;
-            sum += squares ? d * d : d;
-        }
-    }
-    return wide_sum(sum);
-}
-
 /* x (N,…,C), weight, bias (C), y (N,…,C), keep (N,rows,2): mean and 1/sqrt(variance + eps) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const struct sgrad_layer_norm *attrs = a->attrs;
@@ -55,8 +40,8 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     float *keep = a->data[4], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
-        const float mean = row_sum(type, a->data[0], from, features, 0, false) / (float)features;
-        const float variance = row_sum(type, a->data[0], from, features, mean, true) / (float)features;
+        const float mean = wide_row_sum(type, a->data[0], from, features, 0, false) / (float)features;
+        const float variance = wide_row_sum(type, a->data[0], from, features, mean, true) / (float)features;
         const float scale = 1 / sqrtf(variance + attrs->eps);
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
             const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);

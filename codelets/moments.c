@@ -20,31 +20,16 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 
 static int64_t features_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
 
-/* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */
-SGRAD_ALWAYS_INLINE float row_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count, float mean,
-                                  bool squares) {
-    float room[SGRAD_ROW];
-    wide sum = wide_of(0);
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
-        const float *x = sgrad_row(type, data, from + i, n, room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide d = wide_load(x + j, n - j, mean) - mean;
-            sum += squares ? d * d : d;
-        }
-    }
-    return wide_sum(sum);
-}
-
 /* x (N,…,C), y (N,…,2) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
     float room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float mean = row_sum(type, a->data[0], r * features, features, 0, false) / (float)features;
+        const float mean = wide_row_sum(type, a->data[0], r * features, features, 0, false) / (float)features;
         float *y = sgrad_row_out(type, a->data[1], 2 * r, room);
         y[0] = mean;
-        y[1] = row_sum(type, a->data[0], r * features, features, mean, true);
+        y[1] = wide_row_sum(type, a->data[0], r * features, features, mean, true);
         sgrad_row_done(type, a->data[1], 2 * r, 2, y);
     }
 }

@@ -61,4 +61,19 @@ SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
     return wide_choose(x, lowest, wide_of(0), y * (wide)power);
 }
 
+/* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */
+SGRAD_ALWAYS_INLINE float wide_row_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count, float mean,
+                                       bool squares) {
+    float room[SGRAD_ROW];
+    wide sum = wide_of(0);
+    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, data, from + i, n, room);
+        for (int64_t j = 0; j < n; j += WIDE) {
+            const wide d = wide_load(x + j, n - j, mean) - mean;
+            sum += squares ? d * d : d;
+        }
+    }
+    return wide_sum(sum);
+}
+
 #endif

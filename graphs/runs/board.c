@@ -201,7 +201,7 @@ static char *where_text(const struct sgrad__entrant *e) {
     const struct sgrad__search *s = e->search;
     for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++)
         if (v->model == e->number && v->number == e->written)
-            return sgrad_format("partition %d, rank %d", v->partition, sgrad__visits_rank(v->partition, s->ranks));
+            return sgrad_format("partition %d, rank %d", v->partition, sgrad__search_rank(s, v));
     return sgrad_format("%s", fate_of(e) == SGRAD__RUNNING ? "waits" : fate_text(e));
 }
 

@@ -21,14 +21,17 @@ static bool same_collective(const void *a, const void *b) {
 /* ---- what is wrong with a record; NULL: nothing. More than that a member is missing ---- */
 
 static bool runs(const struct sgrad_kernel *kernel) { return kernel->cpu || kernel->cuda; }
+static bool all_run(const struct sgrad_task *task) {
+    bool all = true;
+    for (int i = 0; i < SGRAD_MAX_TASKS && task[i].kernel.name; i++) all &= runs(&task[i].kernel);
+    return all;
+}
 
 static const char *wrong_operation(const void *record) {
     const struct sgrad_op *op = record;
     const unsigned inputs = (1u << op->inputs) - 1;
-    for (int i = 0; i < SGRAD_MAX_TASKS && op->forward[i].kernel.name; i++)
-        if (!runs(&op->forward[i].kernel)) return "has a forward kernel without .cpu";
-    for (int i = 0; i < SGRAD_MAX_TASKS && op->backward[i].kernel.name; i++)
-        if (!runs(&op->backward[i].kernel)) return "has a backward kernel without .cpu";
+    if (!all_run(op->forward)) return "has a forward kernel without .cpu";
+    if (!all_run(op->backward)) return "has a backward kernel without .cpu";
     if (op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs) return NULL;
     return "has no .backward, nor is all .no_gradient";
 }

@@ -21,9 +21,6 @@
 #include <unistd.h>
 
 static bool is_over(const struct sgrad__entrant *e) { return e->fate != SGRAD__RUNNING; }
-static int rank_of(const struct sgrad__search *s, const struct sgrad__visit *v) {
-    return sgrad__visits_rank(v->partition, s->ranks);
-}
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
@@ -210,7 +207,7 @@ static void count_hops(struct sgrad__search *s) {
     for (const struct sgrad__visit *v = s->plan.visit; v < s->plan.visit + s->plan.count; v++) {
         const struct sgrad__entrant *e = &s->entrant[v->model];
         const int before = at[v->model] < 0 ? e->planned_at : at[v->model];
-        at[v->model] = rank_of(s, v);
+        at[v->model] = sgrad__search_rank(s, v);
         work += v->end - v->begin;
         if (before < 0 || before == at[v->model]) continue;
         s->hops++;
@@ -254,7 +251,7 @@ static void note_places(struct sgrad__search *s) {
         struct sgrad__entrant *e = &s->entrant[v->model];
         if (v->number < e->visits) continue;
         e->visits = v->number + 1;
-        e->at = rank_of(s, v);
+        e->at = sgrad__search_rank(s, v);
     }
 }
 

@@ -95,6 +95,11 @@ struct sgrad__search {
     double moved[2];                    /* hops and bytes that this rank has sent, in all rounds */
 };
 
+/* Who makes VISIT. */
+static inline int sgrad__search_rank(const struct sgrad__search *s, const struct sgrad__visit *visit) {
+    return sgrad__visits_rank(visit->partition, s->ranks);
+}
+
 /* Places in a journal: of a step, of an epoch's metrics, both 0 being the first; one metric's value; floats in all. */
 enum { SGRAD__TEST_NUMBERS = 2 };
 static inline float *sgrad__journal_step(const struct sgrad__entrant *e, long step) {

@@ -23,9 +23,7 @@ static const struct sgrad__visit *end_of(const struct sgrad__search *s) { return
 
 /* The next visit from V on that is still to be made, of this rank. */
 static const struct sgrad__visit *own_visit(const struct sgrad__search *s, const struct sgrad__visit *v) {
-    while (v < end_of(s) &&
-           (sgrad__visits_rank(v->partition, s->ranks) != s->rank || v->number < s->entrant[v->model].visits))
-        v++;
+    while (v < end_of(s) && (sgrad__search_rank(s, v) != s->rank || v->number < s->entrant[v->model].visits)) v++;
     return v < end_of(s) ? v : NULL;
 }
 
@@ -34,7 +32,7 @@ static int rank_before(const struct sgrad__search *s, const struct sgrad__visit 
     const struct sgrad__entrant *e = &s->entrant[v->model];
     if (v->number <= e->visits) return e->at;
     for (const struct sgrad__visit *before = v - 1; before >= s->plan.visit; before--)
-        if (before->model == v->model) return sgrad__visits_rank(before->partition, s->ranks);
+        if (before->model == v->model) return sgrad__search_rank(s, before);
     return e->at;
 }
 
@@ -42,7 +40,7 @@ static int rank_before(const struct sgrad__search *s, const struct sgrad__visit 
 static int send_first(struct sgrad__search *s) {
     for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
         struct sgrad__entrant *e = &s->entrant[v->model];
-        const int to = sgrad__visits_rank(v->partition, s->ranks);
+        const int to = sgrad__search_rank(s, v);
         if (v->number != e->visits || e->at != s->rank || to == s->rank) continue;
         SGRAD_TRY(sgrad__entrant_fetch(e, s->rank));
         SGRAD_TRY(sgrad__entrant_send(e, to));
@@ -53,7 +51,7 @@ static int send_first(struct sgrad__search *s) {
 static int expect_mail(struct sgrad__search *s) {
     int *visits = sgrad_alloc((size_t)s->ranks, sizeof *visits);
     for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++)
-        visits[sgrad__visits_rank(v->partition, s->ranks)] += v->number >= s->entrant[v->model].visits;
+        visits[sgrad__search_rank(s, v)] += v->number >= s->entrant[v->model].visits;
     int error = sgrad__mail_expect(s, visits);
     free(visits);
     return error;
@@ -71,7 +69,7 @@ static int fetch(struct sgrad__search *s, const struct seat *seat, const struct 
 /* The visit is over: the candidate goes on to where its next one is. */
 static int leave(struct sgrad__search *s, struct seat *seat) {
     const struct sgrad__visit *next = sgrad__visits_next(&s->plan, seat->visit);
-    const int to = next ? sgrad__visits_rank(next->partition, s->ranks) : s->rank;
+    const int to = next ? sgrad__search_rank(s, next) : s->rank;
     if (to != s->rank) SGRAD_TRY(sgrad__entrant_send(seat->entrant, to));
     SGRAD_TRY(sgrad__mail_tell(seat->entrant, seat->visit->number));
     seat->state = NOBODY;

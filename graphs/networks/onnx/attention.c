@@ -125,7 +125,7 @@ static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct 
 static int reshape(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     int64_t to[SGRAD__NUMBERS];
     int count;
-    if (!sgrad__onnx_numbers(r, n, 1, to, &count) || (to[0] != 0 && to[0] != -1 && to[0] != SGRAD__BATCH)) return refuse(r, n);
+    if (!sgrad__onnx_numbers(r, n, 1, to, &count) || !sgrad__onnx_is_batch(to[0])) return refuse(r, n);
     if (from->attends >= THIRD && from->attends < HEADS && count == 4) return take_heads(r, n, from, to);
     if (from->attends != ROWS || count != 3 || to[1] != rows_of(r, from) || to[2] != width_of(r, from)) return refuse(r, n);
     const struct sgrad_attention how = { .heads = from->heads, .causal = from->causal };

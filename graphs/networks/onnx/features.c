@@ -187,7 +187,7 @@ static const Onnx__Node *sum_behind(struct sgrad__reader *r, const Onnx__Node *n
     const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
     for (size_t i = 0; sum && sum->n_input == 2 && i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
-        if (!t || t->value < 0 || t->pixel || t->stage || t->strides[0] || t->strides[1]) continue;
+        if (!sgrad__onnx_is_value(t)) continue;
         const struct sgrad_shape is = sgrad_graph_shape(r->graph, *other = t->value);
         if (sgrad_shape_equal(&is, shape)) return sum;
     }

@@ -11,10 +11,6 @@ enum { NOWHERE, HALF, ROOT, ERF, SURE, TWICE, CHANCE, WHOLE };
 
 #define ROOT_2 1.41421356f
 
-static bool is_value(const struct sgrad__thing *t) {
-    return t && t->value >= 0 && !t->pixel && !t->stage && !t->columns && !t->strides[0] && !t->strides[1];
-}
-
 static bool is_number(const struct sgrad__thing *t, float wanted) {
     float number;
     int count;
@@ -24,7 +20,7 @@ static bool is_number(const struct sgrad__thing *t, float wanted) {
 
 /* What comes of A and B, in this order. */
 static int step(const char *operator, const struct sgrad__thing *a, const struct sgrad__thing *b) {
-    const bool times = !strcmp(operator, "Mul"), x = is_value(a);
+    const bool times = !strcmp(operator, "Mul"), x = sgrad__onnx_is_value(a);
     const int of = x ? a->value : a->of;
     if (!strcmp(operator, "Erf")) return a->normal == ROOT ? ERF : NOWHERE;
     if (!strcmp(operator, "Add")) return a->normal == ERF && is_number(b, 1) ? SURE : NOWHERE;
@@ -57,7 +53,7 @@ bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *st
         place = step(n->op_type, a, b);
     }
     if (!place || !goes_on(r, n, place)) return false;
-    const int x = is_value(a) ? a->value : a->of;
+    const int x = sgrad__onnx_is_value(a) ? a->value : a->of;
     *status = 0;
     if (place == WHOLE)
         *status = sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &(struct sgrad_gelu){ 0 }));

@@ -55,6 +55,12 @@ struct sgrad__thing {
     const Onnx__Node *user;         /* the node that comes last of them; NULL: none */
 };
 #define SGRAD__BATCH INT64_MIN
+/* Does a Reshape to so many leave the samples as many as they are? */
+static inline bool sgrad__onnx_is_batch(int64_t number) { return number == 0 || number == -1 || number == SGRAD__BATCH; }
+/* Is it a value as the graph has it, and not something that is meant by one? NULL: no. */
+static inline bool sgrad__onnx_is_value(const struct sgrad__thing *t) {
+    return t && t->value >= 0 && !t->pixel && !t->stage && !t->columns && !t->strides[0] && !t->strides[1];
+}
 
 struct sgrad__bound {
     char *parameter;                /* "conv1.weight" */

@@ -25,7 +25,7 @@ int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* Of images, (N,C,H·W)? */
 static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int count) {
-    return shape->rank == 4 && count == 3 && (to[0] == 0 || to[0] == -1 || to[0] == SGRAD__BATCH) && to[1] == shape->dim[3] &&
+    return shape->rank == 4 && count == 3 && sgrad__onnx_is_batch(to[0]) && to[1] == shape->dim[3] &&
            (to[2] == shape->dim[1] * shape->dim[2] || (to[2] == -1 && to[0] != -1));
 }
 
@@ -176,7 +176,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
     int count[4] = { 0 };
     struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *to = sgrad__onnx_thing(r, n->output[0]);
-    if (!from || from->value < 0 || from->pixel || from->stage || sgrad__onnx_rank(r, from->value) != 4)
+    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(r, from->value) != 4)
         return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, from->value);
     bool known = sgrad__onnx_numbers(r, n, 1, first, &count[0]) && sgrad__onnx_numbers(r, n, 2, end, &count[1]) &&
@@ -201,7 +201,7 @@ int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t pad[SGRAD__NUMBERS];
     float value = 0;
     int count;
-    if (!from || from->value < 0 || from->pixel || from->stage || sgrad__onnx_rank(r, from->value) != 4)
+    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(r, from->value) != 4)
         return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
     bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(r, n, 3) &&
                  sgrad__onnx_numbers(r, n, 1, pad, &count) && count == 8;

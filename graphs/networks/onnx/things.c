@@ -39,8 +39,7 @@ struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx
 
 int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    if (t && t->value >= 0 && !t->strides[0] && !t->strides[1] && !t->stage && !t->columns && (pixel || !t->pixel))
-        return t->value;
+    if (sgrad__onnx_is_value(t) || (t && pixel && t->pixel)) return t->value;
     if (t && (t->strides[0] || t->strides[1]))
         sgrad__onnx_refuse(r, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
                                            t->name);
