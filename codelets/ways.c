@@ -24,11 +24,20 @@
 enum { EDITION = 7 };       /* of what the ways are: to be raised when a way changes */
 const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product", "pixels" };
 
+/* The ways that are ours. */
+static const struct own {
+    bool (*open)(const struct sgrad__layer *l);
+    size_t (*workspace)(const struct sgrad__layer *l);      /* bytes */
+    void (*run)(const struct sgrad__layer *l, void *const data[], float *room);
+} own[SGRAD__WAYS] = {
+    [SGRAD__WINOGRAD] = { sgrad__winograd_open, sgrad__winograd_workspace, sgrad__winograd_run },
+    [SGRAD__PRODUCT] = { sgrad__product_open, sgrad__product_workspace, sgrad__product_run },
+    [SGRAD__PIXELS] = { sgrad__pixels_open, sgrad__pixels_workspace, sgrad__pixels_run },
+};
+
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
-    if (way == SGRAD__PRODUCT) return sgrad__product_open(l);
-    if (way == SGRAD__PIXELS) return sgrad__pixels_open(l);
-    if (way == SGRAD__PLAIN || l->rank == 2) return way < SGRAD__WINOGRAD;
-    if (way == SGRAD__WINOGRAD) return sgrad__winograd_open(l);
+    if (own[way].open) return own[way].open(l);
+    if (way == SGRAD__PLAIN || l->rank == 2) return true;
     const bool widened = l->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
     const int c = l->rank - 1;
     return l->groups == 1 && l->x[c] % 16 == 0 && l->y[c] % 16 == 0 && !widened;
@@ -44,12 +53,9 @@ struct plan {
 
 /* False: oneDNN has no such way. */
 static bool plan_create(const struct sgrad__layer *l, enum sgrad__way way, struct plan *plan) {
-    if (way < SGRAD__WINOGRAD && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
+    if (!own[way].run && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
     plan->way = way;
-    plan->workspace = SGRAD_LINE + (way == SGRAD__WINOGRAD  ? sgrad__winograd_workspace(l)
-                                    : way == SGRAD__PRODUCT ? sgrad__product_workspace(l)
-                                    : way == SGRAD__PIXELS  ? sgrad__pixels_workspace(l)
-                                                            : plan->onednn.workspace);
+    plan->workspace = SGRAD_LINE + (own[way].run ? own[way].workspace(l) : plan->onednn.workspace);
     return true;
 }
 
@@ -57,9 +63,7 @@ static void plan_destroy(void *plan) { sgrad__onednn_destroy(&((struct plan *)pl
 
 static void plan_run(const struct sgrad__layer *l, const struct plan *plan, void *const data[], void *workspace) {
     void *room = (void *)sgrad_aligned((size_t)workspace);
-    if (plan->way == SGRAD__WINOGRAD) sgrad__winograd_run(l, data, room);
-    else if (plan->way == SGRAD__PRODUCT) sgrad__product_run(l, data, room);
-    else if (plan->way == SGRAD__PIXELS) sgrad__pixels_run(l, data, room);
+    if (own[plan->way].run) own[plan->way].run(l, data, room);
     else sgrad__onednn_run(l, &plan->onednn, data, room);
 }
 
