@@ -299,7 +299,10 @@ static error_t parse(int key, char *text, struct argp_state *state) {
             p->request->argument = p->request->words[0];
             return 0;
         }
-        if (!p->command->argument)
+        const char *before = state->next > 2 ? state->argv[state->next - 2] : "";
+        if (!p->command->argument && !strncmp(before, "--", 2))
+            p->status = sgrad__wrong("%s: %s takes no value like '%s', which is no option: options begin with --", name, before, text);
+        else if (!p->command->argument)
             p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
         else if (p->request->argument)
             p->status = sgrad__wrong("%s: one %s only: '%s' is too much", name, p->command->argument, text);

@@ -43,8 +43,20 @@ static int unknown(const char *text, const char *word, size_t length) {
     return error;
 }
 
+/* "rotate[:DEGREES], 0 to 180"; free it. */
+static char *form_and_ranges(const struct sgrad_augmentation *a) {
+    char *text = sgrad_augmentation_form(a);
+    for (int i = 0; i < a->numbers; i++) {
+        char *longer = sgrad_format("%s%s%g to %g%s", text, i ? " and " : ", ", a->number[i].low, a->number[i].high,
+                                    a->number[i].pixels ? " or a part of the shorter side, 1/N" : "");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 static int misused(const char *text, const struct sgrad_augmentation *is) {
-    char *form = sgrad_augmentation_form(is);
+    char *form = form_and_ranges(is);
     int error = sgrad_fail(SGRAD_EINVAL, "augmentation '%s': takes %s: %s", text, form, is->summary);
     free(form);
     return error;

@@ -39,6 +39,7 @@ refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --ba
 refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
 refuses 2 "train: no option '-q'; see" "${train[@]}" -q
 refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
+refuses 2 "train: --resume takes no value like 'runs', which is no option" "${train[@]}" --resume runs
 refuses 2 'train: --m is short for several' "${train[@]}" --m 3
 refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
 refuses 2 'train: --print takes no value' "${train[@]}" --print=3

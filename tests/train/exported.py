@@ -62,6 +62,10 @@ def test_resnet20():
     of_images("resnet20", 32, 3)
 
 
+def test_resnet50():
+    of_images("resnet50", 64, 3)
+
+
 def test_airbench94():
     of_images("airbench94", 32, 3)
 

@@ -9,15 +9,24 @@
  *
  *     x (N,T,3C) ─ Split ─┬ Reshape (·,T,heads,C/heads) ─ Transpose: query ─┐
  *                         ├ Reshape ─ Transpose: key ───────────────────────┼ Attention ─ Transpose ─ Reshape (·,T,C) ─ y (N,T,C)
- *                         └ Reshape ─ Transpose: worth ─────────────────────┘ */
+ *                         └ Reshape ─ Transpose: worth ─────────────────────┘
+ *
+ * As PyTorch writes it where that operator is missing, query and key are both multiplied by the root of 1/√(C/heads), the key is
+ * transposed as one large batch, and what is added comes of ones:
+ *
+ *     key ─ Reshape (·,T,C/heads) ─ Transpose ─ Reshape (·,heads,C/heads,T) ─ Mul ─┐
+ *     query ─ Mul ─────────────────────────────────────────────────────────────────┴ MatMul ─ Add ─ Softmax ─ …
+ *     1 ─ Expand (T,T) ─ Trilu up to the diagonal ─ Equal 0 ─ Where -inf, else 0 ─────────────┘ */
 #include "codelets/ops/attention.h"
 #include "graphs/networks/onnx/reader.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 /* The places; each is named for what lies there. */
 enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE, MEAN, ROWS, NEVER, LATER,
+       BATCHED, BATCHED_COLUMN, ROOT_QUERY, ROOT_COLUMN, ONES, EARLIER, NOT_EARLIER,
        THIRD, HEADS = THIRD + 3 };          /* three of each: of query, key and worth */
 
 static bool is(const Onnx__Node *n, const char *operator) { return strcmp(n->op_type, operator) == 0; }
@@ -49,6 +58,12 @@ static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__
     return go_to(r, n, 0, from, place);
 }
 
+/* Is it one number of the file's? */
+static bool is_one(const struct sgrad__thing *t, float *number) {
+    int count;
+    return t && t->tensor && sgrad__onnx_floats(t->tensor, number, 1, &count) && count == 1;
+}
+
 static bool has_order(const Onnx__Node *n, const int64_t *order, size_t count) {
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
     return a && a->n_ints == count && !memcmp(a->ints, order, count * sizeof *order);
@@ -57,6 +72,7 @@ static bool has_order(const Onnx__Node *n, const int64_t *order, size_t count) {
 static int turn(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     if (from->attends == PARTS && has_order(n, (int64_t[]){ 2, 0, 3, 1, 4 }, 5)) return go(r, n, from, TURNED);
     if (from->attends == KEY && has_order(n, (int64_t[]){ 0, 1, 3, 2 }, 4)) return go(r, n, from, COLUMN);
+    if (from->attends == BATCHED && has_order(n, (int64_t[]){ 0, 2, 1 }, 3)) return go(r, n, from, BATCHED_COLUMN);
     if (!has_order(n, (int64_t[]){ 0, 2, 1, 3 }, 4)) return refuse(r, n);
     if (from->attends >= HEADS) return go(r, n, from, QUERY + from->attends - HEADS);
     return from->attends == MEAN ? go(r, n, from, ROWS) : refuse(r, n);
@@ -74,6 +90,7 @@ static int choose(struct sgrad__reader *r, const Onnx__Node *n, const struct sgr
 static int multiply(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *a, const struct sgrad__thing *b) {
     if (!b || a->of != b->of || a->heads != b->heads) return refuse(r, n);
     if (a->attends == QUERY && b->attends == COLUMN) return go(r, n, a, PRODUCT);
+    if (a->attends == ROOT_QUERY && b->attends == ROOT_COLUMN) return go(r, n, a, SCORE);
     if (a->attends == SHARE && b->attends == WORTH) return go(r, n, a, MEAN);
     return refuse(r, n);
 }
@@ -95,20 +112,22 @@ static int take_heads(struct sgrad__reader *r, const Onnx__Node *n, const struct
     return 0;
 }
 
-static bool scales_as_known(const struct sgrad__reader *r, const struct sgrad__thing *from, double by) {
-    const double wanted = 1 / sqrt((double)width_of(r, from) / from->heads);
-    return fabs(by - wanted) <= 1e-5 * wanted;
+static double features_of_head(const struct sgrad__reader *r, const struct sgrad__thing *t) {
+    return (double)width_of(r, t) / t->heads;
 }
 
+static bool is_near(double x, double wanted) { return fabs(x - wanted) <= 1e-5 * wanted; }
+
+/* The product is scaled, or query and key are, each by the root. */
 static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const struct sgrad__thing *by) {
+    const bool product = from->attends == PRODUCT;
     float number;
-    int count;
-    if (from->attends != PRODUCT || !by || !by->tensor || !sgrad__onnx_floats(by->tensor, &number, 1, &count) || count != 1)
-        return refuse(r, n);
-    if (!scales_as_known(r, from, number))
+    if ((!product && from->attends != QUERY && from->attends != COLUMN) || !is_one(by, &number)) return refuse(r, n);
+    const double features = features_of_head(r, from);
+    if (!is_near(number, product ? 1 / sqrt(features) : 1 / sqrt(sqrt(features))))
         return sgrad__onnx_refuse(r, n, "scales by %g: attention by 1 over the root of a head's %g features is known", number,
-                                  (double)width_of(r, from) / from->heads);
-    return go(r, n, from, SCORE);
+                                  features);
+    return go(r, n, from, product ? SCORE : from->attends == QUERY ? ROOT_QUERY : ROOT_COLUMN);
 }
 
 /* Later rows are left out: what is added is as large as there are rows. */
@@ -121,12 +140,23 @@ static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct 
     return 0;
 }
 
+/* All samples' heads as one batch, and back, with rows and features exchanged. */
+static int reshape_key(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const int64_t *to,
+                       int count) {
+    const int64_t rows = rows_of(r, from), features = width_of(r, from) / from->heads;
+    if (from->attends == KEY && count == 3 && to[0] == -1 && to[1] == rows && to[2] == features) return go(r, n, from, BATCHED);
+    if (from->attends == BATCHED_COLUMN && count == 4 && to[1] == from->heads && to[2] == features && to[3] == rows)
+        return go(r, n, from, COLUMN);
+    return refuse(r, n);
+}
+
 /* Heads from features, or features from heads, which ends the layer; samples are as many as before, however that is said. */
 static int reshape(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     int64_t to[SGRAD__NUMBERS];
     int count;
     if (!sgrad__onnx_numbers(r, n, 1, to, &count) || !sgrad__onnx_is_batch(to[0])) return refuse(r, n);
     if (from->attends >= THIRD && from->attends < HEADS && count == 4) return take_heads(r, n, from, to);
+    if (from->attends == KEY || from->attends == BATCHED_COLUMN) return reshape_key(r, n, from, to, count);
     if (from->attends != ROWS || count != 3 || to[1] != rows_of(r, from) || to[2] != width_of(r, from)) return refuse(r, n);
     const struct sgrad_attention how = { .heads = from->heads, .causal = from->causal };
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_attention_op, &from->of, 1, &how));
@@ -159,35 +189,78 @@ bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) 
     return fits && !go(r, n, &from, PARTS);
 }
 
-/* (T,T) of -inf */
-int sgrad__onnx_read_constant_of_shape(struct sgrad__reader *r, const Onnx__Node *n) {
-    const Onnx__Attribute *value = sgrad__onnx_attribute(n, "value");
-    int64_t side[SGRAD__NUMBERS];
-    float number = 0;
-    int sides, count;
-    const bool known = value && value->t && !sgrad__onnx_check_tensor(r->path, n->output[0], value->t) &&
-                       sgrad__onnx_floats(value->t, &number, 1, &count) && count == 1;
-    if (!known || !sgrad__onnx_numbers(r, n, 0, side, &sides) || sides != 2 || side[0] != side[1] || side[0] < 1 ||
-        side[0] > INT32_MAX || !(number == -INFINITY))
-        return refuse(r, n);
-    SGRAD_TRY(go(r, n, &(struct sgrad__thing){ .of = -1 }, NEVER));
-    sgrad__onnx_thing(r, n->output[0])->count = (int)side[0];
+/* ---- what leaves later rows out: (T,T) ---------------------------------------------------------------------------- */
+
+/* Tools take the least float for -inf, too. */
+static bool is_never(float score) { return score <= -FLT_MAX; }
+
+/* Output 0 of N is a square at PLACE, of SIDE rows. */
+static int make_square(struct sgrad__reader *r, const Onnx__Node *n, int place, int64_t side) {
+    SGRAD_TRY(go(r, n, &(struct sgrad__thing){ .of = -1 }, place));
+    sgrad__onnx_thing(r, n->output[0])->count = (int)side;
     return 0;
 }
 
-/* What lies above the diagonal. */
+/* Is input I numbers of a square's shape? */
+static bool is_square(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *side) {
+    int64_t sides[SGRAD__NUMBERS];
+    int count;
+    if (!sgrad__onnx_numbers(r, n, i, sides, &count) || count != 2 || sides[0] != sides[1]) return false;
+    *side = sides[0];
+    return sides[0] >= 1 && sides[0] <= INT32_MAX;
+}
+
+int sgrad__onnx_read_constant_of_shape(struct sgrad__reader *r, const Onnx__Node *n) {
+    const Onnx__Attribute *value = sgrad__onnx_attribute(n, "value");
+    int64_t side;
+    float number = 0;
+    int count;
+    const bool known = value && value->t && !sgrad__onnx_check_tensor(r->path, n->output[0], value->t) &&
+                       sgrad__onnx_floats(value->t, &number, 1, &count) && count == 1;
+    return known && is_square(r, n, 0, &side) && is_never(number) ? make_square(r, n, NEVER, side) : refuse(r, n);
+}
+
+int sgrad__onnx_read_expand(struct sgrad__reader *r, const Onnx__Node *n) {
+    int64_t side;
+    float number;
+    return is_one(sgrad__onnx_input(r, n, 0), &number) && number == 1 && is_square(r, n, 1, &side)
+               ? make_square(r, n, ONES, side) : refuse(r, n);
+}
+
+/* What lies above the diagonal, or up to it. */
 int sgrad__onnx_read_trilu(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    int64_t above[SGRAD__NUMBERS];
-    int count;
-    if (!t || t->attends != NEVER || sgrad__onnx_int(n, "upper", 1) != 1 || !sgrad__onnx_numbers(r, n, 1, above, &count) ||
-        count != 1 || above[0] != 1)
-        return refuse(r, n);
-    const int rows = t->count;
-    SGRAD_TRY(go(r, n, t, LATER));
-    sgrad__onnx_thing(r, n->output[0])->count = rows;
-    return 0;
+    const bool upper = sgrad__onnx_int(n, "upper", 1);
+    int64_t from[SGRAD__NUMBERS] = { 0 };
+    int count = 1;
+    const bool known = !sgrad__onnx_input(r, n, 1) || sgrad__onnx_numbers(r, n, 1, from, &count);
+    if (!t || !known || count != 1 || t->attends != (upper ? NEVER : ONES) || from[0] != upper) return refuse(r, n);
+    return make_square(r, n, upper ? LATER : EARLIER, t->count);
 }
+
+int sgrad__onnx_read_equal(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    float number;
+    return t && t->attends == EARLIER && is_one(sgrad__onnx_input(r, n, 1), &number) && number == 0
+               ? make_square(r, n, NOT_EARLIER, t->count) : refuse(r, n);
+}
+
+int sgrad__onnx_read_where(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    float there, elsewhere;
+    return t && t->attends == NOT_EARLIER && is_one(sgrad__onnx_input(r, n, 1), &there) && is_never(there) &&
+                   is_one(sgrad__onnx_input(r, n, 2), &elsewhere) && elsewhere == 0
+               ? make_square(r, n, LATER, t->count) : refuse(r, n);
+}
+
+/* (N,heads,T,C/heads) */
+bool sgrad__onnx_attention_shape(const struct sgrad__reader *r, const struct sgrad__thing *t, int64_t number[4]) {
+    if (!t || t->attends < QUERY || t->attends > WORTH) return false;
+    number[0] = SGRAD__BATCH, number[1] = t->heads, number[2] = rows_of(r, t), number[3] = width_of(r, t) / t->heads;
+    return true;
+}
+
+/* ---- thirds, and the operator ------------------------------------------------------------------------------------- */
 
 /* In three along the features of rows. */
 int sgrad__onnx_read_split(struct sgrad__reader *r, const Onnx__Node *n) {
@@ -215,7 +288,7 @@ int sgrad__onnx_read_attention(struct sgrad__reader *r, const Onnx__Node *n) {
             return sgrad__onnx_refuse(r, n, "of query, key and worth that are thirds of the same rows' features it is known");
     }
     if (sgrad__onnx_float(n, "softcap", 0) != 0 ||
-        (sgrad__onnx_attribute(n, "scale") && !scales_as_known(r, in[0], sgrad__onnx_float(n, "scale", 0))))
+        (sgrad__onnx_attribute(n, "scale") && !is_near(sgrad__onnx_float(n, "scale", 0), 1 / sqrt(features_of_head(r, in[0])))))
         return sgrad__onnx_refuse(r, n, "without softcap, scaled by 1 over the root of a head's features, it is known");
     SGRAD_TRY(go(r, n, in[0], MEAN));
     sgrad__onnx_thing(r, n->output[0])->causal = sgrad__onnx_int(n, "is_causal", 0);

@@ -133,6 +133,8 @@ enum { SGRAD__ONNX_LARGE = 4096 };     /* no window is larger, nor anything of i
 /* Is an input of N a place within attention? Then N is read so. Does its Reshape begin one? */
 bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n);
 int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
+/* The shape of a thing that is query, key or worth; false: it is none. */
+bool sgrad__onnx_attention_shape(const struct sgrad__reader *r, const struct sgrad__thing *thing, int64_t number[4]);
 bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
 
 /* ---- gelu.c ---- */

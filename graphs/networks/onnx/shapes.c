@@ -74,14 +74,17 @@ static int make_numbers(struct sgrad__reader *r, const Onnx__Node *n, const int6
 
 /* (N,C,H,W) */
 int sgrad__onnx_read_shape(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    if (x < 0) return r->graph->error;
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
     int64_t number[SGRAD__NUMBERS] = { SGRAD__BATCH };
-    for (int i = 1; i < shape.rank; i++)
-        number[i] = shape.rank < 4 ? shape.dim[i] : i == 1 ? shape.dim[shape.rank - 1] : shape.dim[i - 1];
-    const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", shape.rank);
-    if (start < 0 || end > shape.rank || start >= end) return sgrad__onnx_refuse(r, n, "of start or end that are not known");
+    int rank = 4;
+    if (!sgrad__onnx_attention_shape(r, sgrad__onnx_input(r, n, 0), number)) {
+        const int x = sgrad__onnx_value(r, n, 0, false);
+        if (x < 0) return r->graph->error;
+        const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+        rank = shape.rank;
+        for (int i = 1; i < rank; i++) number[i] = rank < 4 ? shape.dim[i] : i == 1 ? shape.dim[rank - 1] : shape.dim[i - 1];
+    }
+    const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
+    if (start < 0 || end > rank || start >= end) return sgrad__onnx_refuse(r, n, "of start or end that are not known");
     return make_numbers(r, n, number + start, (int)(end - start));
 }
 
@@ -171,11 +174,29 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- shortcuts without parameters ------------------------------------------------------------------------------- */
 
+/* Of numbers, from one to before another, which a negative one counts from the end. */
+static int slice_numbers(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t) {
+    int64_t first[SGRAD__NUMBERS] = { 0 }, end[SGRAD__NUMBERS] = { 0 }, axis[SGRAD__NUMBERS] = { 0 };
+    int count, axes = 1;
+    const bool known = sgrad__onnx_numbers(r, n, 1, first, &count) && count == 1 && sgrad__onnx_numbers(r, n, 2, end, &count) &&
+                       count == 1 && !sgrad__onnx_input(r, n, 4) &&
+                       (!sgrad__onnx_input(r, n, 3) || sgrad__onnx_numbers(r, n, 3, axis, &axes));
+    int64_t at[2] = { first[0], end[0] };
+    for (int i = 0; i < 2; i++) {
+        if (at[i] < 0) at[i] += t->count;
+        at[i] = at[i] < 0 ? 0 : at[i] > t->count ? t->count : at[i];
+    }
+    if (!known || axes != 1 || axis[0] || at[0] >= at[1])
+        return sgrad__onnx_refuse(r, n, "of a shape's numbers from one to another it is known");
+    return make_numbers(r, n, t->number + at[0], (int)(at[1] - at[0]));
+}
+
 /* Every so-manieth row, or column, or both. */
 int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
     int count[4] = { 0 };
     struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *to = sgrad__onnx_thing(r, n->output[0]);
+    if (from && from->is_numbers) return slice_numbers(r, n, from);
     if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(r, from->value) != 4)
         return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, from->value);
