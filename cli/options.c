@@ -301,7 +301,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         }
         const char *before = state->next > 2 ? state->argv[state->next - 2] : "";
         if (!p->command->argument && !strncmp(before, "--", 2))
-            p->status = sgrad__wrong("%s: %s takes no value like '%s', which is no option: options begin with --", name, before, text);
+            p->status = sgrad__wrong("%s: %s takes no value like '%s', which is no option: options begin with --", name, before,
+                                     text);
         else if (!p->command->argument)
             p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
         else if (p->request->argument)

@@ -34,7 +34,8 @@ static void texts(void **state) {
     } wrong[] = {
         { "", "'' is neither none nor" }, { "None", "'None' is neither" }, { "flip,", "'' is neither" },
         { ",flip", "'' is neither" },
-        { "flip,flip", "flip is there twice" }, { "none,flip", "'none' is neither" }, { "crop", "takes crop:N, 1 to 8192 or a part of the shorter side, 1/N: padded" },
+        { "flip,flip", "flip is there twice" }, { "none,flip", "'none' is neither" },
+        { "crop", "takes crop:N, 1 to 8192 or a part of the shorter side, 1/N: padded" },
         { "crop:", "takes crop:N" }, { "crop:0", "takes crop:N" }, { "crop:-1", "takes crop:N" }, { "crop:1/", "takes crop:N" },
         { "crop:1/0", "takes crop:N" }, { "crop:2/8", "takes crop:N" }, { "crop: 4", "takes crop:N" },
         { "crop:4 ", "takes crop:N" },
