@@ -43,6 +43,8 @@ static const struct sgrad__option options[] = {
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
     { "lr", "X", "learning rate; the optimizer's own, as stargrad list optimizers has it, if not given", &sgrad__real,
       SGRAD__FIELD(lr), 0, 1e6 },
+    { "optimizer-of", "LIST", "another optimizer, of parameters by patterns: *.bias=adamw,fc=sgd", &sgrad__text,
+      SGRAD__FIELD(optimizer_of) },
     { "lr-of", "LIST", "times the learning rate, of parameters by patterns: fc=10,layer1.*=.1", &sgrad__text,
       SGRAD__FIELD(lr_of) },
     { "weight-decay-of", "LIST", "times the weight decay, likewise: *.bias=0,fc=.5", &sgrad__text,

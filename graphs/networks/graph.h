@@ -39,7 +39,9 @@ struct sgrad__parameter {
     bool fixed;                         /* the network says so, whoever trains it */
     long until;                         /* it does after so many steps; 0: it does not */
     struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate, and where other stages use it */
-    struct sgrad_tensor **kept;         /* what the optimizer keeps of it, in the order of the graph's states; ends with NULL */
+    const struct sgrad_kernel *update;  /* of an optimizer of its own; NULL: the run's */
+    const struct sgrad_state *states;   /* that the optimizer keeps of it; end without a name; NULL: none */
+    struct sgrad_tensor **kept;         /* these, in their order; ends with NULL */
     struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
     struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
@@ -108,8 +110,7 @@ struct sgrad_graph {
     struct sgrad__split *split;
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
-    const struct sgrad_state *states;   /* that the optimizer keeps of each trained parameter; end without a name; NULL: none */
-    int kept_count;                     /* what it keeps besides, of layers */
+    int kept_count;                     /* what the optimizer keeps besides, of layers */
     struct sgrad__kept *kept;
 };
 
@@ -185,10 +186,10 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 /* ---- parameters.c ---- */
 
 /* Gives every parameter that this rank has memory and its first value (Philox: seed, the parameter's name, element), and zeros to
- * the STATES (which end without a name; or NULL) that an optimizer keeps of each trained one. */
+ * the STATES (which end without a name; or NULL) that an optimizer keeps of each trained one that has none of its own. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
-int sgrad__states_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p);        /* how many, on whatever rank */
+int sgrad__states_of(const struct sgrad__parameter *p);     /* how many, on whatever rank */
 /* What the optimizer keeps besides, STATE of LAYER, "optimizer.factor_a.conv1" in files: on all ranks (RANK -1), or on some, of
  * which RANK is the first. Where it is kept HERE it gets memory, zeros at first. */
 int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape, int rank,

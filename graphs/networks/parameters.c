@@ -63,24 +63,24 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static char *state_name(const struct sgrad_graph *g, const struct sgrad__parameter *p, int state) {
-    return sgrad_format(SGRAD__STATES "%s.%s", g->states[state].name, p->name);
+static char *state_name(const struct sgrad__parameter *p, int state) {
+    return sgrad_format(SGRAD__STATES "%s.%s", p->states[state].name, p->name);
 }
 
 static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uint64_t seed) {
-    const int count = sgrad__states_of(g, p);
+    const int count = sgrad__states_of(p);
     p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
     const struct sgrad__share share = sgrad__share_of(g, p, g->rank);
     const bool here = sgrad__parameter_on(g, p, g->rank);
     if (p->cuts || share.ranks > 1 || g->stages > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
     if (here) SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
     for (int i = 0; i < count && here; i++) {
-        if (p->cuts && g->states[i].shape)
+        if (p->cuts && p->states[i].shape)
             return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
-                                            "another optimizer does without", p->name, p->cut[0].axis->name, g->states[i].name);
-        struct sgrad_shape shape = g->states[i].shape ? g->states[i].shape(&p->is.shape) : p->kept_shape;
+                                            "another optimizer does without", p->name, p->cut[0].axis->name, p->states[i].name);
+        struct sgrad_shape shape = p->states[i].shape ? p->states[i].shape(&p->is.shape) : p->kept_shape;
         if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
-        char *name = state_name(g, p, i);
+        char *name = state_name(p, i);
         int error = sgrad_tensor_create(name, p->is.dtype, shape, SGRAD_PERSISTENT, &p->kept[i]);
         free(name);
         if (error) return error;
@@ -90,8 +90,10 @@ static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uin
 
 int sgrad__parameters_allocate(struct sgrad_graph *g, const struct sgrad_state *states, uint64_t seed) {
     int error = 0;
-    g->states = states;
-    for (int i = 0; i < g->parameter_count && !error; i++) error = allocate(g, &g->parameter[i], seed);
+    for (int i = 0; i < g->parameter_count && !error; i++) {
+        if (!g->parameter[i].update) g->parameter[i].states = states;
+        error = allocate(g, &g->parameter[i], seed);
+    }
     if (error) sgrad__parameters_free(g);
     return error;
 }
@@ -184,10 +186,10 @@ int64_t sgrad__parameters_whole(const struct sgrad_graph *g) {
 
 /* A parameter, or, of J from 0 on, a state of it. What some ranks have whole, and others not, the first that has it tells. */
 static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int j) {
-    const bool state = j >= 0, own = state && g->states[j].shape, shared = state && sgrad__share_of(g, p, g->rank).ranks > 1;
+    const bool state = j >= 0, own = state && p->states[j].shape, shared = state && sgrad__share_of(g, p, g->rank).ranks > 1;
     struct sgrad__item item = {
-        .name = state ? state_name(g, p, j) : sgrad_format("%s", p->name),
-        .view = { p->is.dtype, own ? g->states[j].shape(&p->is.shape) : sgrad__whole_shape(p) },
+        .name = state ? state_name(p, j) : sgrad_format("%s", p->name),
+        .view = { p->is.dtype, own ? p->states[j].shape(&p->is.shape) : sgrad__whole_shape(p) },
         .layout = own ? SGRAD_AS_IS : p->is.layout,
         .tensor = state ? p->kept[j] : p->tensor,
         .split = p->cuts || shared ? p : NULL,
@@ -201,12 +203,12 @@ static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgra
 
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool with_states) {
     int most = g->kept_count;
-    for (int i = 0; i < g->parameter_count; i++) most += 1 + sgrad__states_of(g, &g->parameter[i]);
+    for (int i = 0; i < g->parameter_count; i++) most += 1 + sgrad__states_of(&g->parameter[i]);
     struct sgrad__items list = { .item = sgrad_alloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
         if (p->is.unsaved) continue;
-        const int states = with_states && p->kept ? sgrad__states_of(g, p) : 0;
+        const int states = with_states && p->kept ? sgrad__states_of(p) : 0;
         for (int j = -1; j < states; j++) list.item[list.count++] = item_of(g, p, j);
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)

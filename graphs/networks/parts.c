@@ -131,16 +131,16 @@ int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item
     return error;
 }
 
-int sgrad__states_of(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+int sgrad__states_of(const struct sgrad__parameter *p) {
     int count = 0;
-    while (!p->state && g->states && g->states[count].name) count++;
+    while (!p->state && p->states && p->states[count].name) count++;
     return count;
 }
 
 void sgrad__wholes_free(struct sgrad_graph *g) {
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        for (int j = 0; p->whole && j <= sgrad__states_of(g, p); j++) {
+        for (int j = 0; p->whole && j <= sgrad__states_of(p); j++) {
             free(p->whole[j]);
             p->whole[j] = NULL;
         }

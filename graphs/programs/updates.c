@@ -26,7 +26,7 @@ static int add_share(struct sgrad__builder *b, int parameter, const struct sgrad
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     struct sgrad__parameter *w = &b->g->parameter[parameter];
     sgrad__add_histogram(b, "gradients", parameter, gradient);
-    struct sgrad_call call = { .kernel = b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
+    struct sgrad_call call = { .kernel = w->update ? w->update : b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
     const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
     const int value = share.ranks > 1 ? add_share(b, parameter, &share) : b->parameter[parameter];
     int operand[SGRAD_MAX_OPERANDS] = { value, gradient, b->norm };

@@ -18,12 +18,19 @@ static bool lists(const char *const *words, const char *word) {
     return false;
 }
 
+static bool is_heeded(const struct sgrad__run *r, const char *option) {
+    bool heeded = lists(r->optimizer->options, option);
+    for (int i = 0; i < r->graph->parameter_count && !heeded; i++)
+        heeded = lists(sgrad__run_optimizer_of(r, r->graph->parameter[i].name)->options, option);
+    return heeded;
+}
+
 /* Why OPTION is for others than the chosen optimizer or strategy; NULL: it is not; free it. */
 static char *why_of_others(const struct sgrad__run *r, const char *option) {
     bool optimizers = false, strategies = false;
     for (int i = 0; sgrad_optimizers[i]; i++) optimizers |= lists(sgrad_optimizers[i]->options, option);
     for (int i = 0; sgrad_strategies[i]; i++) strategies |= lists(sgrad_strategies[i]->options, option);
-    if (optimizers && !lists(r->optimizer->options, option))
+    if (optimizers && !is_heeded(r, option))
         return sgrad_format("--optimizer %s has no use for it", r->optimizer->name);
     if (strategies && !lists(r->strategy->options, option))
         return sgrad_format("--strategy %s has no use for it", r->strategy->name);

@@ -62,9 +62,10 @@ static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
     SGRAD_TRY(check_stages(r));
     for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
-        if (p->cuts && r->optimizer->whole)
+        if (p->cuts && sgrad__run_optimizer_of(r, p->name)->whole)
             return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
-                                            "does without", r->optimizer->name, p->name, p->cut[0].axis->name);
+                                            "does without", sgrad__run_optimizer_of(r, p->name)->name, p->name,
+                              p->cut[0].axis->name);
     if (r->strategy->sharded || r->strategy->served)
         return sgrad_fail(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh, r->strategy->name);
     if (r->options.partition)

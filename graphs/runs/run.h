@@ -91,6 +91,8 @@ void sgrad__run_close(struct sgrad__run *run);
 /* ---- tune.c: parameters that do not begin, or do not change, as the others do ---- */
 
 int sgrad__run_fine_tune(struct sgrad__run *run);       /* checks what is asked, and freezes; the graph is whole */
+/* What trains PARAMETER; NULL: --optimizer-of names none that there is, which is told. */
+const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *run, const char *parameter);
 /* What LIST, patterns and numbers, says of a parameter. */
 double sgrad__number_of(const char *list, const char *parameter, double otherwise);
 /* The first step behind DONE after which a parameter stays as it is; 0: there is none. And is one still trained, that is not to

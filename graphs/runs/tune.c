@@ -27,6 +27,42 @@ static int check_numbers(const struct sgrad__run *r, const char *option, const c
     return sgrad__check_listed(r->graph, option, list);
 }
 
+/* ---- parameters that another optimizer trains ---- */
+
+const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *r, const char *parameter) {
+    const char *at = sgrad__find_listed(r->options.optimizer_of, parameter);
+    if (!at) return r->optimizer;
+    const char *is = at + strcspn(at, "=") + 1;
+    char *name = sgrad_format("%.*s", (int)strcspn(is, ","), is);
+    const struct sgrad_optimizer *found = sgrad_record_find("optimizer", name, sgrad_optimizers);
+    free(name);
+    return found;
+}
+
+/* One that looks at layers looks at all of them. */
+static int set_optimizers(struct sgrad__run *r) {
+    const char *list = r->options.optimizer_of;
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (at[strcspn(at, "=,")] != '=')
+            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd", list);
+    SGRAD_TRY(sgrad__check_listed(r->graph, "optimizer-of", list));
+    for (int i = 0; i < r->graph->parameter_count && list; i++) {
+        struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (p->state || !sgrad__is_listed(list, p->name)) continue;
+        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
+        if (!is) return SGRAD_ENAME;
+        if (is->whole && r->strategy->shares)
+            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': %s takes whole parameters, and --shard has ranks update shares",
+                              list, is->name);
+        if (is->keep || r->optimizer->keep)
+            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
+                              is->keep ? is->name : r->optimizer->name);
+        p->update = is->update;
+        p->states = is->states;
+    }
+    return 0;
+}
+
 /* ---- parameters that are trained for some epochs ---- */
 
 static long last_step_of(const struct sgrad__run *r, const char *parameter) {
@@ -67,6 +103,7 @@ int sgrad__run_fine_tune(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (o->init_skip && !o->init) return sgrad_fail(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
     SGRAD_TRY(check_freeze_after(r));
+    SGRAD_TRY(set_optimizers(r));
     SGRAD_TRY(sgrad__check_listed(r->graph, "init-skip", o->init_skip));
     SGRAD_TRY(sgrad__check_listed(r->graph, "freeze", o->freeze));
     SGRAD_TRY(check_numbers(r, "lr-of", o->lr_of, false,
@@ -104,6 +141,7 @@ void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
     if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
                         fixed && o->freeze ? ", and " : "", o->freeze ? o->freeze : "");
     if (o->freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->freeze_after);
+    if (o->optimizer_of) fprintf(to, "optimizer  of its own: %s\n", o->optimizer_of);
     if (o->lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->lr_of);
     if (o->weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->weight_decay_of);
 }

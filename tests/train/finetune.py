@@ -1,4 +1,4 @@
-"""Fine-tuning: --init-skip, --freeze, --lr-of, --mean and --deviation."""
+"""Fine-tuning: --init-skip, --freeze, --optimizer-of, --lr-of, --mean and --deviation."""
 import json
 import struct
 
@@ -7,8 +7,8 @@ from run import content, folder, losses, main, ranks, stargrad
 WORDS = ("--batch", 64, "--deterministic", "--weight-decay", 0, "--momentum", 0, "--cpus", 1)
 
 
-def tensors(path):
-    data = content(path)
+def tensors(path, name="model.safetensors"):
+    data = content(path, name)
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
     header.pop("__metadata__", None)
@@ -60,6 +60,25 @@ def test_rates():
             assert abs((c - a) - (4 if n.startswith(layer) else 1) * (b - a)) < 1e-6, n
     for wrong in ("fc1", "fc1=", "fc1=0", "fc1=-1", "fc1=x", "=2,fc1"):
         assert "--lr-of" in train("--model", "mlp", "--data", "digits", "--steps", 1, "--lr-of", wrong, status=2)[0]
+
+
+def test_optimizer_of():
+    """Where all parameters have another optimizer it is as if that were asked for; others keep what theirs keeps, and go on so."""
+    run = ("--model", "mlp", "--data", "digits", "--steps", 6, "--lr", 0.01)
+    adamw = tensors(train(*run, "--optimizer", "adamw")[1])
+    assert tensors(train(*run, "--optimizer", "muon", "--optimizer-of", "*=adamw")[1]) == adamw
+    some = (*run, "--optimizer", "muon", "--optimizer-of", "*.bias=adamw,fc2=sgd", "--checkpoint-every", 3)
+    said, out = train(*some)
+    assert "of its own: *.bias=adamw,fc2=sgd" in said
+    kept = [n.split(".", 2)[1:] for n in tensors(out, "checkpoint-6.safetensors") if n.startswith("optimizer.")]
+    assert {state for state, of in kept if of.endswith(".bias")} == {"exp_avg", "exp_avg_sq"}
+    assert {state for state, of in kept if of.endswith(".weight")} == {"momentum"}
+    _, again = train(*some, "--steps", 3)
+    stargrad("train", *some, *WORDS, "--out", again, "--resume")
+    assert tensors(again) == tensors(out)
+    for wrong, says in (("fc1", "--optimizer-of"), ("x=sgd", "'x=sgd'"), ("fc1=kfac", "all layers or none"), ("fc1=", "no optimizer"),
+                        ("fc1=sdg", "did you mean 'sgd'")):
+        assert says in train(*run, "--optimizer-of", wrong, status=2)[0], wrong
 
 
 def test_init_skip():
