@@ -73,12 +73,16 @@ def make_loss(options, model):
         bf16 = options.precision == "bf16"
         cast = torch.autocast(options.device, torch.bfloat16, cache_enabled=options.device == "cpu")
         with cast if bf16 else contextlib.nullcontext():
-            return F.cross_entropy(model(x), y)
+            said = model(x)
+            return F.cross_entropy(said.flatten(0, -2), y.flatten()) if y.dim() > 1 else F.cross_entropy(said, y)
 
     return torch.compile(loss_of, mode=options.compile) if options.compile else loss_of
 
 
 def make_batches(options, share):
+    text = torch_models.text_options(options.model)
+    if text:
+        return [tuple(torch.randint(256, (share, text["context"]), device=options.device) for _ in range(2)) for _ in range(4)]
     height, width, channels = map(int, options.shape.split("x"))
     if options.device == "cpu":
         layout = torch.contiguous_format if options.nchw else torch.channels_last
@@ -115,7 +119,9 @@ class Trainer:
     def __init__(self, options, rank=0, processes=1):
         self.options = options
         self.model = make_model(options, rank, processes)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
+        sgd = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
+        self.optimizer = (torch.optim.AdamW(self.model.parameters(), fused=True) if torch_models.text_options(options.model)
+                          else torch.optim.SGD(self.model.parameters(), **sgd, fused=True))
         self.loss_of = make_loss(options, self.model)
 
     def step(self, x, y):

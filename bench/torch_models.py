@@ -333,6 +333,16 @@ MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
 MODELS["vit_tiny"] = Vit
 
 
+def text_options(name):
+    """The sizes that "gpt:layers=6,heads=6,width=384,context=256" names, as keywords of Gpt; None: NAME is no language model."""
+    kind, _, options = name.partition(":")
+    if kind != "gpt":
+        return None
+    sizes = {"layers": 6, "heads": 6, "width": 384, "context": 256}
+    return sizes | {key: int(value) for key, value in (option.split("=") for option in options.split(",") if option)}
+
+
 def build(name, shape=(3, 32, 32), classes=10):
-    """shape is (channels, height, width)."""
-    return MODELS[name](shape, classes)
+    """shape is (channels, height, width); a language model's is what its name says, its classes the 256 bytes."""
+    sizes = text_options(name)
+    return Gpt(**sizes, vocabulary=256) if sizes else MODELS[name](shape, classes)
