@@ -88,8 +88,8 @@ struct sgrad_train_options {
     enum sgrad_precision precision;
     const char *init;                           /* a safetensors file, or NULL */
     /* Patterns of parameters, with commas between ("fc,layer1.*"): which begin anew, and are not taken from init; which stay as
-     * they are; which optimizer others have ("*.bias=adamw"), how many times the learning rate others have ("fc=10,conv1=.1"), and the weight decay; after how many epochs
-     * others stay as they are. NULL: none. */
+     * they are; which optimizer others have ("*.bias=adamw"), how many times the learning rate ("fc=10,conv1=.1") and the weight
+     * decay; after how many epochs others stay as they are. NULL: none. */
     const char *init_skip, *freeze, *optimizer_of, *lr_of, *weight_decay_of, *freeze_after;
     const char *mean, *deviation;               /* of each channel, with commas between; NULL: the training set's */
     const char *out;                            /* the run's folder; NULL: runs/NAME-TIME */

@@ -44,7 +44,8 @@ static int set_optimizers(struct sgrad__run *r) {
     const char *list = r->options.optimizer_of;
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
         if (at[strcspn(at, "=,")] != '=')
-            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd", list);
+            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd",
+                              list);
     SGRAD_TRY(sgrad__check_listed(r->graph, "optimizer-of", list));
     for (int i = 0; i < r->graph->parameter_count && list; i++) {
         struct sgrad__parameter *p = &r->graph->parameter[i];
