@@ -10,14 +10,19 @@ static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
     sgrad__ways_run(&l, args);
 }
 
-static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
-    const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    size_t bytes = sgrad__ways_workspace(&l);
+static size_t workspace_of(const struct sgrad__layer *l, const struct sgrad_args *args) {
+    size_t bytes = sgrad__ways_workspace(l);
+    (void)args;
 #ifdef SGRAD_HAVE_CUDA
-    const size_t cuda = l.rank == 2 ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
+    const size_t cuda = l->rank == 2 ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
     if (bytes < cuda) bytes = cuda;
 #endif
     return bytes;
+}
+
+static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    return workspace_of(&l, args);
 }
 
 static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
@@ -28,6 +33,20 @@ static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
 void sgrad__pass_forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
 size_t sgrad__pass_forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
 double sgrad__pass_forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
+
+static struct sgrad__layer inference(const struct sgrad_args *a) {
+    struct sgrad__layer l = sgrad__layer_of(SGRAD__FORWARD, a);
+    l.exact = l.dtype == SGRAD_BF16;
+    return l;
+}
+void sgrad__pass_inference(const struct sgrad_args *a) {
+    const struct sgrad__layer l = inference(a);
+    sgrad__ways_run(&l, a);
+}
+size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) {
+    const struct sgrad__layer l = inference(a);
+    return workspace_of(&l, a);
+}
 
 void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
 size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }

@@ -11,6 +11,10 @@ void sgrad__pass_forward(const struct sgrad_args *args);
 size_t sgrad__pass_forward_workspace(const struct sgrad_args *args);
 double sgrad__pass_forward_flops(const struct sgrad_args *args);
 
+/* The same outside training: exact (layer.h). */
+void sgrad__pass_inference(const struct sgrad_args *args);
+size_t sgrad__pass_inference_workspace(const struct sgrad_args *args);
+
 /* dy, weight, dx */
 void sgrad__pass_backward_data(const struct sgrad_args *args);
 size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *args);

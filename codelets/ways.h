@@ -4,8 +4,8 @@
  *            product all as it lies
  * blocked    onednn.c: a convolution of images in blocks of 16 channels, which of 16 channels is the same but another kernel; an
  *            inner product with the weight as oneDNN likes it best
- * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; gradients
- *            of bf16 images, where the processor has instructions for them, with noise of 1.2 % of the root mean square
+ * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; in
+ *            training on bf16 images, where the processor has instructions for them, noise of 1.2 % of the root mean square
  * product    product.c: a matrix product of our own, in f32
  * pixels     pixels.c: of small images a matrix product for each tap and pixel of a filter that has one, in f32 */
 #ifndef SGRAD_CODELETS_WAYS_H

@@ -14,11 +14,11 @@
  *     x ── windows ─> V (36, tiles, C) ──┬─> products ─> M (36, tiles, K) ── tiles_out ─> y
  *     w ── filters ─> U (36, C, K) ──────┘
  *
- * A sample's y and dx have the same bits whatever else is in the call. All is computed in F32, but gradients of bf16 images on
+ * A sample's y and dx have the same bits whatever else is in the call. All is computed in F32, but training on bf16 images on
  * processors with AVX512_BF16: there U, V and A dy Aᵀ are rounded to bf16 before the products, which are twice as fast. Their
  * errors come out of the transforms at 1.2 % of the root mean square, where bf16's own rounding is 0.2 %: noise of mean zero,
- * small beside what the choice of a batch makes of a gradient. Forward is in F32 there too, for what a network says must not
- * depend on it.
+ * small beside what the choice of a batch makes of a step. Outside training all is in F32 there, too, for what a network says
+ * must not depend on it.
  *
  * Sources: S. Winograd, Arithmetic complexity of computations, 1980; A. Lavin and S. Gray, Fast algorithms for convolutional
  * neural networks, 2016. How far results are off depends on the points where polynomials are evaluated (B. Barabasz et al.,
@@ -31,7 +31,7 @@
 
 static enum factors factors_of(const struct sgrad__layer *l) {
     const bool has_bf16 = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512_BF16;
-    if (!has_bf16 || l->dtype == SGRAD_F32 || l->pass == SGRAD__FORWARD) return FLOATS;
+    if (!has_bf16 || l->dtype == SGRAD_F32 || l->exact) return FLOATS;
     return l->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
 }
 

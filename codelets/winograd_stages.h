@@ -52,15 +52,20 @@ STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t ch
     }
 }
 
-/* w (K,side,side,C) -> U (36, C, COUNT), of COUNT filters from FROM on; in floats */
+/* w (K,side,side,C) -> U (36, C, COUNT), of COUNT filters from FROM on */
 STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channels, float *u) {
+    const int64_t rows = channel_words(FACTORS, channels);
+    const int of_word = FACTORS == FLOATS ? 1 : 2;
     for (int64_t k = 0; k < count; k += LANES)
         for (int64_t first = 0; first < channels; first += LANES) {
             vec g[LANES][FILTER];
             for (int i = 0; i < FILTER; i++)
                 for (int j = 0; j < LANES; j++)
                     for (int c = 0; c < LANES; c++) g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
-            for (int c = 0; c < LANES; c++) put_filters(FLOATS, SIDE, (const vec *[2]){ g[c] }, channels, count, first + c, k, u);
+            for (int c = 0; c < LANES; c += of_word) {
+                const vec *word[2] = { g[c], g[c + of_word - 1] };
+                put_filters(FACTORS, SIDE, word, rows, count, (first + c) / of_word, k, u);
+            }
         }
 }
 
@@ -138,7 +143,7 @@ STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64
 }
 
 STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room) {
-    const bool forward = FACTORS == FLOATS && l->pass == SGRAD__FORWARD;
+    const bool forward = FACTORS != TILE_PAIRS && l->pass == SGRAD__FORWARD;
     const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && l->pass == SGRAD__BACKWARD_WEIGHT);
     const int32_t *i = in_of(l), *o = out_of(l);
     const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };

@@ -201,10 +201,10 @@ static inline void instance_fill(struct instance *t) {
 int sgrad__check_gradients(const struct sgrad_op *op, const struct sgrad_test *test);
 int sgrad__check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test);
 int sgrad__check_adds(const struct sgrad_op *op, const struct sgrad_test *test);
-/* Elements may differ by so much of the root mean square; of gradients by GRADIENTS. */
+/* Elements may differ by so much of the root mean square, in training by TOLERANCE. */
 #define SGRAD__BF16_TOLERANCE     0.03
 #define SGRAD__WINOGRAD_TOLERANCE 0.08
-int sgrad__check_bf16(const struct sgrad_op *op, const struct sgrad_test *test, double gradients);
+int sgrad__check_bf16(const struct sgrad_op *op, const struct sgrad_test *test, double tolerance);
 /* All of an operation's phases on the usual numbers. */
 int sgrad__instance_run_whole(struct instance *t);
 /* Are GOT's elements WANTED's, but for TOLERANCE of its root mean square, and of themselves? They are those of ROLE I of T. */

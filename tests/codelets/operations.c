@@ -132,7 +132,7 @@ static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test 
 }
 static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test) { return passes(sgrad__check_adds(op, test)); }
 
-/* A convolution's gradients in bf16, where it may go Winograd's way, have noise. */
+/* A convolution's training in bf16, where it may go Winograd's way, has noise. */
 static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
     const bool winograd =
         (op == &sgrad_conv2d_op || op == &sgrad_conv3d_op) && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS);
