@@ -162,6 +162,8 @@ const struct sgrad_op sgrad_conv2d_op = {
           &(struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1, .bias = true } },
         { "3x3, chunks of channels", { { 4, { 3, 5, 6, 176 } } },
           &(struct sgrad_conv2d){ .channels = 192, .kernel = 3, .padding = 1, .bias = true } },
+        { "3x3 of 24 to 41 channels, which fill no vectors, bias", { { 4, { 2, 7, 9, 24 } } },
+          &(struct sgrad_conv2d){ .channels = 41, .kernel = 3, .padding = 1, .bias = true } },
         { "5x5 of 16 to 32 channels, bias", { { 4, { 2, 7, 6, 16 } } },
           &(struct sgrad_conv2d){ .channels = 32, .kernel = 5, .padding = 2, .bias = true } },
         { "5x5 of 32 to 16 channels, no padding", { { 4, { 3, 9, 8, 32 } } },

@@ -20,6 +20,9 @@ static inline int64_t tile_words(enum factors factors, int64_t tiles) {
     return factors == TILE_PAIRS ? (tiles + 1) / 2 : tiles;
 }
 
+/* CHANNELS and what fills up their last vector of LANES. */
+static inline int64_t whole(int64_t channels, int64_t lanes) { return (channels + lanes - 1) / lanes * lanes; }
+
 /* How far apart two points' matrices of words lie: not a power of two, for which caches have few places. */
 static inline int64_t point_stride(int64_t rows, int64_t columns) { return rows * columns + 16; }
 

@@ -40,18 +40,19 @@ static enum factors factors_of(const struct sgrad__layer *l) {
 static struct tiling tiling_of(const struct sgrad__layer *l) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
     const enum factors factors = factors_of(l);
-    const int32_t *in = in_of(l), *out = out_of(l);
-    const int64_t panel = 2 * sgrad__level()->lanes, at_once = sgrad__level()->rows, channels = channel_words(factors, in[3]);
+    const int32_t *out = out_of(l);
+    const int64_t lanes = sgrad__level()->lanes, from = whole(in_of(l)[3], lanes), to = whole(out[3], lanes);
+    const int64_t panel = 2 * lanes, at_once = sgrad__level()->rows, channels = channel_words(factors, from);
     const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channels, panels = U_CHUNK / (u_row * panel);
-    const int64_t v_tile = factors == FLOATS ? bytes * in[3] : bytes * in[3] / 2,
-                  m_tile = factors == TILE_PAIRS ? bytes * out[3] / 2 : bytes * out[3];
-    const bool chunks = u_row * out[3] > U_MOST;
+    const int64_t v_tile = factors == FLOATS ? bytes * from : bytes * from / 2,
+                  m_tile = factors == TILE_PAIRS ? bytes * to / 2 : bytes * to;
+    const bool chunks = u_row * to > U_MOST;
     struct tiling t = { .side = WINDOW + 1 - l->w[1] };
     t.rows = (out[1] + t.side - 1) / t.side;
     t.columns = (out[2] + t.side - 1) / t.side;
     t.padding = l->pass == SGRAD__BACKWARD_DATA ? l->w[1] - 1 - l->padding : l->padding;
     t.count = out[0] * t.rows * t.columns;
-    t.chunk = chunks ? (panels ? panels : 1) * panel : out[3];
+    t.chunk = chunks ? (panels ? panels : 1) * panel : to;
     int64_t most = chunks ? V_LARGE / v_tile : V_AND_M / (v_tile + m_tile);
     if (most > t.count) most = t.count;
     if (most < 1) most = 1;
@@ -66,13 +67,16 @@ static struct tiling tiling_of(const struct sgrad__layer *l) {
 bool sgrad__winograd_open(const struct sgrad__layer *l) {
     const struct sgrad__level *level = sgrad__level();
     return level && l->rank == 4 && l->groups == 1 && (l->w[1] == 3 || l->w[1] == 5) && l->w[1] == l->w[2] && l->stride == 1 &&
-           l->dilation == 1 && l->padding < l->w[1] && l->x[3] % level->lanes == 0 && l->y[3] % level->lanes == 0;
+           l->dilation == 1 && l->padding < l->w[1] && l->x[3] >= level->lanes && l->y[3] >= level->lanes;
 }
 
-/* 36 for a window and a filter; as many as a filter has weights for each pixel directly. */
+/* 36 for a window and a filter, and as many for channels that fill up a vector; as many as a filter has weights for each pixel
+ * directly. */
 double sgrad__winograd_saving(const struct sgrad__layer *l) {
     const struct tiling t = tiling_of(l);
-    return (double)l->w[1] * l->w[2] * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
+    const int64_t lanes = sgrad__level()->lanes;
+    const double filled = (double)l->x[3] * l->y[3] / (double)(whole(l->x[3], lanes) * whole(l->y[3], lanes));
+    return filled * l->w[1] * l->w[2] * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
 }
 
 size_t sgrad__winograd_workspace(const struct sgrad__layer *l) { return (size_t)tiling_of(l).size * sizeof(float); }

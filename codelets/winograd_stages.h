@@ -8,7 +8,8 @@
 
 /* Bᵀ x B for COUNT tiles from FIRST on: V[point][tile][channel]. */
 STAGE NAME(windows)(struct tiling t, struct images x, int64_t first, int64_t count, float *v) {
-    const int64_t stride = point_stride(tile_words(FACTORS, t.block), channel_words(FACTORS, x.channels)), end = first + count;
+    const int64_t words = channel_words(FACTORS, whole(x.channels, LANES)), end = first + count,
+                  stride = point_stride(tile_words(FACTORS, t.block), words);
     for (int64_t i = first; i < end; i += FACTORS == TILE_PAIRS ? 2 : 1) {
         vec even[POINTS];
         const struct spot at = window_at(t, i), next = i + 1 < end ? window_at(t, i + 1) : nowhere;
@@ -52,16 +53,17 @@ STAGE NAME(tiles_out)(struct tiling t, struct images y, int64_t from, int64_t ch
     }
 }
 
-/* w (K,side,side,C) -> U (36, C, COUNT), of COUNT filters from FROM on */
-STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channels, float *u) {
-    const int64_t rows = channel_words(FACTORS, channels);
+/* w (K,side,side,C) -> U (36, C, COUNT), of COUNT filters from FROM on; of those past K, and channels past C, zeros */
+STAGE NAME(filters)(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
+    const int64_t rows = channel_words(FACTORS, whole(channels, LANES));
     const int of_word = FACTORS == FLOATS ? 1 : 2;
     for (int64_t k = 0; k < count; k += LANES)
         for (int64_t first = 0; first < channels; first += LANES) {
-            vec g[LANES][FILTER];
+            vec g[LANES][FILTER] = { 0 };
             for (int i = 0; i < FILTER; i++)
-                for (int j = 0; j < LANES; j++)
-                    for (int c = 0; c < LANES; c++) g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
+                for (int j = 0; j < LANES && from + k + j < filters; j++)
+                    for (int c = 0; c < LANES && first + c < channels; c++)
+                        g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
             for (int c = 0; c < LANES; c += of_word) {
                 const vec *word[2] = { g[c], g[c + of_word - 1] };
                 put_filters(FACTORS, SIDE, word, rows, count, (first + c) / of_word, k, u);
@@ -69,37 +71,39 @@ STAGE NAME(filters)(const float *w, int64_t from, int64_t count, int64_t channel
         }
 }
 
-/* w (K,side,side,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on */
+/* w (K,side,side,C) -> U (36, K, COUNT) of the filters turned, of COUNT channels from FROM on, likewise */
 STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, int64_t from, int64_t count, float *u) {
-    const int64_t rows = channel_words(FACTORS, filters);
+    const int64_t rows = channel_words(FACTORS, whole(filters, LANES));
     const int of_word = FACTORS == FLOATS ? 1 : 2;
     for (int64_t row = 0; row < rows; row++)
         for (int64_t c = 0; c < count; c += LANES) {
-            vec g[2][FILTER];
-            for (int k = 0; k < of_word; k++)
+            vec g[2][FILTER] = { 0 };
+            for (int k = 0; k < of_word && row * of_word + k < filters; k++)
                 for (int i = 0; i < FILTER; i++)
-                    g[k][i] = *(const packed *)(w + ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c);
+                    g[k][i] = load_some(SGRAD_F32, w, ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c,
+                                        channels - from - c);
             put_filters(FACTORS, SIDE, (const vec *[2]){ g[0], g[1] }, rows, count, row, c, u);
         }
 }
 
-/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,side,side,C) from FROM on */
-STAGE NAME(filters_back)(const float *u, int64_t from, int64_t count, int64_t channels, float *dw, bool add) {
-    for (int64_t k = 0; k < count; k++)
+/* U (36, COUNT, C), row by row -> COUNT filters of dw (K,side,side,C) from FROM on, those that there are */
+STAGE NAME(filters_back)(const float *u, int64_t filters, int64_t channels, int64_t from, int64_t count, float *dw, bool add) {
+    const int64_t row = whole(channels, LANES), stride = point_stride(count, row);
+    for (int64_t k = 0; k < count && from + k < filters; k++)
         for (int64_t c = 0; c < channels; c += LANES) {
             vec columns[SIDE * WINDOW], column[WINDOW], out[SIDE];
             for (int s = 0; s < WINDOW; s++) {
                 for (int r = 0; r < WINDOW; r++)
-                    column[r] = *(const packed *)(u + (r * WINDOW + s) * point_stride(count, channels) + k * channels + c);
+                    column[r] = *(const packed *)(u + (r * WINDOW + s) * stride + k * row + c);
                 filter_row_back(SIDE, column, out);
                 for (int r = 0; r < SIDE; r++) columns[r * WINDOW + s] = out[r];
             }
             for (int r = 0; r < SIDE; r++) {
                 filter_row_back(SIDE, columns + r * WINDOW, out);
                 for (int s = 0; s < SIDE; s++) {
-                    packed *to = (packed *)(dw + ((from + k) * FILTER + SIDE * r + s) * channels + c);
-                    if (add) out[s] += *to;
-                    *to = out[s];
+                    const int64_t to = ((from + k) * FILTER + SIDE * r + s) * channels + c;
+                    if (add) out[s] += load_some(SGRAD_F32, dw, to, channels - c);
+                    store_some(false, SGRAD_F32, dw, to, out[s], channels - c);
                 }
             }
         }
@@ -148,7 +152,8 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
     const int32_t *i = in_of(l), *o = out_of(l);
     const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
     const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
-    const bool chunks = t.chunk < out.channels;
+    const int64_t in_channels = whole(in.channels, LANES), out_channels = whole(out.channels, LANES);
+    const bool chunks = t.chunk < out_channels;
     const float *bias = forward && l->bias ? data[2] : NULL;
     float *u = room, *v = room + t.v, *m = room + t.m, *dbias = weight && l->bias ? data[3] : NULL;
     if (dbias && !l->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
@@ -157,20 +162,20 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
         const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
         const struct soon next_in = { in, 0, in.channels, next, more };
         NAME(windows)(t, in, first, count, v);
-        for (int64_t from = 0, c; from < out.channels; from += c) {
-            c = out.channels - from < t.chunk ? out.channels - from : t.chunk;
+        for (int64_t from = 0, c; from < out_channels; from += c) {
+            c = out_channels - from < t.chunk ? out_channels - from : t.chunk;
             if (weight) {
                 NAME(tiles_in)(t, out, from, c, first, count, m, dbias);
                 NAME(transposed_products)
-                (t, count, in.channels, c, m, v, u, !chunks && first > 0,
+                (t, count, in_channels, c, m, v, u, !chunks && first > 0,
                  (struct soon[]){ next_in, { out, from, c, next, more } });
                 if (chunks || next == t.count)
-                    NAME(filters_back)(u, from, c, in.channels, data[2], l->accumulate || (chunks && first > 0));
+                    NAME(filters_back)(u, out.channels, in.channels, from, c, data[2], l->accumulate || (chunks && first > 0));
             } else {
                 const bool fresh = chunks || first == 0;
-                if (fresh && forward) NAME(filters)(data[1], from, c, in.channels, u);
+                if (fresh && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
                 else if (fresh) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
-                NAME(products)(t, count, in.channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
+                NAME(products)(t, count, in_channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
                 NAME(tiles_out)(t, out, from, c, first, count, m, bias, l->accumulate);
             }
         }

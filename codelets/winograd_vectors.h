@@ -29,10 +29,10 @@ SGRAD_ALWAYS_INLINE int64_t index_of(struct images x, struct spot at) {
 }
 
 SGRAD_ALWAYS_INLINE bool is_inside(struct images x, int side, struct spot at) {
-    return at.row >= 0 && at.row + side <= x.height && at.column >= 0 && at.column + side <= x.width;
+    return at.row >= 0 && at.row + side <= x.height && at.column >= 0 && at.column + side <= x.width && x.channels % LANES == 0;
 }
 
-/* The compiler makes FUNCTION for each type, and for what is inside the image, where it need not look. */
+/* The compiler makes FUNCTION for each type, and for what is inside an image of whole vectors, where it need not look. */
 #define SPECIALISED(function, inside, x, ...)                                                                                    \
     do {                                                                                                                         \
         if ((x).dtype == SGRAD_F32 && (inside)) function(SGRAD_F32, true, x, __VA_ARGS__);                                       \
@@ -49,7 +49,9 @@ SGRAD_ALWAYS_INLINE void pixels(enum sgrad_dtype dtype, bool inside, struct imag
 #pragma GCC unroll 6
     for (int j = 0; j < count; j++) {
         d[j] = (vec){ 0 };
-        if (inside || (in && at.column + j >= 0 && at.column + j < x.width)) d[j] = load(dtype, x.data, from + j * x.channels);
+        if (inside) d[j] = load(dtype, x.data, from + j * x.channels);
+        else if (in && at.column + j >= 0 && at.column + j < x.width)
+            d[j] = load_some(dtype, x.data, from + j * x.channels, x.channels - channel);
     }
 }
 
@@ -103,7 +105,7 @@ SGRAD_ALWAYS_INLINE void tile_in(enum sgrad_dtype dtype, bool inside, struct ima
         tile_row(side, d, rows + r * WINDOW);
         all += side == 2 ? d[0] + d[1] : (d[0] + d[1]) + (d[2] + d[3]);
     }
-    if (sum) *(packed *)sum += all;
+    if (sum) store_some(false, SGRAD_F32, sum, 0, all + load_some(SGRAD_F32, sum, 0, y.channels - channel), y.channels - channel);
     for (int s = 0; s < WINDOW; s++) {
         for (int r = 0; r < side; r++) d[r] = rows[r * WINDOW + s];
         tile_row(side, d, t);
@@ -119,15 +121,16 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
         tile_row_back(side, d, t);
         for (int r = 0; r < side; r++) columns[r * WINDOW + s] = t[r];
     }
+    const int64_t some = inside ? LANES : y.channels - channel;
     for (int r = 0; r < side && (inside || at.row < y.height); r++, at.row++) {
         const int64_t to = index_of(y, at) + channel;
         tile_row_back(side, columns + r * WINDOW, t);
 #pragma GCC unroll 4
         for (int s = 0; s < side; s++) {
             if (!inside && at.column + s >= y.width) break;
-            if (bias) t[s] += *(const packed *)bias;
-            if (add) t[s] += load(dtype, y.data, to + s * y.channels);
-            store(has_bf16, dtype, y.data, to + s * y.channels, t[s]);
+            if (bias) t[s] += load_some(SGRAD_F32, bias, 0, some);
+            if (add) t[s] += load_some(dtype, y.data, to + s * y.channels, some);
+            store_some(has_bf16, dtype, y.data, to + s * y.channels, t[s], some);
         }
     }
 }
