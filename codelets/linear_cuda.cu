@@ -31,7 +31,7 @@ static cudaDataType_t type_of(const struct sgrad_view *view) { return view->dtyp
 static const void *weight_of(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[1].shape);
     if (a->view[0].dtype != SGRAD_BF16) return a->data[1];
-    if (a->workspace_size < n * sizeof(__nv_bfloat16)) sgrad__cuda_fail("workspace too small", "linear", __FILE__, __LINE__);
+    if (a->workspace_size < n * sizeof(__nv_bfloat16)) sgrad_cuda_fail("workspace too small", "linear");
     sgrad__convert(n, (const float *)a->data[1], (__nv_bfloat16 *)a->workspace);
     return a->workspace;
 }

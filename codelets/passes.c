@@ -12,12 +12,16 @@ static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
 
 static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    size_t bytes = sgrad__ways_workspace(&l);
+    return sgrad__ways_workspace(&l);
+}
+
+size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
 #ifdef SGRAD_HAVE_CUDA
-    const size_t cuda = l.rank == 2 ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
-    if (bytes < cuda) bytes = cuda;
+    const bool matrix = a->view[1].shape.rank == 2 || a->view[2].shape.rank == 2;      /* where a weight or its gradient is */
+    return matrix ? sgrad__linear_workspace_cuda(a) : sgrad__conv2d_workspace_cuda(a);
+#else
+    return (void)a, 0;
 #endif
-    return bytes;
 }
 
 static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
