@@ -169,7 +169,7 @@ struct sgrad_signature {
     struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of STAT i (F64) */
     bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
     bool passing;                                   /* y is a pass over x[0], which backward keeps: where tasks that take it in
-                                                     * backward make it again in passing, backward's own do without Y */
+                                                     * backward make it again in passing, and on GPUs, backward's own do without Y */
     /* Moves between ranks. The rule is told the mesh (NULL: there is none) and names the axis, perhaps a place on it, and what of
      * the value is one place's. */
     const struct sgrad_mesh *mesh;

@@ -65,6 +65,11 @@ static enum made made(const struct sgrad__builder *b, int n, enum phase phase) {
 
 static void add_again(struct sgrad__builder *b, int n, enum made made, int m);
 
+/* Whether backward's tasks do without what node N made: it is not there, or a GPU has less to read so. */
+static bool without_y(const struct sgrad__builder *b, int n, int m) {
+    return b->passing[n] || (b->g->node[n].is.passing && sgrad__on_gpus(b, b->p->micro[m].workers));
+}
+
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
 static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
     struct sgrad_graph *g = b->g;
@@ -82,7 +87,7 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         if ((use.role == SGRAD_X || use.role == SGRAD_DX) && i >= is->inputs) return -1;
         v = &g->value[value];
         if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
-        if (use.role == SGRAD_Y && phase == BACKWARD && b->passing[n]) return -1;
+        if (use.role == SGRAD_Y && phase == BACKWARD && without_y(b, n, m)) return -1;
         *view = per_micro(b, m, v->view);
         if (use.role == SGRAD_X || use.role == SGRAD_Y) {
             const int maker = g->value[v->root].maker;
@@ -95,7 +100,7 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         }
         return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
     case SGRAD_P: case SGRAD_S: {
-        if (use.passing && !b->passing[n]) return -1;
+        if (use.passing && !without_y(b, n, m)) return -1;
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
         if (parameter < 0) return -1;
         *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
