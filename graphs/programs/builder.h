@@ -35,7 +35,6 @@ struct sgrad__builder {
     int held_count;                             /* buckets whose shares are updated once the norm of all gradients is known */
     struct sgrad__bucket **held;
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
-    const struct sgrad_call *read[SGRAD__SIZES];        /* of the input; by the micro-batch's size */
     bool *passing;                              /* by node: its output is made again in passing */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
@@ -107,6 +106,10 @@ void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 /* Once all is updated. */
 void sgrad__add_averages(struct sgrad__builder *b);
 void sgrad__add_lookahead(struct sgrad__builder *b);
+
+/* ---- reading.c ---- */
+
+void sgrad__add_input(struct sgrad__builder *b, int m);     /* the fields of micro-batch M's samples */
 
 /* ---- passing.c ---- */
 

@@ -293,32 +293,6 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
 
 /* ---- the step ---- */
 
-/* The fields of micro-batch M's samples. As many steps' as are in flight have memory, so that the next ones' are read early. */
-static void add_input(struct sgrad__builder *b, int m) {
-    struct sgrad__program *p = b->p;
-    const struct sgrad__source *from = &b->o->source;
-    struct sgrad_call read = { .kernel = from->kernel, .attrs = from->attrs };
-    int operand[SGRAD_MAX_OPERANDS];
-    for (int i = 0; i < b->g->inputs; i++) {
-        const struct sgrad__value *v = &b->g->value[b->g->input[i]];
-        const struct sgrad_view view = per_micro(b, m, v->view);
-        const int buffer = sgrad__add_buffer(b, sgrad_format("%s#%d", v->name, m), view);
-        b->activation[0][b->g->input[i] * b->micros + m] = operand[i] = buffer;
-        p->buffer[buffer].rows = true;
-        p->buffer[buffer].copies = p->window;
-        read.view[read.operands] = view;
-        read.access[read.operands++] = SGRAD_W;
-    }
-    if (p->records >= 0) {
-        operand[read.operands] = p->records;
-        read.view[read.operands] = from->records;
-        read.access[read.operands++] = SGRAD_R;
-    }
-    const struct sgrad_call **known = &b->read[b->p->micro[m].size];
-    if (!*known) *known = sgrad__add_call(b, read);
-    sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
-}
-
 /* Does this rank's stage take a field of the samples? */
 static bool takes_input(const struct sgrad__builder *b) {
     for (int i = 0; i < b->g->inputs; i++)
@@ -361,7 +335,7 @@ static void add_step(struct sgrad__builder *b) {
     b->rest = sgrad__parameters_count(g) * (int64_t)sizeof(float);
 
     for (int start = 0; start < b->micros; start += b->group_micros) {
-        for (int m = start; m < start + b->group_micros && takes_input(b); m++) add_input(b, m);
+        for (int m = start; m < start + b->group_micros && takes_input(b); m++) sgrad__add_input(b, m);
         sgrad__add_arrivals(b, start);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FORWARD, start);
         if (!b->p->training) continue;
