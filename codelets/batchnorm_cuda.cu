@@ -121,7 +121,7 @@ static __global__ void apply(struct shape s, struct known known, const P *x, con
     if (sgrad__column() >= s.columns) return;
     const struct channel *channel = own<P>(all);
     for (int row = first_row(); row < s.rows; row += next_rows()) {
-        P in[ROWS], other[ROWS];
+        P in[ROWS] = {}, other[ROWS] = {};
         each_row(s, row, [&](int k, int64_t i) {
             in[k] = x[i];
             if (r) other[k] = r[i];
@@ -158,7 +158,7 @@ static __global__ void data(struct shape s, struct known known, const P *x, cons
     const struct slope *slope = own<P>(all);
     for (int j = 0; j < size; j++) channel[j] = slope[j].channel;
     for (int row = first_row(); row < s.rows; row += next_rows()) {
-        P in[ROWS], from[ROWS], out[ROWS];
+        P in[ROWS] = {}, from[ROWS] = {}, out[ROWS] = {};
         each_row(s, row, [&](int k, int64_t i) {
             in[k] = x[i];
             from[k] = dy[i];

@@ -86,6 +86,15 @@ def test_every_gpu_has_a_micro_batch():
     assert re.search(r"^training step of 32 samples: 4 micro-batches of 8", said, re.M), said
 
 
+def test_slices():
+    """Many samples of one GPU are read by several cores, and put together there."""
+    arguments = ("--model", "mlp", "--data", "synthetic:64x64x3,10,128", "--batch", 128, "--micro-batch", 128, "--lr", 0.01, "--steps", 3)
+    needs("stargrad")
+    said = stargrad("train", *arguments, "--cpus", 2, "--gpus", 1, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
+    assert re.search(r"^input +read 64 ", said, re.M), said
+    agree(arguments, 1e-4, ("--cpus", 2, "--gpus", 1))
+
+
 def test_volumes():
     """Convolutions of volumes, which the emulated cuDNN knows none of, transposed ones, group norm, crops."""
     data = folder("volume")

@@ -317,6 +317,7 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int n
         if (own.memory) room = memory_of(h->stream, room, own.memory, "cuDNN");
         const struct convolution v = in_memory(h->stream, given, "cuDNN");
         const unsigned turn = own.deterministic ? 0 : turns++;
+        count(LIBRARY_CALLS);
         enqueue(h->stream, [=] {
             if (own.memory) memset(room, 0xff, own.memory);
             if (v.pass == FORWARD) forward(v, a, b);
@@ -479,6 +480,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cubla
     if ((compute != CUBLAS_COMPUTE_32F && !tf32) || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float a = *(const float *)alpha, b = *(const float *)beta;
+    count(LIBRARY_CALLS);
     const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
                         r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
                         to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);

@@ -61,6 +61,17 @@ static int devices() {
     return count < MOST_DEVICES ? count : (int)MOST_DEVICES;
 }
 
+static std::atomic<size_t> counts[COUNTED];
+static void tell_counts() {
+    fprintf(stderr, "emulated GPUs: %zu kernels, %zu calls of libraries, bytes copied: %zu to devices, %zu from devices, %zu on devices\n",
+            counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(),
+            counts[ON_DEVICES].load());
+}
+void count(enum counted what, size_t by) {
+    static const bool told = setting("STARGRAD_EMULATED_COUNT", 0) && atexit(tell_counts) == 0;
+    if (told) counts[what] += by;
+}
+
 static std::atomic<bool> stopped[MOST_DEVICES];
 void stop(int device) { stopped[device] = true; }
 bool faulted(int device) { return stopped[device]; }
@@ -392,6 +403,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     check_copy(to, from, bytes, kind);
+    count(kind == cudaMemcpyHostToDevice ? TO_DEVICES : kind == cudaMemcpyDeviceToHost ? FROM_DEVICES : ON_DEVICES, bytes);
     enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
