@@ -1,5 +1,5 @@
-/* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, 16 bytes and
- * four rows at a time; what depends on the channel alone is made once a block, and a ReLU's mask of x, where y need not be read. */
+/* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, 16 bytes
+ * and four rows at a time; what depends on the channel alone is made once a block, and a ReLU's mask of x, where it can be. */
 #include "codelets/cuda.h"
 #include "codelets/ops/batchnorm.h"
 
@@ -36,8 +36,8 @@ static __device__ inline struct channel channel_of(const struct shape &s, const 
     return channel_of(mean, variance, s.eps, k.weight ? k.weight[c] : 1, k.bias ? k.bias[c] : 0);
 }
 
-/* A block's channels, of COLUMNS packs of SIZE. MAKE(c) is called for each by one of the block's threads, all of which come here; what
- * it returns lies in OF, its thread's own at own<P>(OF). */
+/* A block's channels, of COLUMNS packs of SIZE. MAKE(c) is called for each by one of the block's threads, all of which come here;
+ * what it returns lies in OF, its thread's own at own<P>(OF). */
 enum { MOST_CHANNELS = 8 * 8 };
 template <typename Value, typename Make>
 static __device__ inline void make_channels(Value *of, int columns, int size, Make make) {
@@ -145,8 +145,8 @@ struct slope {
     float mean_dz, mean_dzx;
 };
 template <typename P>
-static __global__ void data(struct shape s, struct known known, const P *x, const P *dy, const P *y, const double *sum1, P *dx, P *dr,
-                            bool add_x, bool add_r) {
+static __global__ void data(struct shape s, struct known known, const P *x, const P *dy, const P *y, const double *sum1, P *dx,
+                            P *dr, bool add_x, bool add_r) {
     constexpr int size = P::size;
     __shared__ struct slope all[MOST_CHANNELS];
     make_channels(all, s.columns, size, [&](int c) {

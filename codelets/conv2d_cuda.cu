@@ -2,11 +2,14 @@
  * slices of volumes as over so many images, and a transposed convolution's passes are a convolution's, the other way round.
  *
  * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants
- * weights and their gradients in the type of the activations, so in bf16 runs they pass through the workspace:
+ * weights and their gradients in the type of the activations, so in bf16 runs these pass through the workspace, unless the weight
+ * comes rounded:
  *
  *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ cuDNN's own │
  *
- * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added. A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
+ * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added.
+ *
+ * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
  * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
  * warning. */
 #include <cstdio>
@@ -31,8 +34,8 @@ static __device__ inline int output_of(const struct shape &s, int h, int r) {
 }
 static __device__ inline bool inside(int h, int w, int H, int W) { return h >= 0 && h < H && w >= 0 && w < W; }
 
-template <typename T>
-static __global__ void forward(uint32_t elements, struct shape s, const T *x, const float *weight, T *y, bool add) {
+template <typename T, typename W>
+static __global__ void forward(uint32_t elements, struct shape s, const T *x, const W *weight, T *y, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.K);
@@ -42,14 +45,15 @@ static __global__ void forward(uint32_t elements, struct shape s, const T *x, co
         const int d = at.n % s.O + tap / area - s.depth_padding, n = at.n / s.O * s.D + d;
         const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
         if (d < 0 || d >= s.D || !inside(h, w, s.H, s.W)) continue;
+        const W *factor = weight + (at.c * s.T * area + tap) * C;
         for (int c = 0; c < C; c++)
-            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * weight[(at.c * s.T * area + tap) * C + c];
+            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * (float)factor[c];
     }
     y[i] = (add ? (float)y[i] : 0) + sum;
 }
 
-template <typename T>
-static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const float *weight, T *dx, bool add) {
+template <typename T, typename W>
+static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const W *weight, T *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
@@ -60,7 +64,7 @@ static __global__ void backward_data(uint32_t elements, struct shape s, const T 
         const int p = output_of(s, at.h, tap % area / s.S), q = output_of(s, at.w, tap % s.S);
         if (o < 0 || o >= s.O || !inside(p, q, s.P, s.Q)) continue;
         for (int k = first; k < first + K; k++)
-            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * weight[(k * s.T * area + tap) * C + at.c % C];
+            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * (float)weight[(k * s.T * area + tap) * C + at.c % C];
     }
     dx[i] = sum;
 }
@@ -151,7 +155,8 @@ static void describe_math(struct plan *plan) {
 static void shape_text(const struct key *key, char *text, size_t size) {
     static const char *const name[] = { "forward", "backward-data", "backward-weight" };
     const struct shape *s = &key->shape;
-    snprintf(text, size, "%s of %dx%dx%d, stride %d, padding %d, dilation %d, groups %d, from (%d,%d,%d,%d,%d) to %d channels in %s",
+    snprintf(text, size,
+             "%s of %dx%dx%d, stride %d, padding %d, dilation %d, groups %d, from (%d,%d,%d,%d,%d) to %d channels in %s",
              name[key->pass], s->T, s->R, s->S, s->stride, s->padding, s->dilation, s->groups, s->N, s->D, s->H, s->W, s->C, s->K,
              sgrad_dtype_name((enum sgrad_dtype)key->dtype));
 }
@@ -260,8 +265,8 @@ static char *memo_key(const struct key *k) {
     return key;
 }
 
-/* NULL, or why nothing was measured. SIZE: bytes of what the pass writes; the search writes to memory of its own, which StarPU does
- * not count, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
+/* NULL, or why nothing was measured. SIZE: bytes of what the pass writes; the search writes to memory of its own, which StarPU
+ * does not count, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
 static const char *measure(struct plan *plan, struct operands o, size_t size) {
     sgrad_status("measuring cuDNN's algorithms, once for each kind of GPU and shape");
     const cudaError_t status = cudaMalloc(&o.out, size);
@@ -298,15 +303,16 @@ static void search(struct plan *plan, struct operands o, size_t size) {
     if (!find(plan, o))
         do_without(plan);
     else if (*why)
-        sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to write to: "
-                   "%s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
+        sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to write "
+                   "to: %s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
 }
 
 /* ---- a task: its plan, and how its workspace is cut ---------------------------------------------------------------- */
 
-/* Bytes at the beginning of the workspace that a bf16 run's weight (or its gradient) takes. */
+/* Bytes at the beginning of the workspace that a bf16 run's weight W (or its gradient) takes; none, where it comes rounded. */
 static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *w) {
-    return dtype == SGRAD_BF16 ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
+    const bool rounds = dtype == SGRAD_BF16 && w->dtype == SGRAD_F32 && w->shape.rank >= 4;
+    return rounds ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
 }
 
 struct task {
@@ -385,7 +391,7 @@ extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
     const bool is_forward = a->view[2].shape.rank < 4;
     size_t bytes = WORKSPACE + added_bytes(a) + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
     bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]);
-    return bytes + weight_bytes(a->view[0].dtype, &a->view[a->view[1].dtype == SGRAD_F32 ? 1 : 2]);
+    return bytes + weight_bytes(a->view[0].dtype, &a->view[1]) + weight_bytes(a->view[0].dtype, &a->view[2]);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
@@ -406,6 +412,13 @@ static bool convolve(const struct task &t, const struct sgrad_view *view, void *
     return true;
 }
 
+/* Calls f with elements of the types of activations and of the weight, operand 1. */
+template <typename F> static void with_types(const struct sgrad_args *a, F f) {
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__with_type(a->view[1].dtype, [=](auto weight) { f(type, weight); });
+    });
+}
+
 /* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
 extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(FORWARD, a, 0, 1, 3);
@@ -415,9 +428,10 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
                                        (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room, t.room_size, beta, p->y, y);
     });
     if (!done)
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        with_types(a, [=](auto type, auto weight) {
             const int64_t n = sgrad_shape_count(&a->view[3].shape);
-            sgrad__launch(forward<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[3], sgrad_adds(a, 3));
+            sgrad__launch(forward<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[3],
+                          sgrad_adds(a, 3));
         });
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
@@ -431,9 +445,10 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
                                             (cudnnConvolutionBwdDataAlgo_t)p->algorithm, t.room, t.room_size, beta, p->x, dx);
     });
     if (!done)
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        with_types(a, [=](auto type, auto weight) {
             const int64_t n = sgrad_shape_count(&a->view[2].shape);
-            sgrad__launch(backward_data<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
+            sgrad__launch(backward_data<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[2],
+                          sgrad_adds(a, 2));
         });
 }
 

@@ -53,7 +53,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     args.step = argument->step;
     args.first = argument->first;
     if (argument->has_workspace) {
-        args.workspace = (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]);
+        args.workspace = (void *)((const struct starpu_variable_interface *)buffers[buffer])->ptr;
         args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
     }
     if (!SGRAD_SIMULATED) (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);

@@ -50,13 +50,15 @@ static void make_ops(void) {
     ops.free_data_on_node = release;
     ops.compare = is_like;
     ops.interface_size = sizeof(struct room);
+    ops.interfaceid = starpu_data_interface_get_next_id();      /* its memory is never a variable's again, whatever its size */
 }
 
 int sgrad_workspace_create(size_t of_cpus, size_t of_gpus, struct sgrad_tensor **tensor) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct room room = { { .id = STARPU_VARIABLE_INTERFACE_ID, .elemsize = sgrad_larger(of_cpus, of_gpus) }, of_cpus, of_gpus };
+    struct room room = { { .elemsize = sgrad_larger(of_cpus, of_gpus) }, of_cpus, of_gpus };
     if (!room.is.elemsize) return 0;
     pthread_once(&once, make_ops);
+    room.is.id = ops.interfaceid;
     struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
     t->name = sgrad_format("workspace");
     t->view = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)room.is.elemsize } } };

@@ -104,7 +104,9 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
         if (parameter < 0) return -1;
         *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
-        return sgrad__add_gathered(b, parameter);
+        const bool rounded = use.factor && g->dtype == SGRAD_BF16 && b->p->micro[m].workers == SGRAD_GPU_WORKERS;
+        if (rounded) view->dtype = SGRAD_BF16;
+        return rounded ? sgrad__add_rounded(b, parameter) : sgrad__add_gathered(b, parameter);
     }
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
@@ -396,6 +398,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->gathered = minus_ones((size_t)b->g->parameter_count);
+    b->rounded = minus_ones((size_t)b->g->parameter_count);
     b->updated = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
@@ -410,8 +413,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->updated, b->dparameter,
-                      b->first, b->piece };
+    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->rounded, b->updated,
+                      b->dparameter, b->first, b->piece };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(b->activation[made]);
         free(b->keep[made]);

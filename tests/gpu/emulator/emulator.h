@@ -63,7 +63,7 @@ void wait_for(cudaStream_t stream);
 enum counted { KERNELS, LIBRARY_CALLS, TO_DEVICES, FROM_DEVICES, ON_DEVICES, COUNTED };
 void count(enum counted what, size_t by = 1);
 
-/* Whether the kernel that is launched now is the one that faults; its device, which then does nothing more; whether it was stopped. */
+/* Whether the kernel that is launched now is the one that faults; its device does nothing more; whether that is so. */
 bool faults();
 void stop(int device);
 bool faulted(int device);

@@ -63,7 +63,8 @@ static int devices() {
 
 static std::atomic<size_t> counts[COUNTED];
 static void tell_counts() {
-    fprintf(stderr, "emulated GPUs: %zu kernels, %zu calls of libraries, bytes copied: %zu to devices, %zu from devices, %zu on devices\n",
+    fprintf(stderr,
+            "emulated GPUs: %zu kernels, %zu calls of libraries, bytes copied: %zu to devices, %zu from them, %zu on them\n",
             counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(),
             counts[ON_DEVICES].load());
 }
