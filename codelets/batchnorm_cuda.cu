@@ -1,18 +1,21 @@
-/* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, and what
- * depends on the channel alone is computed once a thread. */
+/* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, 16 bytes
+ * and four rows at a time; what depends on the channel alone is made once a block, and a ReLU's mask of x, where it can be. */
 #include "codelets/cuda.h"
 #include "codelets/ops/batchnorm.h"
 
-/* x̂ = (x - mean) · inverse + rest of one channel: the mean in float, and what rounding took from it. */
+/* x̂ = (x - mean) · inverse + rest of one channel: the mean in float, and what rounding took from it. y = (x - mean) · scale +
+ * shift, before what is added to it and the ReLU. */
 struct channel {
-    float mean, inverse, rest;
+    float mean, inverse, rest, scale, shift;
 };
-static __device__ inline struct channel channel_of(double mean, double variance, double eps) {
+static __device__ inline struct channel channel_of(double mean, double variance, double eps, float weight, float bias) {
     const float rounded = (float)mean;
     const double inverse = 1 / sqrt(fmax(variance, 0.0) + eps);
-    return { rounded, (float)inverse, (float)((rounded - mean) * inverse) };
+    const float rest = (float)((rounded - mean) * inverse);
+    return { rounded, (float)inverse, rest, (float)inverse * weight, rest * weight + bias };
 }
 static __device__ inline float normalized(const struct channel &s, float x) { return (x - s.mean) * s.inverse + s.rest; }
+static __device__ inline float scaled(const struct channel &s, float x) { return (x - s.mean) * s.scale + s.shift; }
 
 /* What every pass of one batch norm is told. */
 struct shape {
@@ -20,10 +23,31 @@ struct shape {
     double count, eps; /* elements of a channel in the group */
     bool relu;
 };
-/* From [Σx, Σx²] (2C). */
-static __device__ inline struct channel channel_of_sums(const struct shape &s, const double *sum, int c, int C) {
-    const double mean = sum[c] / s.count;
-    return channel_of(mean, sum[C + c] / s.count - mean * mean, s.eps);
+/* What is known of channels: weight and bias, NULL where nobody asks for y, and sums [Σx, Σx²] (2C), or NULL and the running mean
+ * and variance. */
+struct known {
+    const float *weight, *bias;
+    const double *sum;
+    const float *mean, *variance;
+};
+static __device__ inline struct channel channel_of(const struct shape &s, const struct known &k, int c, int C) {
+    const double mean = k.sum ? k.sum[c] / s.count : k.mean[c];
+    const double variance = k.sum ? k.sum[C + c] / s.count - mean * mean : k.variance[c];
+    return channel_of(mean, variance, s.eps, k.weight ? k.weight[c] : 1, k.bias ? k.bias[c] : 0);
+}
+
+/* A block's channels, of COLUMNS packs of SIZE. MAKE(c) is called for each by one of the block's threads, all of which come here;
+ * what it returns lies in OF, its thread's own at own<P>(OF). */
+enum { MOST_CHANNELS = 8 * 8 };
+template <typename Value, typename Make>
+static __device__ inline void make_channels(Value *of, int columns, int size, Make make) {
+    const int first = blockIdx.x * blockDim.x * size, threads = blockDim.x * blockDim.y;
+    for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < (int)blockDim.x * size; i += threads)
+        if (first + i < columns * size) of[i] = make(first + i);
+    __syncthreads();
+}
+template <typename P, typename Value> static __device__ inline const Value *own(const Value *of) {
+    return of + threadIdx.x * P::size;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
@@ -43,92 +67,114 @@ template <typename P> struct stats_term {
     }
 };
 
-/* dz = dy behind the mask y > 0 */
+/* dz = dy behind the mask y > 0, where y is there, else as forward made it of x. */
 template <typename P>
-static __device__ inline void load_dz(const struct shape &s, const P *dy, const P *y, int64_t i, float *dz) {
-    float v[P::size];
-    sgrad__load(dy + i, dz);
+static __device__ inline void mask(const struct shape &s, const struct channel *own, const float *x, const P *y, float *dz) {
     if (!s.relu) return;
-    sgrad__load(y + i, v);
-    for (int j = 0; j < P::size; j++) dz[j] = v[j] <= 0 ? 0 : dz[j];
+    for (int j = 0; j < P::size; j++)
+        if ((y ? (float)y->at[j] : scaled(own[j], x[j])) <= 0) dz[j] = 0;
 }
 
 template <typename P> struct gradient_term {
     static constexpr int values = 2, size = P::size;
     struct shape shape;
+    struct known known;
     const P *x, *dy, *y;
-    const double *sum0;
-    struct channel own[size];
-    __device__ void column(int column) {
-        for (int j = 0; j < size; j++) own[j] = channel_of_sums(shape, sum0, column * size + j, shape.columns * size);
+    struct channel channel[size];
+    __device__ void column(int) {
+        __shared__ struct channel all[MOST_CHANNELS];
+        make_channels(all, shape.columns, size, [this](int c) { return channel_of(shape, known, c, shape.columns * size); });
+        for (int j = 0; j < size; j++) channel[j] = own<P>(all)[j];
     }
     __device__ void add(int row, int column, double (*sum)[size]) const {
         const int64_t i = (int64_t)row * shape.columns + column;
         float v[size], dz[size];
         sgrad__load(x + i, v);
-        load_dz(shape, dy, y, i, dz);
+        sgrad__load(dy + i, dz);
+        mask(shape, channel, v, y ? y + i : y, dz);
         for (int j = 0; j < size; j++) {
             sum[0][j] += dz[j];
-            sum[1][j] += (double)dz[j] * normalized(own[j], v[j]);
+            sum[1][j] += (double)dz[j] * normalized(channel[j], v[j]);
         }
     }
 };
 
-/* ---- passes over the elements ------------------------------------------------------------------------------------ */
+/* ---- passes over the elements: four rows of a thread at a time, whose loads are under way at once --------------------- */
 
-/* Statistics from SUM (training), or from MEAN and VARIANCE, the running ones; r may be NULL. */
+enum { ROWS = 4 };
+
+/* F(k, i) for each of the thread's next rows, the k-th of which has pack I. */
+template <typename F> static __device__ inline void each_row(const struct shape &s, int row, F f) {
+#pragma unroll
+    for (int k = 0; k < ROWS; k++, row += gridDim.y * blockDim.y)
+        if (row < s.rows) f(k, (int64_t)row * s.columns + sgrad__column());
+}
+static __device__ inline int first_row(void) { return blockIdx.y * blockDim.y + threadIdx.y; }
+static __device__ inline int next_rows(void) { return ROWS * gridDim.y * blockDim.y; }
+
+/* r may be NULL. */
 template <typename P>
-static __global__ void apply(struct shape s, const double *sum, const float *mean, const float *variance, const P *x, const P *r,
-                             const float *weight, const float *bias, P *y) {
+static __global__ void apply(struct shape s, struct known known, const P *x, const P *r, P *y) {
     constexpr int size = P::size;
-    const int column = sgrad__column(), C = s.columns * size;
-    if (column >= s.columns) return;
-    struct channel own[size];
-    float scale[size], shift[size];
-    for (int j = 0; j < size; j++) {
-        const int c = column * size + j;
-        own[j] = sum ? channel_of_sums(s, sum, c, C) : channel_of(mean[c], variance[c], s.eps);
-        scale[j] = own[j].inverse * weight[c];
-        shift[j] = own[j].rest * weight[c] + bias[c];
-    }
-    for (int row = blockIdx.y * blockDim.y + threadIdx.y; row < s.rows; row += gridDim.y * blockDim.y) {
-        const int64_t i = (int64_t)row * s.columns + column;
-        float v[size], add[size] = {};
-        sgrad__load(x + i, v);
-        if (r) sgrad__load(r + i, add);
-        for (int j = 0; j < size; j++) {
-            v[j] = (v[j] - own[j].mean) * scale[j] + shift[j] + add[j];
-            if (s.relu && v[j] < 0) v[j] = 0;
-        }
-        sgrad__store(y + i, v);
+    __shared__ struct channel all[MOST_CHANNELS];
+    make_channels(all, s.columns, size, [&](int c) { return channel_of(s, known, c, s.columns * size); });
+    if (sgrad__column() >= s.columns) return;
+    const struct channel *channel = own<P>(all);
+    for (int row = first_row(); row < s.rows; row += next_rows()) {
+        P in[ROWS] = {}, other[ROWS] = {};
+        each_row(s, row, [&](int k, int64_t i) {
+            in[k] = x[i];
+            if (r) other[k] = r[i];
+        });
+        each_row(s, row, [&](int k, int64_t i) {
+            float v[size], add[size] = {};
+            sgrad__load(&in[k], v);
+            if (r) sgrad__load(&other[k], add);
+            for (int j = 0; j < size; j++) {
+                v[j] = scaled(channel[j], v[j]) + add[j];
+                if (s.relu && v[j] < 0) v[j] = 0;
+            }
+            sgrad__store(y + i, v);
+        });
     }
 }
 
 /* dx = weight / deviation · (dz - Σdz / count - x̂ · Σdz·x̂ / count), dr = dz; dx or dr is NULL where nobody wants it */
+struct slope {
+    struct channel channel;
+    float mean_dz, mean_dzx;
+};
 template <typename P>
-static __global__ void data(struct shape s, const P *x, const P *dy, const P *y, const float *weight, const double *sum0,
-                            const double *sum1, P *dx, P *dr, bool add_x, bool add_r) {
+static __global__ void data(struct shape s, struct known known, const P *x, const P *dy, const P *y, const double *sum1, P *dx,
+                            P *dr, bool add_x, bool add_r) {
     constexpr int size = P::size;
-    const int column = sgrad__column(), C = s.columns * size;
-    if (column >= s.columns) return;
-    struct channel own[size];
-    float scale[size], mean_dz[size], mean_dzx[size];
-    for (int j = 0; j < size; j++) {
-        const int c = column * size + j;
-        own[j] = channel_of_sums(s, sum0, c, C);
-        scale[j] = own[j].inverse * weight[c];
-        mean_dz[j] = (float)(sum1[c] / s.count);
-        mean_dzx[j] = (float)(sum1[C + c] / s.count);
-    }
-    for (int row = blockIdx.y * blockDim.y + threadIdx.y; row < s.rows; row += gridDim.y * blockDim.y) {
-        const int64_t i = (int64_t)row * s.columns + column;
-        float v[size], dz[size];
-        load_dz(s, dy, y, i, dz);
-        if (dr) sgrad__store(dr + i, dz, add_r);
-        if (!dx) continue;
-        sgrad__load(x + i, v);
-        for (int j = 0; j < size; j++) v[j] = scale[j] * (dz[j] - mean_dz[j] - normalized(own[j], v[j]) * mean_dzx[j]);
-        sgrad__store(dx + i, v, add_x);
+    __shared__ struct slope all[MOST_CHANNELS];
+    make_channels(all, s.columns, size, [&](int c) {
+        const int C = s.columns * size;
+        return slope{ channel_of(s, known, c, C), (float)(sum1[c] / s.count), (float)(sum1[C + c] / s.count) };
+    });
+    if (sgrad__column() >= s.columns) return;
+    struct channel channel[size];
+    const struct slope *slope = own<P>(all);
+    for (int j = 0; j < size; j++) channel[j] = slope[j].channel;
+    for (int row = first_row(); row < s.rows; row += next_rows()) {
+        P in[ROWS] = {}, from[ROWS] = {}, out[ROWS] = {};
+        each_row(s, row, [&](int k, int64_t i) {
+            in[k] = x[i];
+            from[k] = dy[i];
+            if (s.relu && y) out[k] = y[i];
+        });
+        each_row(s, row, [&](int k, int64_t i) {
+            float v[size], dz[size];
+            sgrad__load(&in[k], v);
+            sgrad__load(&from[k], dz);
+            mask(s, channel, v, y ? &out[k] : y, dz);
+            if (dr) sgrad__store(dr + i, dz, add_r);
+            if (!dx) return;
+            for (int j = 0; j < size; j++)
+                v[j] = channel[j].scale * (dz[j] - slope[j].mean_dz - normalized(channel[j], v[j]) * slope[j].mean_dzx);
+            sgrad__store(dx + i, v, add_x);
+        });
     }
 }
 
@@ -173,7 +219,7 @@ static int64_t channels(const struct sgrad_args *a) { return a->view[0].shape.di
 
 /* x (…,C), part (2C) = [Σx, Σx²] */
 extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
-    sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
         sgrad__sum_rows(stats_term<P>{ (const P *)a->data[0], s.columns }, s.rows, s.columns, (double *)a->data[1]);
@@ -185,36 +231,32 @@ extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *a) {
     sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->batch->group * attrs_of(a)->area, a->data[0], a->data[1]);
 }
 
+template <typename P> static void apply_all(const struct sgrad_args *a, const struct known &known, void *y) {
+    const struct shape s = shape_of(a, P::size);
+    const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 2 * ROWS);
+    sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, known, a->data[0], a->data[1], y);
+}
+
 /* x, r?, weight (C), bias (C), sum (2C), y */
 extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *a) {
-    sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
-        using P = decltype(pack);
-        const struct shape s = shape_of(a, P::size);
-        const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, a->data[4], nullptr, nullptr, a->data[0], a->data[1], a->data[2],
-                           a->data[3], a->data[5]);
-    });
+    const struct known known = { (const float *)a->data[2], (const float *)a->data[3], (const double *)a->data[4], NULL, NULL };
+    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[5]); });
 }
 
 /* x, r?, weight (C), bias (C), running mean (C), running variance (C), y */
 extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *a) {
-    sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
-        using P = decltype(pack);
-        const struct shape s = shape_of(a, P::size);
-        const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, nullptr, a->data[4], a->data[5], a->data[0], a->data[1],
-                           a->data[2], a->data[3], a->data[6]);
-    });
+    const struct known known = { (const float *)a->data[2], (const float *)a->data[3], NULL, (const float *)a->data[4],
+                                 (const float *)a->data[5] };
+    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[6]); });
 }
 
-/* x, dy, y (read with relu only), sum (2C), part (2C) = [Σdz, Σdz·x̂] */
+/* x, dy, y? (read with relu only), sum (2C), part (2C) = [Σdz, Σdz·x̂], weight?, bias? (C; where y is not there) */
 extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a) {
-    sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+    const struct known known = { (const float *)a->data[5], (const float *)a->data[6], (const double *)a->data[3], NULL, NULL };
+    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
-        const gradient_term<P> term = {
-            s, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2], (const double *)a->data[3], {}
-        };
+        const gradient_term<P> term = { s, known, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2], {} };
         sgrad__sum_rows(term, s.rows, s.columns, (double *)a->data[4]);
     });
 }
@@ -224,14 +266,15 @@ extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *a) {
     sgrad__launch(parameters, a->view[1].shape.dim[0], a->data[0], a->data[1], a->data[2]);
 }
 
-/* x, dy, y (read with relu only), weight (C), sum 0 (2C), sum 1 (2C), dx, dr? */
+/* x, dy, y? (read with relu only), weight (C), sum 0 (2C), sum 1 (2C), dx, dr?, bias? (C; where y is not there) */
 extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
-    sgrad__with_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+    const struct known known = { (const float *)a->data[3], (const float *)a->data[8], (const double *)a->data[4], NULL, NULL };
+    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
         using P = decltype(pack);
         const struct shape s = shape_of(a, P::size);
-        const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 8);
-        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4],
-                           a->data[5], a->data[6], a->data[7], sgrad_adds(a, 6), sgrad_adds(a, 7));
+        const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 2 * ROWS);
+        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, known, a->data[0], a->data[1], a->data[2], a->data[5], a->data[6],
+                           a->data[7], sgrad_adds(a, 6), sgrad_adds(a, 7));
     });
 }
 

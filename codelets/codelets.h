@@ -94,9 +94,11 @@ struct sgrad_use {
     int index;
     enum sgrad_access access;
     bool passing;               /* there only where y is made again in passing, and Y is not: see the signature */
+    bool factor;                /* GPUs take it as bf16 where activations are: it is rounded once a step, not by every task */
 };
 #define SGRAD_IN(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R }
 #define SGRAD_IN_PASSING(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R, .passing = true }
+#define SGRAD_IN_FACTOR(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R, .factor = true }
 #define SGRAD_OUT(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_W }
 #define SGRAD_INOUT(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_RW }
 
@@ -169,7 +171,8 @@ struct sgrad_signature {
     struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* rank 0 ends; of STAT i (F64) */
     bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
     bool passing;                                   /* y is a pass over x[0], which backward keeps: where tasks that take it in
-                                                     * backward make it again in passing, backward's own do without Y */
+                                                     * backward make it again in passing, and on GPUs, backward's own do
+                                                     * without Y */
     /* Moves between ranks. The rule is told the mesh (NULL: there is none) and names the axis, perhaps a place on it, and what of
      * the value is one place's. */
     const struct sgrad_mesh *mesh;
@@ -259,6 +262,7 @@ struct sgrad_copy {
     struct sgrad_copy_piece piece[SGRAD_COPY_INPUTS];
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
+extern const struct sgrad_kernel sgrad_round_kernel;    /* a parameter F32, as bf16 */
 
 /* Between a value and its pieces side by side along the dimension in which these are shorter. Operands of cut: 0 the value (R),
  * 1…8 its pieces (W); of join: 0…7 the pieces (R), 8 the value (W or RW); those after the last piece are absent. F32; CPUs only,

@@ -2,9 +2,12 @@
  * slices of volumes as over so many images, and a transposed convolution's passes are a convolution's, the other way round.
  *
  * F32 convolutions use float multiply-adds, or TF32 where that was asked for; bf16 ones tensor cores with F32 sums. cuDNN wants
- * weights and their gradients in the type of the activations, so in bf16 runs they pass through the workspace:
+ * weights and their gradients in the type of the activations, so in bf16 runs these pass through the workspace, unless the weight
+ * comes rounded:
  *
- *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ cuDNN's own │
+ *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ cuDNN's own │
+ *
+ * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added.
  *
  * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
  * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
@@ -31,8 +34,8 @@ static __device__ inline int output_of(const struct shape &s, int h, int r) {
 }
 static __device__ inline bool inside(int h, int w, int H, int W) { return h >= 0 && h < H && w >= 0 && w < W; }
 
-template <typename T>
-static __global__ void forward(uint32_t elements, struct shape s, const T *x, const float *weight, T *y, bool add) {
+template <typename T, typename W>
+static __global__ void forward(uint32_t elements, struct shape s, const T *x, const W *weight, T *y, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.K);
@@ -42,14 +45,15 @@ static __global__ void forward(uint32_t elements, struct shape s, const T *x, co
         const int d = at.n % s.O + tap / area - s.depth_padding, n = at.n / s.O * s.D + d;
         const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
         if (d < 0 || d >= s.D || !inside(h, w, s.H, s.W)) continue;
+        const W *factor = weight + (at.c * s.T * area + tap) * C;
         for (int c = 0; c < C; c++)
-            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * weight[(at.c * s.T * area + tap) * C + c];
+            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * (float)factor[c];
     }
     y[i] = (add ? (float)y[i] : 0) + sum;
 }
 
-template <typename T>
-static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const float *weight, T *dx, bool add) {
+template <typename T, typename W>
+static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const W *weight, T *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= elements) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
@@ -60,7 +64,7 @@ static __global__ void backward_data(uint32_t elements, struct shape s, const T 
         const int p = output_of(s, at.h, tap % area / s.S), q = output_of(s, at.w, tap % s.S);
         if (o < 0 || o >= s.O || !inside(p, q, s.P, s.Q)) continue;
         for (int k = first; k < first + K; k++)
-            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * weight[(k * s.T * area + tap) * C + at.c % C];
+            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * (float)weight[(k * s.T * area + tap) * C + at.c % C];
     }
     dx[i] = sum;
 }
@@ -104,6 +108,7 @@ struct plan {
     int algorithm; /* cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t */
     cudnnMathType_t math;
     bool direct;   /* cuDNN does not support this */
+    bool aside;    /* nor that the result is added to what is there */
 };
 
 static void plan_free(void *value) {
@@ -147,22 +152,27 @@ static void describe_math(struct plan *plan) {
                                                               : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
 }
 
+static void shape_text(const struct key *key, char *text, size_t size) {
+    static const char *const name[] = { "forward", "backward-data", "backward-weight" };
+    const struct shape *s = &key->shape;
+    snprintf(text, size,
+             "%s of %dx%dx%d, stride %d, padding %d, dilation %d, groups %d, from (%d,%d,%d,%d,%d) to %d channels in %s",
+             name[key->pass], s->T, s->R, s->S, s->stride, s->padding, s->dilation, s->groups, s->N, s->D, s->H, s->W, s->C, s->K,
+             sgrad_dtype_name((enum sgrad_dtype)key->dtype));
+}
+
 static void do_without(struct plan *plan) {
-    const struct shape *s = &plan->key.shape;
+    char shape[160];
+    shape_text(&plan->key, shape, sizeof shape);
     plan->direct = true;
-    sgrad_warn("convolution: cuDNN does not support %dx%dx%d, stride %d, padding %d, dilation %d, groups %d, from "
-               "(%d,%d,%d,%d,%d) to %d channels in %s here; it is computed without, slowly",
-               s->T, s->R, s->S, s->stride, s->padding, s->dilation, s->groups, s->N, s->D, s->H, s->W, s->C, s->K,
-               sgrad_dtype_name((enum sgrad_dtype)plan->key.dtype));
+    sgrad_warn("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
 }
 
 /* Whether cuDNN supports what it answered with STATUS. */
-static bool supported(struct plan *plan, cudnnStatus_t status) {
-    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        do_without(plan);
-    else
-        SGRAD_CUDA(status);
-    return !plan->direct;
+static bool supported(cudnnStatus_t status) {
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+    SGRAD_CUDA(status);
+    return true;
 }
 
 /* Takes the first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does
@@ -255,47 +265,60 @@ static char *memo_key(const struct key *k) {
     return key;
 }
 
+/* NULL, or why nothing was measured. SIZE: bytes of what the pass writes; the search writes to memory of its own, which StarPU
+ * does not count, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
+static const char *measure(struct plan *plan, struct operands o, size_t size) {
+    sgrad_status("measuring cuDNN's algorithms, once for each kind of GPU and shape");
+    const cudaError_t status = cudaMalloc(&o.out, size);
+    if (status != cudaSuccess) return cudaGetLastError(), cudaGetErrorString(status);
+    const bool found = find(plan, o);
+    cudaGetLastError();
+    SGRAD_CUDA(cudaFree(o.out));
+    return found ? NULL : "none ran";
+}
+
 /* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not
- * depend on a measurement, so --deterministic takes cuDNN's guess, and so does who has no memory to measure in. SIZE: bytes of
- * what the pass writes; the search writes to memory of its own, as the pass may add to its output, and reads a bf16 weight that
- * is not there yet. */
+ * depend on a measurement, so --deterministic takes cuDNN's guess, and so does who has no memory to measure in. */
 static void search(struct plan *plan, struct operands o, size_t size) {
     static const char topic[] = "cudnn";
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of equal GPUs' workers the first measures, others find its memo */
-    char value[32];
+    const char *why = "";
+    char value[32], shape[160];
     int algorithm, math;
-    bool done = false;
     pthread_mutex_lock(&lock);
     if (!plan->key.deterministic) {
         char *key = memo_key(&plan->key);
-        done = sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
-               follow(plan, algorithm, math);
-        if (!done && cudaMalloc(&o.out, size) == cudaSuccess) {
-            done = find(plan, o);
-            SGRAD_CUDA(cudaFree(o.out));
-            char *found = sgrad_format("%d %d", plan->algorithm, plan->math);
-            if (done) sgrad_memo_add(topic, key, found);
-            free(found);
+        if (sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
+            follow(plan, algorithm, math)) {
+            why = NULL;
+        } else if (!(why = measure(plan, o, size))) {
+            snprintf(value, sizeof value, "%d %d", plan->algorithm, plan->math);
+            sgrad_memo_add(topic, key, value);
         }
-        cudaGetLastError();
-        o.out = nullptr;
         free(key);
     }
     pthread_mutex_unlock(&lock);
-    if (done) return;
-    if (!find(plan, o)) do_without(plan);
+    if (!why) return;
+    shape_text(&plan->key, shape, sizeof shape);
+    if (!find(plan, o))
+        do_without(plan);
+    else if (*why)
+        sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to write "
+                   "to: %s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
 }
 
 /* ---- a task: its plan, and how its workspace is cut ---------------------------------------------------------------- */
 
-/* Bytes at the beginning of the workspace that a bf16 run's weight (or its gradient) takes. */
+/* Bytes at the beginning of the workspace that a bf16 run's weight W (or its gradient) takes; none, where it comes rounded. */
 static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *w) {
-    return dtype == SGRAD_BF16 ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
+    const bool rounds = dtype == SGRAD_BF16 && w->dtype == SGRAD_F32 && w->shape.rank >= 4;
+    return rounds ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
 }
 
 struct task {
     struct plan *plan;
     void *weight; /* bf16: in the workspace; else NULL */
+    void *aside;  /* where what is added may be written first; NULL: nothing is added */
     void *room;
     size_t room_size;
 };
@@ -309,6 +332,12 @@ static int64_t sides_of(const struct sgrad_shape *s, bool slices, int *side) {
     return sgrad_shape_count(s) / ((int64_t)side[0] * d[1] * d[2] * d[3]);
 }
 
+/* Bytes of what the pass adds to: forward y, which is operand 3, backward-data dx, 2. */
+static size_t added_bytes(const struct sgrad_args *a) {
+    const int i = a->view[2].shape.rank < 4 ? 3 : 2;
+    return sgrad_adds(a, i) ? sgrad__ceil(sgrad_view_bytes(&a->view[i]), 256) * 256 : 0;
+}
+
 /* X, W and Y are numbers of operands. */
 static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
@@ -320,18 +349,19 @@ static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, in
     const int64_t samples = sides_of(&a->view[x].shape, taps == 1, xs);
     sides_of(&a->view[y].shape, taps == 1, ys);
     const enum sgrad_dtype dtype = a->view[x].dtype;
-    const size_t weight = weight_bytes(dtype, &a->view[w]);
-    if (a->workspace_size < weight) sgrad__cuda_fail("workspace too small", "a convolution", __FILE__, __LINE__);
+    const size_t weight = weight_bytes(dtype, &a->view[w]), added = added_bytes(a);
+    if (a->workspace_size < weight + added) sgrad_cuda_fail("workspace too small", "a convolution");
 
     struct key key;
     memset(&key, 0, sizeof key);
-    key.room = a->workspace_size - weight;
+    key.room = a->workspace_size - weight - added;
     key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
     key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
                   ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
     bool fresh;
     struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
-    const struct task task = { plan, weight ? a->workspace : NULL, (char *)a->workspace + weight, key.room };
+    char *aside = (char *)a->workspace + weight;
+    const struct task task = { plan, weight ? a->workspace : NULL, added ? aside : NULL, aside + added, key.room };
     if (fresh) {
         plan->key = key;
         describe(plan);
@@ -359,26 +389,49 @@ extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
     static const int devices = count_devices();
     if (devices == 0) return 0;
     const bool is_forward = a->view[2].shape.rank < 4;
-    size_t bytes = WORKSPACE + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
+    size_t bytes = WORKSPACE + added_bytes(a) + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
     bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]);
-    return bytes + weight_bytes(a->view[0].dtype, &a->view[a->view[1].dtype == SGRAD_F32 ? 1 : 2]);
+    return bytes + weight_bytes(a->view[0].dtype, &a->view[1]) + weight_bytes(a->view[0].dtype, &a->view[2]);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 static const float zero = 0, one = 1;
 
+/* Whether cuDNN computes OUT, or adds to it: RUN(beta, where) is its pass. */
+template <typename Run>
+static bool convolve(const struct task &t, const struct sgrad_view *view, void *out, Run run) {
+    struct plan *p = t.plan;
+    if (p->direct) return false;
+    if (t.aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
+    if (!supported(run(&zero, t.aside ? t.aside : out))) {
+        do_without(p);
+        return false;
+    }
+    if (t.aside) sgrad__move(view, t.aside, out, true);
+    return true;
+}
+
+/* Calls f with elements of the types of activations and of the weight, operand 1. */
+template <typename F> static void with_types(const struct sgrad_args *a, F f) {
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        sgrad__with_type(a->view[1].dtype, [=](auto weight) { f(type, weight); });
+    });
+}
+
 /* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
 extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(FORWARD, a, 0, 1, 3);
-    struct plan *p = t.plan;
-    const bool add = sgrad_adds(a, 3);
-    if (p->direct || !supported(p, cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a),
-                                                           p->convolution, (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room,
-                                                           t.room_size, add ? &one : &zero, p->y, a->data[3])))
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
+    const struct plan *p = t.plan;
+    const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
+        return cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a), p->convolution,
+                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room, t.room_size, beta, p->y, y);
+    });
+    if (!done)
+        with_types(a, [=](auto type, auto weight) {
             const int64_t n = sgrad_shape_count(&a->view[3].shape);
-            sgrad__launch(forward<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[3], add);
+            sgrad__launch(forward<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[3],
+                          sgrad_adds(a, 3));
         });
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
@@ -386,14 +439,16 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
 extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_DATA, a, 2, 1, 0);
-    struct plan *p = t.plan;
-    const bool add = sgrad_adds(a, 2);
-    if (p->direct || !supported(p, cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, weight_of(&t, a), p->y, a->data[0],
-                                                                p->convolution, (cudnnConvolutionBwdDataAlgo_t)p->algorithm,
-                                                                t.room, t.room_size, add ? &one : &zero, p->x, a->data[2])))
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
+    const struct plan *p = t.plan;
+    const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
+        return cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, weight_of(&t, a), p->y, a->data[0], p->convolution,
+                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, t.room, t.room_size, beta, p->x, dx);
+    });
+    if (!done)
+        with_types(a, [=](auto type, auto weight) {
             const int64_t n = sgrad_shape_count(&a->view[2].shape);
-            sgrad__launch(backward_data<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[2], add);
+            sgrad__launch(backward_data<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[2],
+                          sgrad_adds(a, 2));
         });
 }
 
@@ -401,11 +456,12 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
     const struct task t = task_of(BACKWARD_WEIGHT, a, 0, 2, 1);
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
-    struct plan *p = t.plan;
-    if (p->direct ||
-        !supported(p, cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, p->x, a->data[0], p->y, a->data[1], p->convolution,
-                                                     (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, t.room, t.room_size, &zero,
-                                                     p->w, t.weight ? t.weight : a->data[2])))
+    const struct plan *p = t.plan;
+    const bool done = convolve(t, &a->view[2], t.weight ? t.weight : a->data[2], [&](const float *beta, void *dw) {
+        return cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, p->x, a->data[0], p->y, a->data[1], p->convolution,
+                                              (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, t.room, t.room_size, beta, p->w, dw);
+    });
+    if (!done)
         sgrad__with_type(a->view[0].dtype, [=](auto type) {
             sgrad__launch(backward_weight<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[2]);
         });

@@ -17,6 +17,14 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
     }
 }
 
+const struct sgrad_kernel sgrad_round_kernel = {
+    .name = "round",
+    .kind = &sgrad_update_kind,
+    .cpu = forward,
+    .cuda = SGRAD_ON_CUDA(sgrad__convert_cuda),
+    .flops = sgrad_no_flops,
+};
+
 static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
     (void)s, (void)attrs;
     fputs("y = Identity (x)", to);

@@ -7,20 +7,20 @@ template <typename T> static __global__ void fill(uint32_t n, T *out) {
 }
 
 /* in (any shape), some of them absent, out (any shape) */
-template <typename T> static void copy(const struct sgrad_args *a) {
+extern "C" void sgrad__copy_cuda(const struct sgrad_args *a) {
     const struct sgrad_copy *attrs = (const struct sgrad_copy *)a->attrs;
+    const enum sgrad_dtype dtype = a->view[SGRAD_COPY_INPUTS].dtype;
+    const size_t size = sgrad_dtype_size(dtype);
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
         const struct sgrad_copy_piece *p = &attrs->piece[i];
-        T *to = (T *)a->data[SGRAD_COPY_INPUTS] + p->to;
+        void *to = (char *)a->data[SGRAD_COPY_INPUTS] + p->to * size;
         if (p->count == 0) continue;
         if (a->data[i])
-            SGRAD_CUDA(cudaMemcpyAsync(to, (const T *)a->data[i] + p->from, p->count * sizeof(T), cudaMemcpyDeviceToDevice,
+            SGRAD_CUDA(cudaMemcpyAsync(to, (const char *)a->data[i] + p->from * size, p->count * size, cudaMemcpyDeviceToDevice,
                                        sgrad_cuda_stream()));
+        else if (dtype == SGRAD_F64)
+            sgrad__launch(fill<double>, p->count, to);
         else
-            sgrad__launch(fill<T>, p->count, to);
+            sgrad__launch(fill<float>, p->count, to);
     }
-}
-
-extern "C" void sgrad__copy_cuda(const struct sgrad_args *a) {
-    a->view[SGRAD_COPY_INPUTS].dtype == SGRAD_F64 ? copy<double>(a) : copy<float>(a);
 }

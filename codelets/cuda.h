@@ -25,20 +25,16 @@
 
 /* ---- errors: a task cannot return one, and what comes after a failed launch means nothing, so the program ends --- */
 
-#define SGRAD_CUDA(call) sgrad__cuda_check(call, #call, __FILE__, __LINE__)
+#define SGRAD_CUDA(call) sgrad__cuda_check(call, #call)
 
-static inline void sgrad__cuda_fail(const char *why, const char *what, const char *file, int line) {
-    sgrad_fail(SGRAD_EDEVICE, "CUDA: %s, in %s (%s:%d)", why, what, file, line);
-    abort();
+static inline void sgrad__cuda_check(cudaError_t status, const char *what) {
+    if (status != cudaSuccess) sgrad_cuda_fail(cudaGetErrorString(status), what);
 }
-static inline void sgrad__cuda_check(cudaError_t status, const char *what, const char *file, int line) {
-    if (status != cudaSuccess) sgrad__cuda_fail(cudaGetErrorString(status), what, file, line);
+static inline void sgrad__cuda_check(cudnnStatus_t status, const char *what) {
+    if (status != CUDNN_STATUS_SUCCESS) sgrad_cuda_fail(cudnnGetErrorString(status), what);
 }
-static inline void sgrad__cuda_check(cudnnStatus_t status, const char *what, const char *file, int line) {
-    if (status != CUDNN_STATUS_SUCCESS) sgrad__cuda_fail(cudnnGetErrorString(status), what, file, line);
-}
-static inline void sgrad__cuda_check(cublasStatus_t status, const char *what, const char *file, int line) {
-    if (status != CUBLAS_STATUS_SUCCESS) sgrad__cuda_fail(cublasGetStatusString(status), what, file, line);
+static inline void sgrad__cuda_check(cublasStatus_t status, const char *what) {
+    if (status != CUBLAS_STATUS_SUCCESS) sgrad_cuda_fail(cublasGetStatusString(status), what);
 }
 
 /* ---- packs ----------------------------------------------------------------------------------------------------- */
@@ -60,6 +56,11 @@ template <typename F> static inline void sgrad__with_pack(enum sgrad_dtype dtype
         four ? f(sgrad__pack<__nv_bfloat16, 4>()) : f(sgrad__pack<__nv_bfloat16, 1>());
     else
         four ? f(sgrad__pack<float, 4>()) : f(sgrad__pack<float, 1>());
+}
+
+/* The same with packs of 16 bytes, what a thread moves best in one instruction, where COUNT is a multiple of them. */
+template <typename F> static inline void sgrad__with_wide_pack(enum sgrad_dtype dtype, int64_t count, F f) {
+    dtype == SGRAD_BF16 && count % 8 == 0 ? f(sgrad__pack<__nv_bfloat16, 8>()) : sgrad__with_pack(dtype, count, f);
 }
 
 template <typename P> static __device__ inline void sgrad__load(const P *from, float *v) {
@@ -92,7 +93,7 @@ static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, d
 /* One thread for each of COUNT packs, or whatever a thread is for; COUNT is the kernel's first parameter. */
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
-    if (count < 0 || count > UINT32_MAX) sgrad__cuda_fail("operand too large", "a launch", __FILE__, __LINE__);
+    if (count < 0 || count > UINT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
     if (count > 0) sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 256)), dim3(256), (uint32_t)count, argument...);
 }
 static __device__ inline uint32_t sgrad__thread(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
@@ -126,7 +127,7 @@ static __device__ inline float sgrad__warp_max(float mine) {
 /* A warp for each of COUNT rows, eight to a block; COUNT is the kernel's first parameter. */
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_warps(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
-    if (count < 0 || count > INT32_MAX) sgrad__cuda_fail("operand too large", "a launch", __FILE__, __LINE__);
+    if (count < 0 || count > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
     if (count > 0)
         sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 8)), dim3(32, 8), (uint32_t)count, argument...);
 }
@@ -174,10 +175,10 @@ static __device__ inline int sgrad__last_window(const struct sgrad__windows &s, 
  *     0 … 255    row of its chunk            ─>  meet in a tree      ─>   row 0   ┐
  *     256 … 511                              ─>                      ─>   row 1   ┴──> out
  *
- * What is added is a *term*: term.column(c) comes once, then term.add(row, c, sum) for each row. A column is SIZE channels,
- * each with VALUES sums; out is (VALUES, columns · SIZE). */
+ * What is added is a *term*: term.column(c) comes once, of all threads of the block, the last columns' too where there are fewer,
+ * then term.add(row, c, sum) for each row. A column is SIZE channels, each with VALUES sums; out is (VALUES, columns · SIZE). */
 
-#define SGRAD_PARTIALS (1024 * 64) /* doubles: 1024 chunks, 8 columns, 8 sums */
+#define SGRAD_PARTIALS (1024 * 128) /* doubles: 1024 chunks, 8 columns, 16 sums */
 
 template <typename Term, typename Out>
 static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int chunk, Out *out) {
@@ -185,8 +186,9 @@ static __global__ void sgrad__sum_chunks(Term term, int rows, int columns, int c
     __shared__ double all[values * size][256];
     double sum[values][size] = {};
     const int c = sgrad__column(), first = blockIdx.y * chunk, end = min(rows, first + chunk);
+    term.column(c);
     if (c < columns) {
-        term.column(c);
+        _Pragma("unroll 4") /* so that the rows' loads are under way at once */
         for (int row = first + threadIdx.y; row < end; row += blockDim.y) term.add(row, c, sum);
     }
     const unsigned me = threadIdx.y * blockDim.x + threadIdx.x;

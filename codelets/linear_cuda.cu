@@ -5,8 +5,8 @@
  *     dx (N,C) = dy (N,K) · weight (K,C)                     dxᵀ C×N = weightᵀ · dyᵀ
  *     dweight (K,C) = dyᵀ · x                                dweightᵀ C×K = xᵀ · dy
  *
- * Sums are in F32, products too, unless TF32 was asked for. In bf16 runs the F32 weight is rounded to bf16 in the workspace
- * first; dweight comes out in F32. */
+ * Sums are in F32, products too, unless TF32 was asked for. In bf16 runs a weight that comes as F32 is rounded to bf16 in
+ * the workspace first; dweight comes out in F32. */
 #include "codelets/cuda.h"
 
 struct matrix {
@@ -30,15 +30,15 @@ static cudaDataType_t type_of(const struct sgrad_view *view) { return view->dtyp
 /* The weight, operand 1, in the type of the activations. */
 static const void *weight_of(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[1].shape);
-    if (a->view[0].dtype != SGRAD_BF16) return a->data[1];
-    if (a->workspace_size < n * sizeof(__nv_bfloat16)) sgrad__cuda_fail("workspace too small", "linear", __FILE__, __LINE__);
+    if (a->view[0].dtype == a->view[1].dtype) return a->data[1];
+    if (a->workspace_size < n * sizeof(__nv_bfloat16)) sgrad_cuda_fail("workspace too small", "linear");
     sgrad__convert(n, (const float *)a->data[1], (__nv_bfloat16 *)a->workspace);
     return a->workspace;
 }
 
-/* Room for the weight; backward-weight, whose operand 1 is dy, needs none and is given a little. */
+/* Room for the weight; none is needed where that comes rounded, and for backward-weight, whose operand 1 is dy. */
 extern "C" size_t sgrad__linear_workspace_cuda(const struct sgrad_args *a) {
-    return a->view[0].dtype == SGRAD_BF16 ? sgrad_shape_count(&a->view[1].shape) * sizeof(__nv_bfloat16) : 0;
+    return a->view[0].dtype != a->view[1].dtype ? sgrad_shape_count(&a->view[1].shape) * sizeof(__nv_bfloat16) : 0;
 }
 
 /* All leading dimensions count rows. */

@@ -10,19 +10,18 @@ static void run(enum sgrad__pass pass, const struct sgrad_args *args) {
     sgrad__ways_run(&l, args);
 }
 
-static size_t workspace_of(const struct sgrad__layer *l, const struct sgrad_args *args) {
-    size_t bytes = sgrad__ways_workspace(l);
-    (void)args;
-#ifdef SGRAD_HAVE_CUDA
-    const size_t cuda = l->rank == 2 ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
-    if (bytes < cuda) bytes = cuda;
-#endif
-    return bytes;
-}
-
 static size_t workspace(enum sgrad__pass pass, const struct sgrad_args *args) {
     const struct sgrad__layer l = sgrad__layer_of(pass, args);
-    return workspace_of(&l, args);
+    return sgrad__ways_workspace(&l);
+}
+
+size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
+#ifdef SGRAD_HAVE_CUDA
+    const bool matrix = a->view[1].shape.rank == 2 || a->view[2].shape.rank == 2;      /* where a weight or its gradient is */
+    return matrix ? sgrad__linear_workspace_cuda(a) : sgrad__conv2d_workspace_cuda(a);
+#else
+    return (void)a, 0;
+#endif
 }
 
 static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
@@ -45,7 +44,7 @@ void sgrad__pass_inference(const struct sgrad_args *a) {
 }
 size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) {
     const struct sgrad__layer l = inference(a);
-    return workspace_of(&l, a);
+    return sgrad__ways_workspace(&l);
 }
 
 void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }

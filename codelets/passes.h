@@ -1,6 +1,5 @@
-/* passes.h: the three passes of layers with filters (layer.h) and of linear.c as kernels of CPUs, and their workspaces, the
- * largest over the devices. Private to codelets/. A kernel's functions are not told which pass they serve, so there are three of
- * each. */
+/* passes.h: the three passes of layers with filters (layer.h) and of linear.c as kernels of CPUs, and their workspaces.
+ * Private to codelets/. A kernel's functions are not told which pass they serve, so there are three of each. */
 #ifndef SGRAD_CODELETS_PASSES_H
 #define SGRAD_CODELETS_PASSES_H
 
@@ -24,6 +23,8 @@ double sgrad__pass_backward_data_flops(const struct sgrad_args *args);
 void sgrad__pass_backward_weight(const struct sgrad_args *args);
 size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args);
 double sgrad__pass_backward_weight_flops(const struct sgrad_args *args);
+
+size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args);    /* of any pass; 0 without CUDA */
 
 /* The same for layers with filters on CUDA devices (conv2d_cuda.cu). */
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);

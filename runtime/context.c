@@ -69,6 +69,16 @@ static int start(struct starpu_conf *conf, const struct sgrad_context_options *o
     return sgrad_fail(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->cudas, found);
 }
 
+/* Unless a user says which, or a launcher leaves each rank to see its own alone. */
+static void claim_gpus(struct starpu_conf *conf) {
+    const int all = sgrad__cuda_devices(), ranks = sgrad__world.ranks_here;
+    if (SGRAD_SIMULATED || ranks < 2 || all < 2 || conf->ncuda == 0 || getenv("STARPU_WORKERS_CUDAID")) return;
+    const int own = sgrad__gpus_share(all, conf->ncuda, ranks, sgrad__world.rank_here, conf->workers_cuda_gpuid);
+    if (!own) return;   /* StarPU finds too few, and that is told */
+    conf->use_explicit_workers_cuda_gpuid = 1;
+    conf->ncuda = own;
+}
+
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context) {
     struct starpu_conf conf;
     struct sgrad_context *ctx;
@@ -92,6 +102,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     ctx = sgrad_alloc(1, sizeof *ctx);
     ctx->patience = options->patience;
     int error = sgrad__ranks_open(ctx, &conf);
+    claim_gpus(&conf);
     if (!error) error = start(&conf, options);
     if (!error) error = sgrad__ranks_start(ctx, options->network);
     if (error) {
@@ -99,6 +110,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
         free(ctx);
         return error;
     }
+    sgrad__devices_open();
     ctx->cpus = (int)starpu_cpu_worker_get_count();
     ctx->cudas = (int)starpu_cuda_worker_get_count();
     snprintf(ctx->scheduler, sizeof ctx->scheduler, "%s", scheduler);

@@ -1,4 +1,4 @@
-/* cores.c: which cores of its host are a rank's.
+/* cores.c: which cores and which GPUs of its host are a rank's.
  *
  * A launcher binds each rank to cores of its own, or leaves the same ones to several. Ranks of one host that may run on the same
  * CPUs were not bound apart: each takes its slice of the cores there, with all of their threads. Two ranks on two cores of two
@@ -10,6 +10,13 @@
  *     rank 1          ───
  *
  * With fewer cores than ranks, their threads are sliced; with fewer of these, too, all ranks share all.
+ *
+ * GPUs go by the number of a rank on its host, as many to each; with fewer of them than ranks, several ranks share one:
+ *
+ *     GPU        0  1  2  3          GPU        0  1
+ *     rank 0     ────                rank 0     ─
+ *     rank 1           ────          rank 1        ─
+ *                                    rank 2     ─
  *
  * Limits: masks that overlap and are not the same are the launcher's affair; a host of 4096 CPUs. */
 #include "config.h"
@@ -74,6 +81,13 @@ static hwloc_bitmap_t *gather_masks(hwloc_topology_t topology, MPI_Comm here, in
     return mask;
 }
 
+int sgrad__gpus_share(int all, int wanted, int ranks, int rank, unsigned *gpu) {
+    const int own = wanted >= 0 ? wanted : all >= ranks ? all / ranks : 1;
+    if (own > all) return 0;
+    for (int i = 0; i < own; i++) gpu[i] = (unsigned)((rank * own + i) % all);
+    return own;
+}
+
 int sgrad__cores_claim(int *cores) {
     hwloc_topology_t topology;
     MPI_Comm here;
@@ -83,6 +97,7 @@ int sgrad__cores_claim(int *cores) {
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
     MPI_Comm_rank(here, &rank);
     MPI_Comm_size(here, &ranks);
+    sgrad__world.rank_here = rank, sgrad__world.ranks_here = ranks;
     hwloc_bitmap_t *mask = gather_masks(topology, here, ranks), slice = hwloc_bitmap_alloc();
     MPI_Comm_free(&here);
     *cores = sgrad__cores_share(topology, mask, ranks, rank, slice);

@@ -6,12 +6,14 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <starpu.h>
 #ifdef SGRAD_HAVE_CUDA
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <starpu_cuda.h>
+#include <starpu_expert.h>
 #endif
 
 _Static_assert(STARPU_NMAXWORKERS <= SGRAD_MAX_WORKERS, "StarPU was built for more workers than SGRAD_MAX_WORKERS of runtime.h");
@@ -32,9 +34,16 @@ int sgrad__worker(void) {
     return worker < 0 ? SGRAD_MAX_WORKERS : worker;
 }
 
+/* Kernels cannot do without them. */
+static void must(bool made, const char *what, const char *why) {
+    if (made) return;
+    sgrad_fail(SGRAD_EDEVICE, "%s cannot be made: %s; see stargrad doctor", what, why);
+    abort();
+}
+
 static void make_engine(void) {
     sgrad_isa();    /* before oneDNN's first use, after which it cannot be limited any more */
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) abort();
+    must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine", "no memory, or no CPU that it knows");
 }
 
 struct dnnl_engine *sgrad_dnnl_engine(void) {
@@ -44,7 +53,9 @@ struct dnnl_engine *sgrad_dnnl_engine(void) {
 
 struct dnnl_stream *sgrad_dnnl_stream(void) {
     struct handles *h = &handles[sgrad__worker()];
-    if (!h->dnnl && dnnl_stream_create(&h->dnnl, sgrad_dnnl_engine(), dnnl_stream_default_flags) != dnnl_success) abort();
+    if (!h->dnnl)
+        must(dnnl_stream_create(&h->dnnl, sgrad_dnnl_engine(), dnnl_stream_default_flags) == dnnl_success, "oneDNN's stream",
+             "no memory");
     return h->dnnl;
 }
 
@@ -58,18 +69,67 @@ struct CUstream_st *sgrad_cuda_stream(void) { return starpu_cuda_get_local_strea
 
 struct cudnnContext *sgrad_cudnn(void) {
     struct handles *h = &handles[sgrad__worker()];
-    if (!h->cudnn && (cudnnCreate(&h->cudnn) != CUDNN_STATUS_SUCCESS ||
-                      cudnnSetStream(h->cudnn, sgrad_cuda_stream()) != CUDNN_STATUS_SUCCESS))
-        abort();
+    if (h->cudnn) return h->cudnn;
+    cudnnStatus_t status = cudnnCreate(&h->cudnn);
+    if (!status) status = cudnnSetStream(h->cudnn, sgrad_cuda_stream());
+    must(!status, "cuDNN's handle", cudnnGetErrorString(status));
     return h->cudnn;
 }
 
 struct cublasContext *sgrad_cublas(void) {
     struct handles *h = &handles[sgrad__worker()];
-    if (!h->cublas && (cublasCreate(&h->cublas) != CUBLAS_STATUS_SUCCESS ||
-                       cublasSetStream(h->cublas, sgrad_cuda_stream()) != CUBLAS_STATUS_SUCCESS))
-        abort();
+    if (h->cublas) return h->cublas;
+    cublasStatus_t status = cublasCreate(&h->cublas);
+    if (!status) status = cublasSetStream(h->cublas, sgrad_cuda_stream());
+    must(!status, "cuBLAS's handle", cublasGetStatusString(status));
     return h->cublas;
+}
+
+/* ---- faults: a kernel's comes to light after its task has begun others, and a StarPU that was built to be fast takes it for "not
+ * ready" for ever. So a CUDA worker looks for itself, while it waits for a kernel's end. ------------------------------------ */
+
+enum { IN_FLIGHT = 2 };     /* tasks that a worker has begun and that have not ended (STARPU_CUDA_PIPELINE) */
+static const double every = 0.1;    /* seconds */
+static struct begun {
+    char name[IN_FLIGHT][96];       /* the last first */
+    double looked;
+} begun[SGRAD_MAX_WORKERS + 1];
+static int hook = -1;
+
+void sgrad__cuda_begin(const char *name) {
+    struct begun *b = &begun[sgrad__worker()];
+    memmove(b->name[1], b->name[0], sizeof b->name[0] * (IN_FLIGHT - 1));
+    snprintf(b->name[0], sizeof b->name[0], "%s", name);
+}
+
+void sgrad_cuda_fail(const char *why, const char *where) {
+    const struct begun *b = &begun[sgrad__worker()];
+    sgrad_fail(SGRAD_EDEVICE, "CUDA: %s, in %s, task %s%s%s%s", why, where, *b->name[0] ? b->name[0] : "(none)",
+               *b->name[1] ? " or, before it, " : "", b->name[1],
+               *b->name[1] ? "; CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 tells which" : "");
+    abort();
+}
+
+/* Of StarPU's: whether the worker may sleep. */
+static unsigned look(void *arg) {
+    const int worker = starpu_worker_get_id();
+    struct begun *b = &begun[sgrad__worker()];
+    (void)arg;
+    if (worker < 0 || starpu_worker_get_type(worker) != STARPU_CUDA_WORKER || sgrad_now() < b->looked + every) return 1;
+    b->looked = sgrad_now();
+    const cudaError_t status = cudaStreamQuery(sgrad_cuda_stream());
+    if (status != cudaSuccess && status != cudaErrorNotReady) sgrad_cuda_fail(cudaGetErrorString(status), "a kernel");
+    return 1;
+}
+
+void sgrad__devices_open(void) {
+    memset(begun, 0, sizeof begun);
+    if (starpu_cuda_worker_get_count() > 0) hook = starpu_progression_hook_register(look, NULL);
+}
+
+static void stop_looking(void) {
+    if (hook >= 0) starpu_progression_hook_deregister(hook);
+    hook = -1;
 }
 
 /* Handles are of one device, which has to be the thread's when they go. */
@@ -80,10 +140,14 @@ static void close_cuda(struct handles *h, int worker) {
 }
 #else
 int sgrad__cuda_devices(void) { return SGRAD_SIMULATED ? sgrad__simulation_gpus() : 0; }
+void sgrad__cuda_begin(const char *name) { (void)name; }
+void sgrad__devices_open(void) {}
+static void stop_looking(void) {}
 static void close_cuda(struct handles *h, int worker) { (void)h, (void)worker; }
 #endif
 
 void sgrad__devices_close(void) {
+    stop_looking();
     for (int w = 0; w <= SGRAD_MAX_WORKERS; w++) {
         if (handles[w].dnnl) dnnl_stream_destroy(handles[w].dnnl);
         close_cuda(&handles[w], w);

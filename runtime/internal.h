@@ -12,6 +12,7 @@ int sgrad__worker(void);
 struct ompi_communicator_t;
 struct sgrad__world {
     int rank, ranks;                        /* 0 and 1 before there are several */
+    int rank_here, ranks_here;              /* of this host; 0 and 1, likewise */
     struct ompi_communicator_t *control;    /* MPI_Comm of the collective calls of main threads */
 };
 extern struct sgrad__world sgrad__world;
@@ -22,6 +23,10 @@ int sgrad__cores_claim(int *cores);
 /* SLICE becomes what is RANK's of a host whose RANKS the launcher has left these MASKs of CPUs. Returns its number of cores. */
 int sgrad__cores_share(struct hwloc_topology *topology, struct hwloc_bitmap_s *const *mask, int ranks, int rank,
                        struct hwloc_bitmap_s *slice);
+
+/* GPU becomes which of a host's ALL are its rank RANK's, of RANKS: WANTED, or its share (negative). Returns how many that is; 0:
+ * there are not so many. */
+int sgrad__gpus_share(int all, int wanted, int ranks, int rank, unsigned *gpu);
 
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
@@ -69,7 +74,9 @@ int sgrad__simulation_gpus(void);
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);
 void sgrad__caches_clear(void);     /* when no task runs any more */
-void sgrad__devices_close(void);    /* likewise */
+void sgrad__devices_open(void);     /* when StarPU has started */
+void sgrad__devices_close(void);    /* as caches */
+void sgrad__cuda_begin(const char *name);   /* of a CUDA worker: the task that it begins now; the name is copied */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */
 
 /* Before StarPU starts; NULL: no trace. KINDS as in the options of a context. */

@@ -88,10 +88,10 @@ static void measure(void *arg) {
     struct sgrad_args args = sgrad_call_args(c);
     args.data = data;
     args.step = t->step;
-    args.workspace_size = c->workspace;
-    if (room && c->workspace) room = (args.workspace = (void *)starpu_malloc_on_node(node, c->workspace)) != NULL;
+    const size_t bytes = args.workspace_size = cuda ? c->gpu_workspace : c->workspace;
+    if (room && bytes) room = (args.workspace = (void *)starpu_malloc_on_node(node, bytes)) != NULL;
     t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;
-    if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, c->workspace);
+    if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, bytes);
     for (int i = 0; i < c->operands; i++)
         if (data[i]) starpu_free_on_node(node, (uintptr_t)data[i], sgrad_view_bytes(&c->view[i]));
 }

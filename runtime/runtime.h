@@ -163,7 +163,7 @@ size_t sgrad_view_bytes(const struct sgrad_view *view);
 enum sgrad_lifetime {
     SGRAD_PERSISTENT,   /* has a home in main memory, starts as zeros */
     SGRAD_TRANSIENT,    /* allocated where it is first written, freed by sgrad_tensor_forget */
-    SGRAD_SCRATCH,      /* workspace: every task that is handed it gets memory of its own */
+    SGRAD_SCRATCH,      /* sgrad_workspace_create's: every task that is handed it gets memory of its own */
 };
 struct starpu_codelet;
 struct _starpu_data_state;
@@ -176,6 +176,8 @@ struct sgrad_tensor {
 };
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape,
                         enum sgrad_lifetime lifetime, struct sgrad_tensor **tensor);
+/* Room of so many bytes on a CPU, and on a GPU, for as long as a task runs. */
+int sgrad_workspace_create(size_t of_cpus, size_t of_gpus, struct sgrad_tensor **tensor);
 void sgrad_tensor_destroy(struct sgrad_tensor *tensor);                 /* waits for its tasks; NULL is fine */
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to);           /* waits for its last writer */
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from);  /* waits for its last reader */
@@ -219,7 +221,8 @@ struct sgrad_kernel {
     const struct sgrad_kind *kind;                          /* NULL: none */
     void (*cpu)(const struct sgrad_args *args);             /* one thread, the calling one; NULL: not on CPUs */
     void (*cuda)(const struct sgrad_args *args);            /* enqueues on sgrad_cuda_stream(), does not wait; NULL: no GPU */
-    size_t (*workspace)(const struct sgrad_args *args);     /* bytes; largest over the devices. NULL: none */
+    size_t (*workspace)(const struct sgrad_args *args);     /* bytes. NULL: none */
+    size_t (*gpu_workspace)(const struct sgrad_args *args); /* on a GPU; NULL: the same there */
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
@@ -239,7 +242,7 @@ struct sgrad_call {
     unsigned accumulate;
     unsigned rows; /* bit i: operand i consists of rows (its first dimension), and the kernel does each by itself */
     bool deterministic, tf32;
-    size_t workspace;               /* filled by sgrad_call_prepare */
+    size_t workspace, gpu_workspace;    /* filled by sgrad_call_prepare: on a CPU, on a GPU */
     double flops, bytes;            /* filled by sgrad_call_prepare */
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
@@ -247,6 +250,7 @@ struct sgrad_call {
 void sgrad_call_prepare(struct sgrad_call *call);
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
+static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
 static inline size_t sgrad_aligned(size_t bytes) { return (bytes + SGRAD_LINE - 1) / SGRAD_LINE * SGRAD_LINE; }
 /* What its kernel is handed, without data, step and workspace. */
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call);
@@ -264,7 +268,7 @@ enum sgrad_workers { SGRAD_ANY_WORKER, SGRAD_CPU_WORKERS, SGRAD_GPU_WORKERS };
 struct sgrad_submission {
     const struct sgrad_call *call;
     struct sgrad_tensor *const *operand;    /* NULL where an optional operand is absent */
-    struct sgrad_tensor *workspace;         /* a SCRATCH tensor of at least call->workspace bytes, or NULL */
+    struct sgrad_tensor *workspace;         /* of at least the call's bytes, or NULL, where that has none */
     const struct sgrad_step *step;          /* must live until the task has run */
     int64_t first;
     int priority;                           /* larger goes first */
@@ -400,6 +404,8 @@ struct CUstream_st;
 struct cudnnContext;
 struct cublasContext;
 struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
+/* Ends the program, after a line that names the worker's task: what comes after a failed launch means nothing. */
+void sgrad_cuda_fail(const char *why, const char *where) __attribute__((noreturn));
 struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
 struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 

@@ -53,14 +53,18 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     args.step = argument->step;
     args.first = argument->first;
     if (argument->has_workspace) {
-        args.workspace = (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer]);
-        args.workspace_size = call->workspace;
+        args.workspace = (void *)((const struct starpu_variable_interface *)buffers[buffer])->ptr;
+        args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
     }
     if (!SGRAD_SIMULATED) (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
-static void run_cuda(void *buffers[], void *cl_arg) { run(buffers, cl_arg, true); }
+static void run_cuda(void *buffers[], void *cl_arg) {
+    const struct starpu_task *task = starpu_task_get_current();
+    sgrad__cuda_begin(task && task->name ? task->name : ((const struct argument *)cl_arg)->call->kernel->name);
+    run(buffers, cl_arg, true);
+}
 
 static const struct sgrad_call *call_of(const struct starpu_task *task) { return ((const struct argument *)task->cl_arg)->call; }
 
@@ -146,6 +150,7 @@ double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_
 void sgrad_call_prepare(struct sgrad_call *call) {
     struct sgrad_args args = sgrad_call_args(call);
     call->workspace = call->kernel->workspace ? call->kernel->workspace(&args) : 0;
+    call->gpu_workspace = call->kernel->gpu_workspace ? call->kernel->gpu_workspace(&args) : call->workspace;
     call->flops = sgrad_kernel_flops(call->kernel, &args);
     call->bytes = sgrad_kernel_bytes(call->kernel, &args, call->operands);
     call->hash = 0;
@@ -180,8 +185,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
         task->handles[buffer] = tensor->handle;
         task->modes[buffer++] = modes[call->access[i]];
     }
-    if (call->workspace) {
-        assert(submission->workspace && sgrad_view_bytes(&submission->workspace->view) >= call->workspace);
+    if (call->workspace || call->gpu_workspace) {
+        assert(submission->workspace);
         argument->has_workspace = true;
         task->handles[buffer] = submission->workspace->handle;
         task->modes[buffer++] = STARPU_SCRATCH;
@@ -231,8 +236,7 @@ int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_ten
         call.access[i] = access[i];
     }
     sgrad_call_prepare(&call);
-    if (call.workspace)
-        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, sgrad_shape(1, (int)call.workspace), SGRAD_SCRATCH, &workspace));
+    SGRAD_TRY(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
     int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace });
     if (!error) error = sgrad_wait_all();
     sgrad_tensor_destroy(workspace);

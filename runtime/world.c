@@ -7,7 +7,7 @@
 #include <starpu_mpi.h>
 #include <stdlib.h>
 
-struct sgrad__world sgrad__world = { .ranks = 1 };
+struct sgrad__world sgrad__world = { .ranks = 1, .ranks_here = 1 };
 
 int sgrad_launched_rank(void) {
     if (SGRAD_SIMULATED) return starpu_mpi_world_rank();

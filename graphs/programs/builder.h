@@ -30,12 +30,11 @@ struct sgrad__builder {
     int *keep[MADE], *part, *sum, *leaf, *total;   /* by node and index; leaf and total are statistics' */
     int *first;                                 /* instruction: by node and forward task */
     int *piece;                                 /* by index: of the node that is being added */
-    int *parameter, *gathered;                  /* by parameter: what this rank keeps of it, and what layers use */
+    int *parameter, *gathered, *rounded;        /* by parameter: what this rank keeps of it, what layers use, and that as bf16 */
     int *updated;                               /* by parameter: the share of it that this rank has updated */
     int held_count;                             /* buckets whose shares are updated once the norm of all gradients is known */
     struct sgrad__bucket **held;
     int *dparameter;                            /* leaves of gradients, by node and index and a lane's first micro-batch */
-    const struct sgrad_call *read[SGRAD__SIZES];        /* of the input; by the micro-batch's size */
     bool *passing;                              /* by node: its output is made again in passing */
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
@@ -108,6 +107,10 @@ void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 void sgrad__add_averages(struct sgrad__builder *b);
 void sgrad__add_lookahead(struct sgrad__builder *b);
 
+/* ---- reading.c ---- */
+
+void sgrad__add_input(struct sgrad__builder *b, int m);     /* the fields of micro-batch M's samples */
+
 /* ---- passing.c ---- */
 
 bool *sgrad__made_in_passing(const struct sgrad__builder *b);      /* by node: is its output? Free it. */
@@ -177,6 +180,7 @@ void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *t
 
 /* Where a parameter is as layers use it: gathered, where ranks keep parts of it, in this step once. */
 int sgrad__add_gathered(struct sgrad__builder *b, int parameter);
+int sgrad__add_rounded(struct sgrad__builder *b, int parameter);       /* the same as bf16, for GPUs */
 /* GRADIENT is that of what layers use; returns the sum of that of what this rank keeps, over those who keep the other parts. */
 int sgrad__add_scattered(struct sgrad__builder *b, int parameter, int gradient);
 

@@ -339,7 +339,7 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
     struct sgrad__fusion *made = sgrad__own(f->p, sgrad_alloc(1, sizeof *made));
     struct task_made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
     *made = *wanted;
-    size_t most = 0;
+    size_t most = 0, of_gpus = 0;
     for (struct sgrad__link *l = made->link; l < made->link + made->links; l++)
         for (int i = 0; i < 4; i++) {
             const bool smaller = i > 1, later = i % 2;
@@ -349,9 +349,11 @@ static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, 
                      : later && !leaves_sums(l->whole)         ? l->slice[smaller][0]
                      : smaller && made->samples % made->slices == 0 ? l->slice[0][later]
                                                                : slice_call(f, l->whole, samples, later);
-            if ((*slice)->workspace > most) most = (*slice)->workspace;
+            most = sgrad_larger(most, (*slice)->workspace);
+            of_gpus = sgrad_larger(of_gpus, (*slice)->gpu_workspace);
         }
     made->workspace = made->room[made->inner] + most + SGRAD_LINE;
+    made->gpu_workspace = made->room[made->inner] + of_gpus + SGRAD_LINE;
     call.kernel = sgrad__fusion_kernel(c->kind, c->gpus);
     call.attrs = made;
     *entry = (struct task_made){ made, sgrad__add_call(f->b, call), *list };

@@ -26,7 +26,7 @@ static void run(const struct sgrad_args *a, bool cuda) {
             args.step = a->step;
             args.first = a->first + first;
             args.workspace = room + f->room[f->inner];
-            args.workspace_size = call->workspace;
+            args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
             (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
         }
 }
@@ -34,11 +34,13 @@ static void run_cpu(const struct sgrad_args *a) { run(a, false); }
 static void run_cuda(const struct sgrad_args *a) { run(a, true); }
 
 static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
+static size_t gpu_workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->gpu_workspace; }
 static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
 
 /* For CPUs alone, and for both. */
 #define FUSED(KIND, CUDA)                                                                                                        \
-    { .name = "fused " #KIND, .kind = &sgrad_##KIND##_kind, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace, .flops = flops }
+    { .name = "fused " #KIND, .kind = &sgrad_##KIND##_kind, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace,                \
+      .gpu_workspace = gpu_workspace, .flops = flops }
 static const struct sgrad_kernel kernels[][2] = {
     { FUSED(forward, NULL), FUSED(forward, run_cuda) },
     { FUSED(backward, NULL), FUSED(backward, run_cuda) },

@@ -12,7 +12,7 @@ struct sgrad__fusion {
     int64_t samples;                                /* of all slices */
     bool backwards;                                 /* the last slice comes first */
     double flops;
-    size_t workspace;
+    size_t workspace, gpu_workspace;
     int inner;                                      /* buffers in the workspace, each for one slice */
     size_t room[SGRAD__BUFFERS + 1];                /* where they begin; then the links' own workspace */
     size_t row[SGRAD_MAX_OPERANDS];                 /* of the task's operands: bytes of a sample; 0: they have none */

@@ -59,6 +59,20 @@ int sgrad__add_gathered(struct sgrad__builder *b, int parameter) {
     return *at;
 }
 
+int sgrad__add_rounded(struct sgrad__builder *b, int parameter) {
+    const int whole = sgrad__add_gathered(b, parameter);
+    int *at = &b->rounded[parameter];
+    if (*at >= 0) return *at;
+    const struct sgrad_view from = b->p->buffer[whole].view, to = { SGRAD_BF16, from.shape };
+    const struct sgrad_call call = { .kernel = &sgrad_round_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
+                                     .view = { from, to } };
+    const char *name = b->g->parameter[parameter].name;
+    *at = sgrad__add_buffer(b, sgrad_format("%s rounded", name), to);
+    sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ whole, *at }, 0, SGRAD__PRIORITY_CHAIN,
+                           sgrad_format("%s rounded", name))->workers = SGRAD_GPU_WORKERS;
+    return *at;
+}
+
 int sgrad__add_scattered(struct sgrad__builder *b, int parameter, int gradient) {
     const struct sgrad__parameter *p = &b->g->parameter[parameter];
     for (int c = 0; c < p->cuts && gradient >= 0; c++)

@@ -177,13 +177,13 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
 /* ---- allocation ---- */
 
 int sgrad__program_allocate(struct sgrad__program *p) {
-    size_t workspace = 0;
-    for (int i = 0; i < p->instruction_count; i++)
-        if (p->instruction[i].call->workspace > workspace) workspace = p->instruction[i].call->workspace;
-    if (workspace) {
-        struct sgrad_shape shape = { 1, { (int64_t)workspace } };
-        SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, shape, SGRAD_SCRATCH, &p->workspace));
+    size_t of_cpus = 0, of_gpus = 0;
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        if (in->workers != SGRAD_GPU_WORKERS || !in->call->kernel->cuda) of_cpus = sgrad_larger(of_cpus, in->call->workspace);
+        if (in->workers != SGRAD_CPU_WORKERS) of_gpus = sgrad_larger(of_gpus, in->call->gpu_workspace);
     }
+    SGRAD_TRY(sgrad_workspace_create(of_cpus, of_gpus, &p->workspace));
     for (int i = 0; i < p->buffer_count; i++) {
         struct sgrad__buffer *buffer = &p->buffer[i];
         struct sgrad_view is = buffer->view;

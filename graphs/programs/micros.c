@@ -41,8 +41,9 @@ static void cut(struct sgrad__program *p, int64_t first, int64_t samples, int64_
 void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_options *o, int64_t unit) {
     assert(o->micro > 0 && p->share % unit == 0 && (!o->gpu_samples || unit == p->share));
     if (o->gpu_samples) {
-        cut(p, 0, o->gpu_samples, o->gpu_micro, SGRAD_GPU_WORKERS);
-        cut(p, o->gpu_samples, p->share - o->gpu_samples, o->micro, SGRAD_CPU_WORKERS);
+        const int64_t of_gpus = o->gpu_samples < p->share ? o->gpu_samples : p->share;
+        cut(p, 0, of_gpus, o->gpu_micro, SGRAD_GPU_WORKERS);
+        cut(p, of_gpus, p->share - of_gpus, o->micro, SGRAD_CPU_WORKERS);
     } else
         for (int64_t first = 0; first < p->share; first += unit) cut(p, first, unit, o->micro, SGRAD_ANY_WORKER);
 }
@@ -62,7 +63,7 @@ static char *sizes_of(const struct sgrad__program *p, enum sgrad_workers workers
 
 char *sgrad__micros_text(const struct sgrad__program *p) {
     char *any = sizes_of(p, SGRAD_ANY_WORKER), *gpus = sizes_of(p, SGRAD_GPU_WORKERS), *cpus = sizes_of(p, SGRAD_CPU_WORKERS);
-    char *text = any ? any : sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus);
+    char *text = any ? any : cpus ? sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus) : sgrad_format("%s on GPUs", gpus);
     free(gpus);
     free(cpus);
     return text;

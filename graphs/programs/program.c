@@ -65,6 +65,11 @@ static enum made made(const struct sgrad__builder *b, int n, enum phase phase) {
 
 static void add_again(struct sgrad__builder *b, int n, enum made made, int m);
 
+/* Whether backward's tasks do without what node N made: it is not there, or a GPU has less to read so. */
+static bool without_y(const struct sgrad__builder *b, int n, int m) {
+    return b->passing[n] || (b->g->node[n].is.passing && sgrad__on_gpus(b, b->p->micro[m].workers));
+}
+
 /* Operand of a task of node N at micro-batch M (a group's first, for the group). -1: this operand is absent. */
 static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
     struct sgrad_graph *g = b->g;
@@ -82,7 +87,7 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         if ((use.role == SGRAD_X || use.role == SGRAD_DX) && i >= is->inputs) return -1;
         v = &g->value[value];
         if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> i & 1)) return -1;
-        if (use.role == SGRAD_Y && phase == BACKWARD && b->passing[n]) return -1;
+        if (use.role == SGRAD_Y && phase == BACKWARD && without_y(b, n, m)) return -1;
         *view = per_micro(b, m, v->view);
         if (use.role == SGRAD_X || use.role == SGRAD_Y) {
             const int maker = g->value[v->root].maker;
@@ -95,11 +100,13 @@ static int resolve(struct sgrad__builder *b, int n, enum phase phase, struct sgr
         }
         return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
     case SGRAD_P: case SGRAD_S: {
-        if (use.passing && !b->passing[n]) return -1;
+        if (use.passing && !without_y(b, n, m)) return -1;
         int parameter = use.role == SGRAD_P ? node->p[i] : node->s[i];
         if (parameter < 0) return -1;
         *view = (struct sgrad_view){ g->parameter[parameter].is.dtype, g->parameter[parameter].is.shape };
-        return sgrad__add_gathered(b, parameter);
+        const bool rounded = use.factor && g->dtype == SGRAD_BF16 && b->p->micro[m].workers == SGRAD_GPU_WORKERS;
+        if (rounded) view->dtype = SGRAD_BF16;
+        return rounded ? sgrad__add_rounded(b, parameter) : sgrad__add_gathered(b, parameter);
     }
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
@@ -288,32 +295,6 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
 
 /* ---- the step ---- */
 
-/* The fields of micro-batch M's samples. As many steps' as are in flight have memory, so that the next ones' are read early. */
-static void add_input(struct sgrad__builder *b, int m) {
-    struct sgrad__program *p = b->p;
-    const struct sgrad__source *from = &b->o->source;
-    struct sgrad_call read = { .kernel = from->kernel, .attrs = from->attrs };
-    int operand[SGRAD_MAX_OPERANDS];
-    for (int i = 0; i < b->g->inputs; i++) {
-        const struct sgrad__value *v = &b->g->value[b->g->input[i]];
-        const struct sgrad_view view = per_micro(b, m, v->view);
-        const int buffer = sgrad__add_buffer(b, sgrad_format("%s#%d", v->name, m), view);
-        b->activation[0][b->g->input[i] * b->micros + m] = operand[i] = buffer;
-        p->buffer[buffer].rows = true;
-        p->buffer[buffer].copies = p->window;
-        read.view[read.operands] = view;
-        read.access[read.operands++] = SGRAD_W;
-    }
-    if (p->records >= 0) {
-        operand[read.operands] = p->records;
-        read.view[read.operands] = from->records;
-        read.access[read.operands++] = SGRAD_R;
-    }
-    const struct sgrad_call **known = &b->read[b->p->micro[m].size];
-    if (!*known) *known = sgrad__add_call(b, read);
-    sgrad__add_instruction(b, *known, operand, m, SGRAD__PRIORITY_INPUT, sgrad_format("read #%d", m));
-}
-
 /* Does this rank's stage take a field of the samples? */
 static bool takes_input(const struct sgrad__builder *b) {
     for (int i = 0; i < b->g->inputs; i++)
@@ -356,7 +337,7 @@ static void add_step(struct sgrad__builder *b) {
     b->rest = sgrad__parameters_count(g) * (int64_t)sizeof(float);
 
     for (int start = 0; start < b->micros; start += b->group_micros) {
-        for (int m = start; m < start + b->group_micros && takes_input(b); m++) add_input(b, m);
+        for (int m = start; m < start + b->group_micros && takes_input(b); m++) sgrad__add_input(b, m);
         sgrad__add_arrivals(b, start);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FORWARD, start);
         if (!b->p->training) continue;
@@ -417,6 +398,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->total = minus_ones(per_node);
     b->parameter = minus_ones((size_t)b->g->parameter_count);
     b->gathered = minus_ones((size_t)b->g->parameter_count);
+    b->rounded = minus_ones((size_t)b->g->parameter_count);
     b->updated = minus_ones((size_t)b->g->parameter_count);
     b->dparameter = minus_ones(per_node);
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
@@ -431,8 +413,8 @@ static void open_builder(struct sgrad__builder *b) {
 }
 
 static void close_builder(struct sgrad__builder *b) {
-    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->updated, b->dparameter,
-                      b->first, b->piece };
+    int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->rounded, b->updated,
+                      b->dparameter, b->first, b->piece };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(b->activation[made]);
         free(b->keep[made]);

@@ -46,6 +46,7 @@ struct sgrad__instruction {
     const struct sgrad_call *call;
     int operand[SGRAD_MAX_OPERANDS];                    /* buffers; -1: absent */
     int micro;                                          /* of a group's tasks its first; 0: they have no samples */
+    int64_t first;                                      /* of its samples the first that it reads */
     enum sgrad_workers workers;
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */

@@ -99,8 +99,7 @@ static inline int instance_run(struct instance *t, const struct sgrad_task *task
             call.access[j] = use.access;
         }
         sgrad_call_prepare(&call);
-        struct sgrad_shape bytes = { 1, { (int64_t)call.workspace } };
-        if (call.workspace) SGRAD_TRY(sgrad_tensor_create("workspace", SGRAD_U8, bytes, SGRAD_SCRATCH, &workspace));
+        SGRAD_TRY(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
         int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
                                                                   .step = &t->step, .name = tasks[k].kernel.name });
         if (!error) error = sgrad_wait_all();

@@ -36,9 +36,10 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     const struct sgrad_context *c = r->context;
     struct sgrad_lookahead lookahead = r->lookahead;
     lookahead.steps = r->steps;
+    const bool gpus_alone = r->gpu_samples && r->gpu_samples == r->options.batch / r->parts;
     return (struct sgrad__program_options){
         .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
-        .gpu_samples = training ? r->gpu_samples : 0, .gpu_micro = r->gpu_micro,
+        .gpu_samples = training ? r->gpu_samples : gpus_alone ? batch : 0, .gpu_micro = training ? r->gpu_micro : micro,
         .training = training, .yields = !training, .rank = c->rank, .peers = training ? c->all : NULL, .network = c->network,
         .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
         .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,

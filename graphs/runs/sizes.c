@@ -71,22 +71,23 @@ static int64_t good_unit(const struct sgrad__run *r) {
     return o->deterministic && !o->micro_batch && o->batch % 8 == 0 ? greatest_common_divisor(here, o->batch / 8) : here;
 }
 
-/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do. Of P
- * stages each idles for P - 1 micro-batches. */
+/* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do; with
+ * GPUs, each of these. Of P stages each idles for P - 1 micro-batches. */
 static int64_t good_micro_batch(const struct sgrad__run *r) {
     enum { IN_A_PIPE = 4 };
     const int64_t units = r->options.batch / r->parts / r->unit;
     const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r->graph);
     int64_t pieces = sgrad__micros(r->unit, good);
     while (r->graph->stages > 1 && units * pieces < IN_A_PIPE * r->graph->stages && pieces < r->unit) pieces++;
-    while (!r->options.deterministic && units * pieces < r->context->cpus && pieces < r->unit &&
-           least_seconds(r, units * (pieces + 1)) <= least_seconds(r, units * pieces))
+    const int gpus = r->context->cudas, workers = gpus ? gpus : r->context->cpus;
+    while (!r->options.deterministic && units * pieces < workers && pieces < r->unit &&
+           (gpus || least_seconds(r, units * (pieces + 1)) <= least_seconds(r, units * pieces)))
         pieces++;
     return sgrad__micros(r->unit, pieces);
 }
 
-/* GPUs and CPUs have shares by what each kind's workers make of a matrix product all together, cut as each likes its tasks. Where
- * a core would have less than a sample, or bits must not depend on it, whoever is free takes what there is. */
+/* GPUs and CPUs have shares by what each kind's workers make of a matrix product all together, cut as each likes its tasks; GPUs
+ * have all where a core would have less than a sample. Where bits must not depend on it, whoever is free takes what there is. */
 static int share_out(struct sgrad__run *r) {
     enum { GPU_TASK = 256 };
     const struct sgrad_train_options *o = &r->options;
@@ -100,13 +101,14 @@ static int share_out(struct sgrad__run *r) {
         all += roof.flops[w];
         if (!sgrad_worker_is_cuda(w)) of_cpus += roof.flops[w];
     }
-    const int64_t rest = (int64_t)((double)share * of_cpus / all);
-    if (rest < cpus || rest == share) return 0;
+    int64_t rest = (int64_t)((double)share * of_cpus / all);
+    if (rest == share) return 0;
+    if (rest < cpus) rest = 0;
     r->gpu_samples = share - rest;
     const int tasks = sgrad__micros(r->gpu_samples, GPU_TASK);
     r->gpu_micro = sgrad__micros(r->gpu_samples, tasks > gpus ? tasks : gpus);
-    r->micro = sgrad__micros(rest, cpus);
-    if (r->micro > good_samples(r->graph)) r->micro = good_samples(r->graph);
+    r->micro = rest ? sgrad__micros(rest, cpus) : r->gpu_micro;
+    if (rest && r->micro > good_samples(r->graph)) r->micro = good_samples(r->graph);
     return 0;
 }
 

@@ -45,8 +45,7 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
     }
     sgrad_call_prepare(&call);
     struct sgrad_tensor *workspace = NULL;
-    const struct sgrad_shape room = { 1, { (int64_t)call.workspace } };
-    if (call.workspace && sgrad_tensor_create("workspace", SGRAD_U8, room, SGRAD_SCRATCH, &workspace)) abort();
+    if (sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace)) abort();
     assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace,
                                                                    .step = step, .first = first }), 0);
     assert_int_equal(sgrad_wait_all(), 0);

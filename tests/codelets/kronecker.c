@@ -97,8 +97,7 @@ static void check_factor(const struct trial *t, enum sgrad_dtype type, bool adde
     assert_true(call.flops > 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sgrad_tensor_create("operand", call.view[i].dtype, call.view[i].shape, SGRAD_PERSISTENT, &tensor[i]), 0);
-    assert_int_equal(sgrad_tensor_create("room", SGRAD_U8, (struct sgrad_shape){ 1, { (int64_t)call.workspace } }, SGRAD_SCRATCH,
-                                         &workspace), 0);
+    assert_int_equal(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace), 0);
     instance_write(tensor[0], x);
     instance_write(tensor[1], got);
     const struct sgrad_submission task = { .call = &call, .operand = tensor, .workspace = workspace };

@@ -76,6 +76,25 @@ def test_shares():
     agree(arguments, 1e-4)
 
 
+def test_every_gpu_has_a_micro_batch():
+    """Where a core would have less than a sample GPUs have all; and where batch norm's groups are cut, each has a piece."""
+    arguments = ("train", "--model", "convnet", "--data", "synthetic:8x8x3,10,256", *CUDA[:2], "--print")
+    needs("stargrad")
+    said = stargrad(*arguments, "--batch", 1, "--gpus", 1, env={"STARGRAD_EMULATED_GPUS": "1"})
+    assert re.search(r"^training step of 1 samples?: 1 micro-batch(es)? of 1 on GPUs", said, re.M), said
+    said = stargrad(*arguments, "--batch", 32, "--bn-group", 16, "--gpus", 4, env={"STARGRAD_EMULATED_GPUS": "4"})
+    assert re.search(r"^training step of 32 samples: 4 micro-batches of 8", said, re.M), said
+
+
+def test_slices():
+    """Many samples of one GPU are read by several cores, and put together there."""
+    arguments = ("--model", "mlp", "--data", "synthetic:64x64x3,10,128", "--batch", 128, "--micro-batch", 128, "--lr", 0.01, "--steps", 3)
+    needs("stargrad")
+    said = stargrad("train", *arguments, "--cpus", 2, "--gpus", 1, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
+    assert re.search(r"^input +read 64 ", said, re.M), said
+    agree(arguments, 1e-4, ("--cpus", 2, "--gpus", 1))
+
+
 def test_volumes():
     """Convolutions of volumes, which the emulated cuDNN knows none of, transposed ones, group norm, crops."""
     data = folder("volume")
@@ -98,6 +117,14 @@ def test_second_order():
     for more in ((), ("--kfac-inverse",)):
         agree((*SMALL, "--optimizer", "kfac", "--lr", 0.02, "--kfac-damping", 0.1, "--kfac-factor-every", 2, "--kfac-eigen-every", 4,
                "--kfac-lag", 2, "--steps", 6, *more), 1e-4, TWO)
+
+
+def test_fault():
+    """A kernel that goes wrong ends the run with a line that names its task, though StarPU waits for it for ever."""
+    for where in (CUDA, TWO):
+        said = stargrad("train", *SMALL, "--steps", 6, "--deterministic", *where, "--out", folder("fault"), status=-6,
+                        env={"STARGRAD_EMULATED_GPUS": "2", "STARGRAD_EMULATED_FAULT": "300"})
+        assert re.search(r"stargrad: CUDA: an illegal memory access was encountered, in .*, task [a-z0-9.]+ ", said), said
 
 
 def test_deterministic():

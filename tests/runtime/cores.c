@@ -127,12 +127,31 @@ static void what_the_launcher_bound(void **state) {
     end();
 }
 
+static void gpus_of_ranks(void **state) {
+    static const struct {
+        int all, wanted, ranks, rank, own;
+        unsigned first;
+    } cases[] = {
+        { 4, -1, 2, 0, 2, 0 }, { 4, -1, 2, 1, 2, 2 },       /* alike */
+        { 2, -1, 3, 1, 1, 1 }, { 2, -1, 3, 2, 1, 0 },       /* fewer than ranks */
+        { 4, 1, 2, 1, 1, 1 },  { 4, 3, 2, 1, 3, 3 },        /* as many as wanted, shared where there are not so many */
+        { 2, 3, 2, 0, 0, 0 },                               /* more than there are */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned gpu[4] = { 0 };
+        assert_int_equal(sgrad__gpus_share(cases[i].all, cases[i].wanted, cases[i].ranks, cases[i].rank, gpu), cases[i].own);
+        assert_int_equal(gpu[0], cases[i].first);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_ranks),
         cmocka_unit_test(whole_cores),
         cmocka_unit_test(inside_a_cpuset),
         cmocka_unit_test(what_the_launcher_bound),
+        cmocka_unit_test(gpus_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
  *
  *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
  *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
+ *     STARGRAD_EMULATED_FAULT=N    kernel N accesses memory that is not there: from then on its device does nothing any more
+ *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
  *
  * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
  * nobody can read or write; what is there lies in ordinary memory, and what is given to a stream is told where:
@@ -57,6 +59,15 @@ int device_of_stream(cudaStream_t stream);
 void enqueue(cudaStream_t stream, std::function<void()> work);
 void wait_for(cudaStream_t stream);
 
+/* What is counted: kernels launched, calls of libraries that compute, bytes copied, from and to the same devices, too. */
+enum counted { KERNELS, LIBRARY_CALLS, TO_DEVICES, FROM_DEVICES, ON_DEVICES, COUNTED };
+void count(enum counted what, size_t by = 1);
+
+/* Whether the kernel that is launched now is the one that faults; its device does nothing more; whether that is so. */
+bool faults();
+void stop(int device);
+bool faulted(int device);
+
 /* Ends the program. */
 [[noreturn]] void fail(const char *why, ...);
 
@@ -88,8 +99,11 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, void (*kernel)(Param
         block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024 || block.z > 64)
         return cudaErrorInvalidConfiguration;
     static_assert((sizeof value + ...) <= 4096, "more parameters than a kernel can have");
+    if (faulted(current)) return cudaErrorIllegalAddress;
     const std::tuple<std::common_type_t<Parameter>...> own(in_memory(config->stream, value)...);
-    enqueue(config->stream, [=] { run_grid(grid, block, [&] { std::apply(kernel, own); }); });
+    const bool fault = faults();
+    count(KERNELS);
+    enqueue(config->stream, [=] { fault ? stop(current) : run_grid(grid, block, [&] { std::apply(kernel, own); }); });
     return cudaSuccess;
 }
 

@@ -3,8 +3,8 @@
  * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
  * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
  * is not. Some convolutions are not supported, so that the caller's own kernels run: those of volumes; those of one channel a
- * group; in bf16, those with a dilation, which shows only when they are run; and no algorithm for the weight's gradient of groups
- * has little enough workspace. */
+ * group; in bf16, those with a dilation, which shows only when they are run; to add to what is there, those with a stride; and no
+ * algorithm for the weight's gradient of groups has little enough workspace. */
 #include "tests/gpu/emulator/emulator.h"
 
 #include <atomic>
@@ -313,9 +313,11 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int n
         if (own.number != number || own.tensor_cores != (given.half || given.tf32)) continue;
         if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
         if (given.half && given.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+        if (b != 0 && given.how.stride > 1) return CUDNN_STATUS_NOT_SUPPORTED;
         if (own.memory) room = memory_of(h->stream, room, own.memory, "cuDNN");
         const struct convolution v = in_memory(h->stream, given, "cuDNN");
         const unsigned turn = own.deterministic ? 0 : turns++;
+        count(LIBRARY_CALLS);
         enqueue(h->stream, [=] {
             if (own.memory) memset(room, 0xff, own.memory);
             if (v.pass == FORWARD) forward(v, a, b);
@@ -478,6 +480,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cubla
     if ((compute != CUBLAS_COMPUTE_32F && !tf32) || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float a = *(const float *)alpha, b = *(const float *)beta;
+    count(LIBRARY_CALLS);
     const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
                         r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
                         to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);

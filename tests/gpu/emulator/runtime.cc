@@ -61,6 +61,27 @@ static int devices() {
     return count < MOST_DEVICES ? count : (int)MOST_DEVICES;
 }
 
+static std::atomic<size_t> counts[COUNTED];
+static void tell_counts() {
+    fprintf(stderr,
+            "emulated GPUs: %zu kernels, %zu calls of libraries, bytes copied: %zu to devices, %zu from them, %zu on them\n",
+            counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(),
+            counts[ON_DEVICES].load());
+}
+void count(enum counted what, size_t by) {
+    static const bool told = setting("STARGRAD_EMULATED_COUNT", 0) && atexit(tell_counts) == 0;
+    if (told) counts[what] += by;
+}
+
+static std::atomic<bool> stopped[MOST_DEVICES];
+void stop(int device) { stopped[device] = true; }
+bool faulted(int device) { return stopped[device]; }
+bool faults() {
+    static const int which = setting("STARGRAD_EMULATED_FAULT", 0);
+    static std::atomic<int> launched;
+    return ++launched == which;
+}
+
 /* ---- streams: never destroyed but when the program asks, so that none is while a thread of the program still uses it  */
 
 static void work_off(cudaStream_t s) {
@@ -72,7 +93,7 @@ static void work_off(cudaStream_t s) {
         const std::function<void()> &first = s->work.front();
         lock.unlock();
         if (delay) usleep(rand() % delay);
-        first();
+        if (!faulted(s->device)) first();
         lock.lock();
         s->work.pop_front();
         s->changed.notify_all();
@@ -111,6 +132,12 @@ void wait_for(cudaStream_t stream) {
     cudaStream_t s = named(stream);
     std::unique_lock<std::mutex> lock(s->mutex);
     s->changed.wait(lock, [=] { return s->work.empty(); });
+}
+
+static bool is_done(cudaStream_t stream) {
+    cudaStream_t s = named(stream);
+    std::lock_guard<std::mutex> lock(s->mutex);
+    return s->work.empty();
 }
 
 static void wait_for_device(int device) {
@@ -261,7 +288,7 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return faulted(current) ? cudaErrorIllegalAddress : cudaSuccess; }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -337,7 +364,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     wait_for(stream);
-    return cudaSuccess;
+    return cudaGetLastError();
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    if (faulted(device_of_stream(stream))) return cudaErrorIllegalAddress;
+    return is_done(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
@@ -358,6 +390,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event->event->reached == event->event->recorded) return cudaSuccess;
+    if (faulted(current)) return cudaErrorIllegalAddress;
     std::this_thread::yield(); /* the CPU that asks is the one that works */
     return cudaErrorNotReady;
 }
@@ -371,6 +404,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     check_copy(to, from, bytes, kind);
+    count(kind == cudaMemcpyHostToDevice ? TO_DEVICES : kind == cudaMemcpyDeviceToHost ? FROM_DEVICES : ON_DEVICES, bytes);
     enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }

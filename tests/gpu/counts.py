@@ -1,0 +1,56 @@
+"""What a GPU has to do in a training step, counted, where there is none (tests/gpu/emulator): python3 tests/gpu/counts.py [MODEL…]
+
+For each network, in bf16: StarPU's tasks of a step, kernels launched, calls of cuDNN and cuBLAS, and bytes that kernels move,
+at so many samples on one GPU: all, batch norm's passes, roundings of weights. Tasks and bytes come from what train --print says; launches
+are those of a run of three steps less one of two, on one sample of 32x32, for they do not depend on the samples."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.path.join(os.environ.get("builddir", os.path.join(ROOT, "build")), "tests", "gpu", "emulator", "stargrad")
+NETWORKS = {"resnet20": ("32x32x3,10", 128), "resnet50": ("224x224x3,1000", 256)}
+UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+CACHE = tempfile.TemporaryDirectory()
+
+
+def stargrad(*arguments):
+    environment = {**os.environ, "STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_COUNT": "1", "STARPU_HOME": CACHE.name}
+    words = [PROGRAM, "train", *map(str, arguments), "--precision", "bf16", "--gpus", "1", "--cpus", "1", "--no-augment"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def printed(model, shape, batch, *arguments):
+    """Tasks of a step, and (name, times, bytes) of each kind of task."""
+    said, _ = stargrad("--model", model, "--data", f"synthetic:{shape},{batch}", "--batch", batch, "--micro-batch", batch, "--print", *arguments)
+    step = said[said.index("\ntraining step"):]
+    rows = re.findall(r"^\w+ +(\S.*?) +(\d+)  \S+ +([\d.]+)([kMGT]?) +\(", step, re.M)
+    return int(re.search(r"^(\d+) tasks?, ", step, re.M)[1]), [(name, int(n), float(b) * UNITS[u]) for name, n, b, u in rows]
+
+
+def launched(model, steps):
+    with tempfile.TemporaryDirectory() as out:
+        _, said = stargrad("--model", model, "--data", "synthetic:32x32x3,10,8", "--batch", 1, "--steps", steps, "--out", os.path.join(out, "run"))
+    return [int(n) for n in re.search(r"emulated GPUs: (\d+) kernels, (\d+) calls", said).groups()]
+
+
+def count(model):
+    shape, batch = NETWORKS[model]
+    tasks, _ = printed(model, shape, batch)
+    _, rows = printed(model, shape, batch, "--no-fuse")
+    kernels, calls = (b - a for a, b in zip(launched(model, 2), launched(model, 3)))
+
+    def gigabytes(pattern):
+        return sum(n * b for name, n, b in rows if re.search(pattern, name)) / 1e9
+    norm, rounded = gigabytes(r" (stats|apply|sums|data)$"), gigabytes(r" rounded$")
+    print(f"{model:<10} {batch:>7} {tasks:>6} {kernels:>8} {calls:>6} {gigabytes(''):>8.2f} {norm:>11.2f} {rounded:>9.3f}", flush=True)
+
+
+print("network    samples  tasks  kernels  calls  GB moved  batch norm  roundings")
+for model in sys.argv[1:] or NETWORKS:
+    count(model)
