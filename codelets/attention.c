@@ -16,7 +16,8 @@
  * number, counted from 0, and its query sees all places up to there.
  *
  * Source: T. Dao et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you
- * need, 2017. All in F32, whatever the activations; a head's rows are copied together first. */
+ * need, 2017. A head's rows are copied together first. In F32, whatever the activations; but of bf16 on processors with
+ * AVX512_BF16 the products' factors are pairs of bf16, which p and ds are rounded to, neighbours in what is summed over. */
 #include "config.h"
 #include "codelets/level.h"
 #include "codelets/wide.h"
@@ -51,26 +52,46 @@ static int infer(struct sgrad_signature *s, void *attributes) {
     return 0;
 }
 
-/* ---- a head's matrices ------------------------------------------------------------------------------------------- */
+/* ---- a head's matrices -------------------------------------------------------------------------------------------
+ *
+ * Words are floats, or pairs of bf16. A left factor (T,D) has its words along D. So has its transpose, which is a right factor
+ * and lies block by block of T, each (D,BLOCK). Other right factors (T,D) have their words along T. Rows end with zeros, as long
+ * as whole vectors. */
 
-/* Sizes of one head, and where its matrices begin in the workspace, in floats. Rows end with zeros, as long as whole vectors. */
+typedef uint32_t word __attribute__((may_alias));
+
+/* Sizes of one head, and where its matrices begin in the workspace, in words. */
 struct head {
+    bool pairs;
     int64_t count, width, heads, size;          /* T, C, heads, D */
-    int64_t row, rows;                          /* D and T, filled up */
-    int64_t q, k, v, kt, vt, dy, dq, dk, dv, scores, slopes, sum, own, all;
+    int64_t row, deep, rows;                    /* D filled up, so many words along D, T filled up */
+    int64_t q, kt, v, dy, vt, of_q, of_k, of_dy, dq, dk, dv, scores, slopes, words, sum, own, all;
 };
+
+static void place(struct head *h, int64_t *matrix, int64_t words) {
+    *matrix = h->all;
+    h->all += words;
+}
 
 static struct head head_of(const struct sgrad_view *x, int heads, bool backward) {
     struct head h = { .count = x->shape.dim[1], .width = x->shape.dim[2] / 3, .heads = heads };
+    const struct sgrad__level *level = sgrad__level();
+    h.pairs = x->dtype == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
     h.size = h.width / heads;
     h.row = (h.size + WIDE - 1) / WIDE * WIDE;
+    h.deep = h.pairs ? h.row / 2 : h.row;
     h.rows = (h.count + BLOCK - 1) / BLOCK * BLOCK;
-    int64_t *const matrix[] = { &h.q, &h.v, &h.kt, &h.k, &h.vt, &h.dy, &h.dq, &h.dk, &h.dv };
-    for (int i = 0; i < (backward ? 9 : 3); i++) *matrix[i] = h.all, h.all += h.rows * h.row;
-    h.scores = h.all, h.all += BLOCK * BLOCK;
-    h.slopes = h.all, h.all += BLOCK * BLOCK;
-    h.sum = h.all, h.all += BLOCK * h.row;
-    h.own = h.all, h.all += h.rows;
+    int64_t *const left[] = { &h.q, &h.kt, &h.dy, &h.vt }, *const right[] = { &h.v, &h.of_k, &h.of_q, &h.of_dy };
+    for (int i = 0; i < (backward ? 4 : 2); i++) place(&h, left[i], h.rows * h.deep);
+    for (int i = backward; i < (!backward ? 1 : h.pairs ? 4 : 2); i++) place(&h, right[i], h.rows * h.row);
+    if (!h.pairs) h.of_q = h.q, h.of_dy = h.dy;     /* words of one number are along both */
+    int64_t *const sums[] = { &h.dq, &h.dk, &h.dv };
+    for (int i = 0; i < 3 && backward; i++) place(&h, sums[i], h.rows * h.row);
+    place(&h, &h.scores, BLOCK * BLOCK);
+    place(&h, &h.slopes, BLOCK * BLOCK);
+    place(&h, &h.words, BLOCK * BLOCK);
+    place(&h, &h.sum, BLOCK * h.row);
+    place(&h, &h.own, h.rows);
     return h;
 }
 
@@ -92,11 +113,38 @@ SGRAD_ALWAYS_INLINE void gather(enum sgrad_dtype type, const void *data, int64_t
     }
 }
 
-/* The transpose of X (COUNT,SIZE), whose rows are X_ROW apart: rows of COLUMNS numbers, the last of them zeros. */
-SGRAD_ALWAYS_INLINE void turn(const float *x, int64_t x_row, int64_t count, int64_t size, float *to, int64_t columns) {
-    for (int64_t i = 0; i < size; i++) {
-        for (int64_t t = 0; t < count; t++) to[i * columns + t] = x[t * x_row + i];
-        for (int64_t t = count; t < columns; t++) to[i * columns + t] = 0;
+/* A head's rows of DATA, STRIDE apart from FROM on, as a left factor: words along D. */
+SGRAD_ALWAYS_INLINE void gather_left(const struct head *h, enum sgrad_dtype type, const void *data, int64_t from, int64_t stride,
+                                     float *to) {
+    if (!h->pairs) gather(type, data, from, stride, h->count, h->size, 1, to, h->row);
+    for (int64_t t = 0; t < h->count && h->pairs; t++, to += h->deep) {
+        memcpy(to, (const uint16_t *)data + from + t * stride, (size_t)h->size * sizeof(uint16_t));
+        memset((uint16_t *)(void *)to + h->size, 0, (size_t)(h->row - h->size) * sizeof(uint16_t));
+    }
+}
+
+/* The same as a right factor: words along T, of which the last one may be half zeros. */
+SGRAD_ALWAYS_INLINE void gather_right(const struct head *h, enum sgrad_dtype type, const void *data, int64_t from, int64_t stride,
+                                      float *to) {
+    if (!h->pairs) gather(type, data, from, stride, h->count, h->size, 1, to, h->row);
+    for (int64_t t = 0; t < h->count && h->pairs; t += 2, to += h->row) {
+        const uint16_t *low = (const uint16_t *)data + from + t * stride, *high = t + 1 < h->count ? low + stride : NULL;
+        word *y = (word *)to;
+        for (int64_t c = 0; c < h->size; c++) y[c] = high ? low[c] | (uint32_t)high[c] << 16 : low[c];
+        for (int64_t c = h->size; c < h->row; c++) y[c] = 0;
+    }
+}
+
+/* The transpose of X, a left factor, as a right one. */
+SGRAD_ALWAYS_INLINE void turn(const struct head *h, const float *left, float *to) {
+    for (int64_t from = 0; from < h->count; from += BLOCK, to += BLOCK * h->deep) {
+        const word *x = (const word *)left + from * h->deep;
+        const int64_t count = h->count - from < BLOCK ? h->count - from : BLOCK;
+        word *y = (word *)to;
+        for (int64_t d = 0; d < h->deep; d++, y += BLOCK) {
+            for (int64_t t = 0; t < count; t++) y[t] = x[t * h->deep + d];
+            for (int64_t t = count; t < BLOCK; t++) y[t] = 0;
+        }
     }
 }
 
@@ -122,20 +170,41 @@ static void plain(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e
     }
 }
 
-static void multiply(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v, int64_t v_row, float *z,
-                     int64_t z_row, bool add) {
+/* Both of words along what is summed over, TERMS of them, an E whose rows are E_ROW long. */
+static void multiply(const struct head *h, int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v,
+                     int64_t v_row, float *z, int64_t z_row, bool add) {
     const struct sgrad__level *level = sgrad__level();
-    if (level) level->multiply_rows(m, n, terms, e, e_row, v, v_row, z, z_row, add);
+    if (h->pairs) level->multiply_pairs(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
+    else if (level) level->multiply_rows(m, n, terms, e, e_row, v, v_row, z, z_row, add);
     else plain(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
 }
 
-/* The same of E's transpose, E (T,M), whose rows are BLOCK long. */
-static void multiply_turned(int64_t m, int64_t n, int64_t terms, const float *e, const float *v, int64_t v_row, float *z,
-                            int64_t z_row) {
+/* The same of E's transpose, E (T,M), whose rows are BLOCK long; added to Z. */
+static void multiply_turned(const struct head *h, int64_t m, int64_t n, int64_t terms, const float *e, const float *v,
+                            int64_t v_row, float *z, int64_t z_row) {
     const struct sgrad__level *level = sgrad__level();
-    if (level) level->multiply_columns(m, n, terms, e, BLOCK, v, v_row, z, z_row, true);
+    if (h->pairs) level->multiply_pairs(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
+    else if (level) level->multiply_columns(m, n, terms, e, BLOCK, v, v_row, z, z_row, true);
     else plain(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
 }
+
+static int64_t words(const struct head *h, int64_t terms) { return h->pairs ? (terms + 1) / 2 : terms; }
+
+/* A block of ROWS rows of floats as a left factor, and the factor whose transpose is one. */
+static const float *along(const struct head *h, const float *block, int64_t rows, float *room) {
+    if (!h->pairs) return block;
+    sgrad__level()->make_pairs(block, rows, BLOCK, room, NULL);
+    return room;
+}
+static const float *across(const struct head *h, const float *block, int64_t rows, float *room) {
+    if (!h->pairs) return block;
+    sgrad__level()->make_pairs(block, rows, BLOCK, NULL, room);
+    return room;
+}
+
+/* Block FROM of rows of a transposed right factor, and of another one. */
+static const float *block_turned(const struct head *h, const float *x, int64_t from) { return x + from * h->deep; }
+static const float *block_of(const struct head *h, const float *x, int64_t from) { return x + words(h, from) * h->row; }
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
@@ -156,36 +225,40 @@ SGRAD_ALWAYS_INLINE float greatest(const float *x, int64_t count) {
     return wide_max(most);
 }
 
-/* s becomes exp(s - MAX) of the first COUNT, and 0 of what is left of a block; the sum is returned. */
-SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float max) {
+/* s becomes exp(s·SCALE - MAX) of the first COUNT, and 0 of what is left of a block; the sum is returned. */
+SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, float max) {
     wide sum = wide_of(0);
     for (int64_t j = 0; j < BLOCK; j += WIDE) {
-        const wide p = wide_exp(wide_load(s + j, count - j > 0 ? count - j : 0, -INFINITY) - max);
+        const wide p = wide_exp(wide_load(s + j, count - j > 0 ? count - j : 0, -INFINITY) * scale - max);
         wide_store(s + j, WIDE, p);
         sum += p;
     }
     return wide_sum(sum);
 }
 
+SGRAD_ALWAYS_INLINE float scale_of(const struct head *h) { return 1 / sqrtf((float)h->size); }
+
 /* Queries FIRST to FIRST + ROWS - 1 of a head: their sums to room + h.sum, their log Σ exp to KEEP. */
 SGRAD_ALWAYS_INLINE void attend(const struct head *h, bool causal, int64_t first, int64_t rows, float *room, float *keep) {
     float max[BLOCK], total[BLOCK], *sum = room + h->sum, *scores = room + h->scores;
     const int64_t keys = causal ? first + rows : h->count;
+    const float *q = room + h->q + first * h->deep, scale = scale_of(h);
     for (int64_t i = 0; i < rows; i++) max[i] = -INFINITY, total[i] = 0;
     memset(sum, 0, (size_t)(rows * h->row) * sizeof *sum);
     for (int64_t from = 0; from < keys; from += BLOCK) {
         const int64_t count = least(BLOCK, keys - from);
-        multiply(rows, BLOCK, h->size, room + h->q + first * h->row, h->row, room + h->kt + from, h->rows, scores, BLOCK, false);
+        multiply(h, rows, BLOCK, words(h, h->size), q, h->deep, block_turned(h, room + h->kt, from), BLOCK, scores, BLOCK, false);
         for (int64_t i = 0; i < rows; i++) {
             float *s = scores + i * BLOCK;
             const int64_t some = seen(causal, first + i, from, count);
-            const float before = max[i], here = some ? greatest(s, some) : -INFINITY;
+            const float before = max[i], here = some ? greatest(s, some) * scale : -INFINITY;
             max[i] = here > before || here != here ? here : before;
             const float shrink = before == max[i] ? 1 : expf(before - max[i]);
-            total[i] = total[i] * shrink + exponentials(s, some, max[i]);
+            total[i] = total[i] * shrink + exponentials(s, some, scale, max[i]);
             for (int64_t c = 0; shrink != 1 && c < h->row; c++) sum[i * h->row + c] *= shrink;
         }
-        multiply(rows, h->row, count, scores, BLOCK, room + h->v + from * h->row, h->row, sum, h->row, true);
+        const float *p = along(h, scores, rows, room + h->words);
+        multiply(h, rows, h->row, words(h, count), p, words(h, BLOCK), block_of(h, room + h->v, from), h->row, sum, h->row, true);
     }
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t c = 0; c < h->row; c++) sum[i * h->row + c] /= total[i];
@@ -200,10 +273,10 @@ SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *a) {
     float *room = (float *)sgrad_aligned((size_t)a->workspace), *keep = a->data[2];
     for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
         const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size, from = row * 3 * h.width + column;
-        gather(type, a->data[0], from + h.width, 3 * h.width, h.count, h.size, 1, room + h.q, h.row);
-        turn(room + h.q, h.row, h.count, h.size, room + h.kt, h.rows);
-        gather(type, a->data[0], from, 3 * h.width, h.count, h.size, 1 / sqrtf((float)h.size), room + h.q, h.row);
-        gather(type, a->data[0], from + 2 * h.width, 3 * h.width, h.count, h.size, 1, room + h.v, h.row);
+        gather_left(&h, type, a->data[0], from + h.width, 3 * h.width, room + h.q);
+        turn(&h, room + h.q, room + h.kt);
+        gather_left(&h, type, a->data[0], from, 3 * h.width, room + h.q);
+        gather_right(&h, type, a->data[0], from + 2 * h.width, 3 * h.width, room + h.v);
         for (int64_t first = 0; first < h.count; first += BLOCK) {
             const int64_t rows = least(BLOCK, h.count - first);
             attend(&h, attrs->causal, first, rows, room, keep);
@@ -218,17 +291,33 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) { attend_to_all(a); }
 /* A block of scores, ROWS queries from FIRST on and COUNT keys from FROM on: what it adds to dq, dk and dv. */
 SGRAD_ALWAYS_INLINE void slope(const struct head *h, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
                                float *room, const float *keep) {
-    float *p = room + h->scores, *ds = room + h->slopes;
-    const float *q = room + h->q + first * h->row, *dy = room + h->dy + first * h->row, *own = room + h->own + first;
-    multiply(rows, BLOCK, h->size, q, h->row, room + h->kt + from, h->rows, p, BLOCK, false);
-    multiply(rows, BLOCK, h->size, dy, h->row, room + h->vt + from, h->rows, ds, BLOCK, false);
+    float *p = room + h->scores, *ds = room + h->slopes, *pairs = room + h->words;
+    const float *q = room + h->q + first * h->deep, *dy = room + h->dy + first * h->deep, *own = room + h->own + first;
+    multiply(h, rows, BLOCK, words(h, h->size), q, h->deep, block_turned(h, room + h->kt, from), BLOCK, p, BLOCK, false);
+    multiply(h, rows, BLOCK, words(h, h->size), dy, h->deep, block_turned(h, room + h->vt, from), BLOCK, ds, BLOCK, false);
     for (int64_t i = 0; i < rows; i++) {
-        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), keep[first + i]);
+        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), scale_of(h), keep[first + i]);
         for (int64_t j = 0; j < BLOCK; j++) ds[i * BLOCK + j] = p[i * BLOCK + j] * (ds[i * BLOCK + j] - own[i]);
     }
-    multiply_turned(count, h->row, rows, p, dy, h->row, room + h->dv + from * h->row, h->row);
-    multiply_turned(count, h->row, rows, ds, q, h->row, room + h->dk + from * h->row, h->row);
-    multiply(rows, h->row, count, ds, BLOCK, room + h->k + from * h->row, h->row, room + h->dq + first * h->row, h->row, true);
+    multiply_turned(h, count, h->row, words(h, rows), across(h, p, rows, pairs), block_of(h, room + h->of_dy, first), h->row,
+                    room + h->dv + from * h->row, h->row);
+    multiply_turned(h, count, h->row, words(h, rows), across(h, ds, rows, pairs), block_of(h, room + h->of_q, first), h->row,
+                    room + h->dk + from * h->row, h->row);
+    multiply(h, rows, h->row, words(h, count), along(h, ds, rows, pairs), words(h, BLOCK), block_of(h, room + h->of_k, from),
+             h->row, room + h->dq + first * h->row, h->row, true);
+}
+
+/* y·dy of each row. */
+SGRAD_ALWAYS_INLINE void sum_own(const struct head *h, enum sgrad_dtype type, const void *y, const void *dy, int64_t from,
+                                 float *own) {
+    float of_y[SGRAD_ROW], of_dy[SGRAD_ROW];
+    for (int64_t t = 0; t < h->count; t++) {
+        const float *a = sgrad_row(type, y, from + t * h->width, h->size, of_y),
+                    *b = sgrad_row(type, dy, from + t * h->width, h->size, of_dy);
+        wide sum = wide_of(0);
+        for (int64_t c = 0; c < h->size; c += WIDE) sum += wide_load(a + c, h->size - c, 0) * wide_load(b + c, h->size - c, 0);
+        own[t] = wide_sum(sum);
+    }
 }
 
 /* x (N,T,3C), y, dy (N,T,C), keep (N,heads,T), dx (N,T,3C) */
@@ -236,31 +325,28 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const struct sgrad_attention *attrs = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const struct head h = head_of(&a->view[0], attrs->heads, true);
-    const float *keep = a->data[3], scale = 1 / sqrtf((float)h.size);
+    const float *keep = a->data[3];
     float *room = (float *)sgrad_aligned((size_t)a->workspace);
     for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
         const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size;
-        const int64_t stride = 3 * h.width, from = row * stride + column;
-        gather(type, a->data[0], from, stride, h.count, h.size, scale, room + h.q, h.row);
-        gather(type, a->data[0], from + h.width, stride, h.count, h.size, 1, room + h.k, h.row);
-        gather(type, a->data[0], from + 2 * h.width, stride, h.count, h.size, 1, room + h.v, h.row);
-        turn(room + h.k, h.row, h.count, h.size, room + h.kt, h.rows);
-        turn(room + h.v, h.row, h.count, h.size, room + h.vt, h.rows);
-        gather(type, a->data[1], row * h.width + column, h.width, h.count, h.size, 1, room + h.v, h.row);
-        gather(type, a->data[2], row * h.width + column, h.width, h.count, h.size, 1, room + h.dy, h.row);
-        for (int64_t t = 0; t < h.count; t++) {     /* y·dy; y lies where v was */
-            wide sum = wide_of(0);
-            for (int64_t c = 0; c < h.row; c += WIDE)
-                sum += wide_load(room + h.v + t * h.row + c, WIDE, 0) * wide_load(room + h.dy + t * h.row + c, WIDE, 0);
-            room[h.own + t] = wide_sum(sum);
-        }
+        const int64_t stride = 3 * h.width, from = row * stride + column, out = row * h.width + column;
+        gather_left(&h, type, a->data[0], from + h.width, stride, room + h.q);
+        turn(&h, room + h.q, room + h.kt);
+        gather_left(&h, type, a->data[0], from + 2 * h.width, stride, room + h.q);
+        turn(&h, room + h.q, room + h.vt);
+        gather_left(&h, type, a->data[0], from, stride, room + h.q);
+        gather_left(&h, type, a->data[2], out, h.width, room + h.dy);
+        gather_right(&h, type, a->data[0], from + h.width, stride, room + h.of_k);
+        if (h.pairs) gather_right(&h, type, a->data[0], from, stride, room + h.of_q);
+        if (h.pairs) gather_right(&h, type, a->data[2], out, h.width, room + h.of_dy);
+        sum_own(&h, type, a->data[1], a->data[2], out, room + h.own);
         memset(room + h.dq, 0, (size_t)(3 * h.rows * h.row) * sizeof *room);
         for (int64_t key = 0; key < h.count; key += BLOCK)
             for (int64_t first = attrs->causal ? key : 0; first < h.count; first += BLOCK)
                 slope(&h, attrs->causal, first, least(BLOCK, h.count - first), key, least(BLOCK, h.count - key), room, keep);
         const bool add = sgrad_adds(a, 4);
-        scatter(room + h.dq, h.row, h.count, h.size, scale, type, a->data[4], from, stride, add);
-        scatter(room + h.dk, h.row, h.count, h.size, 1, type, a->data[4], from + h.width, stride, add);
+        scatter(room + h.dq, h.row, h.count, h.size, scale_of(&h), type, a->data[4], from, stride, add);
+        scatter(room + h.dk, h.row, h.count, h.size, scale_of(&h), type, a->data[4], from + h.width, stride, add);
         scatter(room + h.dv, h.row, h.count, h.size, 1, type, a->data[4], from + 2 * h.width, stride, add);
     }
 }

@@ -75,6 +75,12 @@ struct sgrad__level {
                           float *z, int64_t z_row, bool add);
     void (*multiply_columns)(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_step, const float *v, int64_t v_row,
                              float *z, int64_t z_row, bool add);
+    /* The same of words that are pairs of bf16, which E's rows (E_STEP 1) or its terms (E_ROW 1) are; and X (ROWS,COUNT) as such:
+     * pairs ALONG its rows (ROWS,COUNT/2), and ACROSS two of them (ROWS/2,COUNT), either of which may be NULL. Neither is there
+     * where the level has no processors with instructions for bf16. */
+    void (*multiply_pairs)(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step, const float *v,
+                           int64_t v_row, float *z, int64_t z_row, bool add);
+    void (*make_pairs)(const float *x, int64_t rows, int64_t count, float *along, float *across);
     void (*widen)(const uint16_t *x, int64_t count, float *to);     /* bf16 to floats */
     void (*narrow)(const float *x, int64_t count, uint16_t *to, bool add);      /* and back, ADDed to what is there */
 };

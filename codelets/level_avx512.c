@@ -38,6 +38,27 @@ enum { LANES = 16, ROWS = 12 };
 #define FACTORS TILE_PAIRS
 #include "codelets/winograd_stages.h"
 
+STAGE multiply_pairs(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step, const float *v,
+                     int64_t v_row, float *z, int64_t z_row, bool add) {
+    const struct right right = { v, v_row, terms, 0 };
+    if (e_step == 1) panels(CHANNEL_PAIRS, m, n, terms, e, ROWS * e_row, e_row, 1, right, z, z_row, add);
+    else panels(CHANNEL_PAIRS, m, n, terms, e, ROWS, 1, e_step, right, z, z_row, add);
+}
+
+/* COUNT is a multiple of two vectors. */
+STAGE make_pairs(const float *x, int64_t rows, int64_t count, float *along, float *across) {
+    for (int64_t i = 0; i < rows; i++, x += count) {
+        for (int64_t j = 0; j < count && along; j += LANES, along += LANES / 2)
+            *(packed_halves *)along = narrow(true, *(const packed *)(x + j));
+        if (i % 2 || !across) continue;
+        for (int64_t j = 0; j < count; j += LANES, across += LANES) {
+            vec next = { 0 };
+            if (i + 1 < rows) next = *(const packed *)(x + count + j);
+            *(packed *)across = paired(*(const packed *)(x + j), next);
+        }
+    }
+}
+
 const struct sgrad__level sgrad__level_avx512 = {
     .lanes = LANES,
     .rows = ROWS,
@@ -47,6 +68,8 @@ const struct sgrad__level sgrad__level_avx512 = {
     .pixels = { pixels_forward, pixels_backward_data, pixels_backward_weight },
     .multiply_rows = multiply_rows,
     .multiply_columns = multiply_columns,
+    .multiply_pairs = multiply_pairs,
+    .make_pairs = make_pairs,
     .widen = widen,
     .narrow = narrow_all,
 };

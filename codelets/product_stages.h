@@ -2,19 +2,19 @@
 
 /* M rows of sums, one panel wide: Z (M,N) = E (M,T) V (T,N), or added to it; strides between rows, and between terms; every ROWS
  * rows of E begin E_GROUP on. Z is fetched while the sums are made. */
-SGRAD_ALWAYS_INLINE void panel(int vectors, int64_t m, int64_t terms, const float *e, int64_t e_group, int64_t e_row,
-                               int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
+SGRAD_ALWAYS_INLINE void panel(enum factors factors, int vectors, int64_t m, int64_t terms, const float *e, int64_t e_group,
+                               int64_t e_row, int64_t e_step, const float *v, int64_t v_step, float *z, int64_t z_row, bool add) {
     int64_t i = 0;
     for (; i + ROWS <= m; i += ROWS, e += e_group) {
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
             for (int j = 0; j < vectors * LANES; j += 16) __builtin_prefetch(z + (i + r) * z_row + j, 1);
-        outer_sums(FLOATS, ROWS, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);
+        outer_sums(factors, ROWS, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);
     }
 #define REST(rows)                                                                                                               \
     if (m - i >= (rows)) {                                                                                                       \
-        outer_sums(FLOATS, rows, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);                        \
+        outer_sums(factors, rows, vectors, terms, e, e_row, e_step, v, v_step, z + i * z_row, z_row, add);                       \
         i += (rows);                                                                                                             \
         e += (rows) * e_row;                                                                                                     \
     }
@@ -32,13 +32,13 @@ struct right {
 };
 
 /* The same, N columns wide. */
-SGRAD_ALWAYS_INLINE void panels(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_group, int64_t e_row,
-                                int64_t e_step, struct right v, float *z, int64_t z_row, bool add) {
+SGRAD_ALWAYS_INLINE void panels(enum factors factors, int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_group,
+                                int64_t e_row, int64_t e_step, struct right v, float *z, int64_t z_row, bool add) {
     for (int64_t column = 0; column < n; column += 2 * LANES) {
         const int64_t width = n - column < 2 * LANES ? LANES : 2 * LANES, step = v.row ? v.row : width;
         const float *right = v.at + (v.row ? column : column * v.terms) + v.from * step;
-        if (width == LANES) panel(1, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
-        else panel(2, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
+        if (width == LANES) panel(factors, 1, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
+        else panel(factors, 2, m, terms, e, e_group, e_row, e_step, right, step, z + column, z_row, add);
     }
 }
 
@@ -89,13 +89,13 @@ SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, const flo
                 rows = m - row < MOST_ROWS ? m - row : MOST_ROWS;
                 const float *block = e + row * e_row + from * e_step;
                 float *to = z + row * z_row + column;
-                if (n <= WIDE) panels(rows, columns, count, block, ROWS * e_row, e_row, e_step, right, to, z_row, add);
+                if (n <= WIDE) panels(FLOATS, rows, columns, count, block, ROWS * e_row, e_row, e_step, right, to, z_row, add);
                 else if (e_row == 1) {
                     copy_groups(rows, count, block, e_step, left);
-                    panels(rows, columns, count, left, ROWS * count, 1, ROWS, right, to, z_row, add);
+                    panels(FLOATS, rows, columns, count, left, ROWS * count, 1, ROWS, right, to, z_row, add);
                 } else {
                     for (int64_t r = 0; r < rows; r++) copy(block + r * e_row, count, left + r * APART);
-                    panels(rows, columns, count, left, ROWS * APART, APART, 1, right, to, z_row, add);
+                    panels(FLOATS, rows, columns, count, left, ROWS * APART, APART, 1, right, to, z_row, add);
                 }
             }
         }
