@@ -20,7 +20,7 @@ def alike(count, *words):
 
 
 def test_one_rank():
-    for words in (LENET, RESNET, GPT, (*RESNET, "--recompute"), (*GPT, "--recompute"), (*GPT, "--no-fuse")):
+    for words in (LENET, RESNET, GPT, (*RESNET, "--recompute"), (*GPT, "--recompute")):
         alike(1, *words)
 
 
