@@ -38,6 +38,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     const struct sgrad_view *view = call->view;
     int buffer = 0;
 
+    sgrad__tensors_look();
     if (argument->failure ? sgrad_failure_error(argument->failure) : sgrad_task_error()) return;
     for (int i = 0; i < call->operands; i++)
         data[i] = argument->present >> i & 1 ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer++]) : NULL;

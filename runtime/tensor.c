@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
@@ -57,6 +58,16 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
 
 /* Counted, so that StarPU's limits of memory and its traces know of it. */
 enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
+
+static _Atomic size_t most;
+
+void sgrad__tensors_look(void) {
+    const size_t now = starpu_memory_get_used(STARPU_MAIN_RAM);
+    size_t before = most;
+    while (now > before && !atomic_compare_exchange_weak(&most, &before, now)) {}
+}
+
+size_t sgrad_tensors_most(void) { return most; }
 
 /* What is written to a simulated tensor is lost, and what is read is 0. */
 static void copy(void *to, const void *from, size_t bytes) {

@@ -214,11 +214,16 @@ struct sgrad__item {
     struct sgrad_view view;             /* of the whole */
     enum sgrad_file_layout layout;      /* in files */
     struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part; NULL: only other ranks have it */
+    struct sgrad_tensor *average;       /* of a parameter, which a file without states has in its place; NULL: none is kept */
     const struct sgrad__parameter *split;       /* NULL: it is whole */
     bool shared;                        /* ranks keep shares of their parts */
     int rank;                           /* the first that has it; -1: all have, or each a part */
     void **whole;                       /* of what not all have whole: the place for that; else NULL */
 };
+/* What a file has of it. */
+static inline struct sgrad_tensor *sgrad__item_tensor(const struct sgrad__item *item, bool with_states) {
+    return item->average && !with_states ? item->average : item->tensor;
+}
 struct sgrad__items {
     int count;
     struct sgrad__item *item;

@@ -117,16 +117,21 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *
     return kept;
 }
 
+/* The first rank that has it. */
+static int first_with(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+    int rank = 0;
+    while (!sgrad__parameter_on(g, p, rank)) rank++;
+    return rank;
+}
+
 /* Something of the shape of each parameter that changes, for the sake of OPTION; where it is, AT in the parameter says. */
 static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
     for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
         if (p->frozen || p->is.dtype != SGRAD_F32) continue;
         if (p->cuts)
             return sgrad_fail(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
-        if (g->stages > 1)
-            return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, and so is what rank 0 would save",
-                              option);
-        SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, -1, true));
+        SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, g->stages > 1 ? first_with(g, p) : -1,
+                                    sgrad__parameter_on(g, p, g->rank)));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
         kept->layout = p->is.layout;
         *(struct sgrad_tensor **)((char *)p + at) = kept->tensor;
@@ -193,11 +198,11 @@ static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgra
         .layout = own ? SGRAD_AS_IS : p->is.layout,
         .tensor = state ? p->kept[j] : p->tensor,
         .split = p->cuts || shared ? p : NULL,
+        .average = state ? NULL : p->average,
         .shared = shared,
-        .rank = -1,
+        .rank = g->stages > 1 ? first_with(g, p) : -1,
     };
     if (item.split || g->stages > 1) item.whole = p->whole + 1 + j;
-    while (g->stages > 1 && !sgrad__parameter_on(g, p, ++item.rank)) continue;
     return item;
 }
 
@@ -213,8 +218,8 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
         list.item[list.count++] =
-            (struct sgrad__item){ sgrad_format("%s", k->name), { SGRAD_F32, k->shape }, k->layout, k->tensor, NULL, false,
-                                  k->rank, k->rank < 0 ? NULL : &k->whole };
+            (struct sgrad__item){ .name = sgrad_format("%s", k->name), .view = { SGRAD_F32, k->shape }, .layout = k->layout,
+                                  .tensor = k->tensor, .rank = k->rank, .whole = k->rank < 0 ? NULL : &k->whole };
     return list;
 }
 

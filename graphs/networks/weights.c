@@ -217,8 +217,9 @@ void sgrad__brought_free(struct sgrad_graph *g) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* The list's items are the graph's, in their order, or, where there is a VALUE for each, these. */
-static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
+/* The list's items, in their order, or, where there is a VALUE for each, these. */
+static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, bool with_states,
+                      struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
     int error = 0;
     w.value = sgrad_alloc((size_t)w.items.count, sizeof *w.value);
@@ -226,7 +227,7 @@ static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *val
         const struct sgrad__item *item = &w.items.item[i];
         w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
         if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
-        else error = sgrad_tensor_read(value ? value[i] : item->tensor, w.value[i]);
+        else error = sgrad_tensor_read(value ? value[i] : sgrad__item_tensor(item, with_states), w.value[i]);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
@@ -234,13 +235,7 @@ static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *val
 }
 
 int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sgrad__weights *copy) {
-    struct sgrad_tensor **made = sgrad_alloc((size_t)g->parameter_count, sizeof(struct sgrad_tensor *));
-    int count = 0;
-    for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
-        if (!p->is.unsaved) made[count++] = p->average ? p->average : p->tensor;
-    int error = copy_items(sgrad__parameters_list(g, with_states), with_states ? NULL : made, copy);
-    free(made);
-    return error;
+    return copy_items(sgrad__parameters_list(g, with_states), NULL, with_states, copy);
 }
 
 void sgrad__weights_free(struct sgrad__weights *w) {
@@ -302,7 +297,7 @@ int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_state
 int sgrad__weights_save_values(struct sgrad_graph *g, struct sgrad_tensor *const *value, const char *path,
                                const char *const *metadata, int metadata_count) {
     struct sgrad__weights copy;
-    SGRAD_TRY(copy_items(sgrad__parameters_list(g, false), value, &copy));
+    SGRAD_TRY(copy_items(sgrad__parameters_list(g, false), value, false, &copy));
     int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
     sgrad__weights_free(&copy);
     return error;

@@ -174,16 +174,100 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
     free(kept);
 }
 
+/* ---- how much ---- */
+
+/* Bytes of the tasks that ask for most; each worker has so many. */
+struct workspaces {
+    size_t of_cpus, of_gpus;
+};
+
+static struct workspaces workspaces(const struct sgrad__program *p) {
+    struct workspaces w = { 0 };
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        const bool on_cpus = in->workers != SGRAD_GPU_WORKERS || !in->call->kernel->cuda;
+        if (on_cpus) w.of_cpus = sgrad_larger(w.of_cpus, in->call->workspace);
+        if (in->workers != SGRAD_CPU_WORKERS) w.of_gpus = sgrad_larger(w.of_gpus, in->call->gpu_workspace);
+    }
+    return w;
+}
+
+/* When a buffer has memory: from one instruction to another. */
+struct life {
+    int first, last;
+    bool seen, message, ends;           /* is it used; does it travel; is its memory given back? */
+};
+
+/* What a message brings has memory as soon as the step is submitted. */
+static struct life *find_lives(const struct sgrad__program *p) {
+    struct life *lives = sgrad_alloc((size_t)p->buffer_count, sizeof *lives);
+    for (int i = 0; i < p->instruction_count; i++)
+        for (int j = 0; j < p->instruction[i].call->operands; j++) {
+            const struct sgrad__instruction *in = &p->instruction[i];
+            if (in->operand[j] < 0) continue;
+            struct life *l = &lives[in->operand[j]];
+            if (!l->seen) l->first = in->call->kernel == &sgrad__receive_kernel ? 0 : i;
+            l->seen = true;
+            l->last = i;
+            l->message |= sgrad__is_message(in->call);
+            l->ends |= in->last >> j & 1;
+        }
+    for (int b = 0; b < p->buffer_count; b++)
+        if (!lives[b].ends) lives[b].first = 0, lives[b].last = p->instruction_count - 1;
+    return lives;
+}
+
+static double bytes_of(const struct sgrad__program *p, int b) {
+    return p->buffer[b].lent ? 0 : (double)sgrad__buffer_bytes(&p->buffer[b]) * p->buffer[b].copies;
+}
+
+/* The instruction at which they are most. */
+static int find_peak(const struct sgrad__program *p, const struct life *lives) {
+    double *change = sgrad_alloc((size_t)p->instruction_count + 1, sizeof *change), now = 0, most = -1;
+    int peak = 0;
+    for (int b = 0; b < p->buffer_count; b++) {
+        if (!lives[b].seen) continue;
+        change[lives[b].first] += bytes_of(p, b);
+        change[lives[b].last + 1] -= bytes_of(p, b);
+    }
+    for (int i = 0; i < p->instruction_count; i++) {
+        now += change[i];
+        if (now > most) most = now, peak = i;
+    }
+    free(change);
+    return peak;
+}
+
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers) {
+    struct sgrad__memory m = { .workspaces = (double)workspaces(p).of_cpus * workers };
+    struct life *lives = find_lives(p);
+    const int peak = find_peak(p, lives);
+    for (int b = 0; b < p->buffer_count; b++) {
+        const struct sgrad__buffer *is = &p->buffer[b];
+        if (!lives[b].seen || peak < lives[b].first || peak > lives[b].last) continue;
+        *(is->copies > 1 ? &m.inputs : lives[b].message ? &m.messages : is->rows ? &m.activations : &m.gradients) += bytes_of(p, b);
+    }
+    free(lives);
+    return m;
+}
+
+static double tensor_bytes(const struct sgrad_tensor *t) { return t ? (double)sgrad_view_bytes(&t->view) : 0; }
+
+double sgrad__graph_memory(const struct sgrad_graph *g) {
+    double bytes = 0;
+    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
+        bytes += tensor_bytes(p->tensor);
+        for (int k = 0; p->kept && p->kept[k]; k++) bytes += tensor_bytes(p->kept[k]);
+    }
+    for (int i = 0; i < g->kept_count; i++) bytes += tensor_bytes(g->kept[i].tensor);
+    return bytes;
+}
+
 /* ---- allocation ---- */
 
 int sgrad__program_allocate(struct sgrad__program *p) {
-    size_t of_cpus = 0, of_gpus = 0;
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
-        if (in->workers != SGRAD_GPU_WORKERS || !in->call->kernel->cuda) of_cpus = sgrad_larger(of_cpus, in->call->workspace);
-        if (in->workers != SGRAD_CPU_WORKERS) of_gpus = sgrad_larger(of_gpus, in->call->gpu_workspace);
-    }
-    SGRAD_TRY(sgrad_workspace_create(of_cpus, of_gpus, &p->workspace));
+    const struct workspaces w = workspaces(p);
+    SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &p->workspace));
     for (int i = 0; i < p->buffer_count; i++) {
         struct sgrad__buffer *buffer = &p->buffer[i];
         struct sgrad_view is = buffer->view;

@@ -15,15 +15,6 @@ static const char *human(double x, char text[16]) {
     return text;
 }
 
-/* Memory of the program, by lifetime, in bytes: what is alive at once is less, since activations are given back. */
-static double bytes_of(const struct sgrad__program *p, enum sgrad_lifetime lifetime) {
-    double bytes = 0;
-    for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].lifetime == lifetime && i != p->records)
-            bytes += (double)sgrad__buffer_bytes(&p->buffer[i]) * p->buffer[i].copies;
-    return bytes;
-}
-
 /* How often each call is made: counts, in the order of the sorted calls. */
 static int *count_calls(const struct sgrad__program *p, struct sgrad_call **sorted) {
     int *times = sgrad_alloc((size_t)p->call_count, sizeof *times);
@@ -92,11 +83,8 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     }
     free(times);
     free(sorted);
-    fprintf(to, "%d %s, %s flops; ", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"),
-            human(total, flops));
-    fprintf(to, "%s bytes of parameters and states, ", human(bytes_of(p, SGRAD_PERSISTENT), bytes));
-    fprintf(to, "%s of activations and gradients", human(bytes_of(p, SGRAD_TRANSIENT), bytes));
-    if (sent > 0) fprintf(to, "; sends %s to other ranks", human(sent, bytes));
+    fprintf(to, "%d %s, %s flops", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"), human(total, flops));
+    if (sent > 0) fprintf(to, "; sends %s bytes to other ranks", human(sent, bytes));
     fputc('\n', to);
     if (p->graph->mesh.axes) sgrad__program_print_bytes(p, to);
 }

@@ -173,6 +173,16 @@ static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
 }
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
+/* Bytes of what a program has in memory besides what the graph keeps, where they are most in the course of a step: values and what
+ * is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces. */
+struct sgrad__memory {
+    double activations, gradients, messages, inputs, workspaces;
+};
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers);
+static inline double sgrad__memory_all(const struct sgrad__memory *m) {
+    return m->activations + m->gradients + m->messages + m->inputs + m->workspaces;
+}
+double sgrad__graph_memory(const struct sgrad_graph *graph);        /* parameters, their states, statistics */
 /* fusion.c: the operations that a call is made of, one after another; itself, if it is one. The samples of a slice; 0: all. */
 int sgrad__call_links(const struct sgrad_call *call);
 const struct sgrad_call *sgrad__call_link(const struct sgrad_call *call, int link);

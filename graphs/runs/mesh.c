@@ -41,21 +41,31 @@ static unsigned axes_in_use(const struct sgrad__run *r) {
     return axes;
 }
 
-/* What takes all gradients, or layers, at once. */
+/* What several stages take has several gradients, which are added as they come: in f32 alone. */
+static int check_gradients(const struct sgrad__run *r) {
+    const struct sgrad_graph *g = r->graph;
+    for (int v = 0; v < g->value_count; v++) {
+        int takers = 0;
+        for (int s = 0; s < g->stages && g->value[v].maker >= 0 && g->value[v].needs_gradient; s++)
+            takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
+        if (takers > 1)
+            return sgrad_fail(SGRAD_EINVAL, "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients from "
+                                            "several are added in f32 alone: fewer stages may do", g->value[v].name, r->options.mesh);
+    }
+    return 0;
+}
+
+/* What takes all gradients, or layers, at once; and what rank 0 writes of its own. */
 static int check_stages(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (r->graph->stages == 1 || !r->train) return 0;
     if (r->optimizer->keep || r->optimizer->update_all)
         return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
                           r->optimizer->name, o->mesh);
-    if (o->histograms || o->best || o->allreduce || o->precision == SGRAD_PRECISION_BF16)
-        return sgrad_fail(SGRAD_EINVAL, "--%s does not go with stages, as mesh %s has them",
-                          o->histograms  ? "histograms"
-                          : o->best      ? "best"
-                          : o->allreduce ? "allreduce"
-                                         : "precision bf16",
-                          o->mesh);
-    return 0;
+    if (o->histograms || o->best)
+        return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 alone writes",
+                          o->histograms ? "histograms" : "best", o->mesh);
+    return o->precision == SGRAD_PRECISION_BF16 ? check_gradients(r) : 0;
 }
 
 static int check_together(const struct sgrad__run *r) {
@@ -167,6 +177,7 @@ static int for_wholes(struct sgrad__run *r, bool with_states,
     struct sgrad__items list = sgrad__parameters_list(r->graph, with_states);
     int error = 0;
     for (int i = 0; i < list.count; i++) {
+        list.item[i].tensor = sgrad__item_tensor(&list.item[i], with_states);
         const int failed = list.item[i].whole ? what(r, &list.item[i]) : 0;
         if (failed) error = failed;
     }

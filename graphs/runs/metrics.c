@@ -285,6 +285,7 @@ int sgrad__metrics_epoch(struct sgrad__metrics *m, const struct sgrad__epoch *e)
     for (int i = 0; i < m->is.metrics; i++)
         if (m->is.metric[i].plain) fprintf(m->file, "\"%s\":%s,", m->is.metric[i].name, NUMBER(e->test[i]));
     if (e->views) fprintf(m->file, "\"tta\":\"%s\",", e->views);
+    if (e->memory > 0) fprintf(m->file, "\"memory_mbyte\":%s,", NUMBER(e->memory));
     fprintf(m->file, "\"seconds\":%s}\n", NUMBER(e->seconds));
     if (e->evaluated) tell(m, e->step, TESTS, e->test, m->is.metrics);
     if (m->is.terminal) print_epoch(m, e);

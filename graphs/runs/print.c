@@ -51,6 +51,21 @@ static void print_mesh(const struct sgrad__run *r, FILE *to) {
                  sgrad_mesh_text(&r->mesh, text), r->copies);
 }
 
+/* Of a step; what an evaluation takes comes besides. */
+static void print_memory(const struct sgrad__run *r, FILE *to) {
+    const struct sgrad__memory is = sgrad__program_memory(r->program, r->context->cpus + r->context->cudas);
+    const double kept = sgrad__graph_memory(r->graph);
+    const struct {
+        const char *name;
+        double bytes;
+    } part[] = { { "parameters and states", kept },   { "activations", is.activations }, { "gradients", is.gradients },
+                 { "messages", is.messages },         { "inputs", is.inputs },           { "workspaces", is.workspaces } };
+    fprintf(to, "memory     %.2f MB of this rank at most:", 1e-6 * (kept + sgrad__memory_all(&is)));
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (part[i].bytes > 0) fprintf(to, "%s %.2f %s", i ? "," : "", 1e-6 * part[i].bytes, part[i].name);
+    fputc('\n', to);
+}
+
 /* "32x32x3, 10 classes", or "8 features, 1 target": what a network is told, and what it is to say. */
 static void print_data(const struct sgrad__run *r, FILE *to) {
     const struct sgrad_dataset *d = r->train;
@@ -115,6 +130,7 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
                               r->lookahead.every, r->lookahead.decay, r->steps, r->lookahead.power);
     if (o->ema > 0) fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->ema);
     sgrad__run_print_tuning(r, to);
+    print_memory(r, to);
     if (r->program->note) fprintf(to, "%.*s\n", (int)strcspn(r->program->note, "\n"), r->program->note);
     if (r->context->ranks > 1) print_network(r, to);
     fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),

@@ -55,6 +55,7 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
 /* The epoch's steps are done, and are evaluated beside those that follow. */
 static int begin_evaluation(struct sgrad__run *r, long done) {
     r->epoch = (struct sgrad__epoch){ .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
+    r->epoch.memory = 1e-6 * (double)sgrad_tensors_most();
     sgrad__metrics_steps(r->metrics, &r->epoch);
     if (done >= r->steps) SGRAD_TRY(sgrad__run_see_views(r));
     if (r->views.count) r->epoch.views = r->options.tta;

@@ -39,47 +39,9 @@ static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad
     }
 }
 
-/* Bytes of all that is not kept from step to step, where they are most: each from its first use to its last. */
-static double peak(const struct sgrad__program *p) {
-    double *change = sgrad_alloc((size_t)p->instruction_count + 1, sizeof *change), now = 0, most = 0;
-    int *last = sgrad_alloc((size_t)p->buffer_count, sizeof *last);
-    bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen);
-    for (int i = 0; i < p->instruction_count; i++)
-        for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            const int b = p->instruction[i].operand[j];
-            if (b < 0 || p->buffer[b].lent) continue;
-            const double bytes = (double)sgrad_view_bytes(&p->buffer[b].view) * p->buffer[b].copies;
-            if (seen[b]) change[last[b] + 1] += bytes;
-            else change[i] += bytes;
-            seen[b] = true;
-            last[b] = i;
-            change[i + 1] -= bytes;
-        }
-    for (int i = 0; i <= p->instruction_count; i++) {
-        now += change[i];
-        if (now > most) most = now;
-    }
-    free(seen);
-    free(last);
-    free(change);
-    return most;
-}
-
 static double input_bytes(const struct sgrad_graph *g) {
     double bytes = 0;
     for (int i = 0; i < g->inputs; i++) bytes += (double)sgrad_view_bytes(&g->value[g->input[i]].view);
-    return bytes;
-}
-
-static double kept_bytes(const struct sgrad_graph *g) {
-    double bytes = 0;
-    for (int i = 0; i < g->parameter_count; i++) {
-        const struct sgrad__parameter *p = &g->parameter[i];
-        bytes += (double)sgrad_view_bytes(&p->tensor->view);
-        for (int k = 0; p->kept && p->kept[k]; k++) bytes += (double)sgrad_view_bytes(&p->kept[k]->view);
-    }
-    for (int i = 0; i < g->kept_count; i++)
-        if (g->kept[i].tensor) bytes += (double)sgrad_view_bytes(&g->kept[i].tensor->view);
     return bytes;
 }
 
@@ -146,14 +108,15 @@ static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, s
     w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
     w->batch = asked->batch;
     w->parameters = (double)sgrad__parameters_count(r->graph);
-    w->kept_bytes = kept_bytes(r->graph);
+    w->kept_bytes = sgrad__graph_memory(r->graph);
     w->input_bytes.each = input_bytes(r->graph);
     for (int samples = 1; samples <= 2; samples++) {
         struct sgrad__program *p;
         SGRAD_TRY(build(r, samples, &p));
         find_tasks(p, samples, w);
         if (samples == 1) find_gradients(p, w);
-        most[samples - 1] = peak(p);
+        const struct sgrad__memory memory = sgrad__program_memory(p, 0);
+        most[samples - 1] = sgrad__memory_all(&memory);
         sgrad__program_destroy(p);
     }
     w->peak_bytes = (struct sgrad_growth){ 2 * most[0] - most[1], most[1] - most[0] };

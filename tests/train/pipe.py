@@ -23,13 +23,22 @@ def alike(one, other, what):
     assert shapes[0] == shapes[1], (what, shapes)
 
 
+def same_bits(count, mesh, *words):
+    words, one, out = (*CONVNET, "--deterministic", *words), folder("whole"), folder("split")
+    stargrad(*words, "--out", one)
+    ranks(count, *words, "--mesh", mesh, "--out", out)
+    assert losses(one) == losses(out), (mesh, words, losses(one), losses(out))
+    assert tensors(one) == tensors(out), (mesh, words)
+    return one, out
+
+
 def test_language():
     """Its embedding is the head's weight, too: the first stage and the last have it, and add their gradients."""
     words = (*GPT, "--optimizer", "adamw", "--clip-norm", 1, "--steps", 5, "--checkpoint-every", 0)
     one = folder("language")
     stargrad(*words, "--out", one)
-    for count, mesh, more in ((2, "pipe=2", ()), (4, "pipe=4", ()), (4, "data=2,pipe=2", ()), (4, "data=2,pipe=2", ("--shard", "optimizer")),
-                              (4, "pipe=2,tensor=1d:2", ()), (8, "pipe=2,tensor=2d:2", ()), (2, "pipe=2", ("--recompute",))):
+    for count, mesh, more in ((2, "pipe=2", ("--recompute",)), (4, "pipe=4", ()), (4, "data=2,pipe=2", ("--shard", "optimizer")),
+                              (4, "pipe=2,tensor=1d:2", ())):
         out = folder("language-split")
         ranks(count, *words, "--mesh", mesh, *more, "--out", out)
         alike(one, out, mesh)
@@ -46,17 +55,21 @@ def test_gradients():
 
 def test_convolutions():
     """Batch norm over micro-batches, groups of them, or the rank's share. No two stages share a parameter: the bits are the same."""
-    for group, micro in (("micro", 8), (16, 8), ("rank", 16)):
-        words = (*CONVNET, "--bn-group", group, "--micro-batch", micro, "--deterministic")
-        one = folder("convolutions")
-        stargrad(*words, "--out", one)
-        for count, mesh in ((2, "pipe=2"), (4, "pipe=4"), (4, "data=2,pipe=2")):
-            if group == "rank" and mesh == "data=2,pipe=2":
-                continue                # it is another group
-            out = folder("convolutions-split")
-            ranks(count, *words, "--mesh", mesh, "--out", out)
-            assert losses(one) == losses(out), (group, mesh, losses(one), losses(out))
-            assert tensors(one) == tensors(out), (group, mesh)
+    for group, micro, count, mesh in (("micro", 8, 4, "pipe=4"), (16, 8, 4, "data=2,pipe=2"), ("rank", 16, 2, "pipe=2")):
+        same_bits(count, mesh, "--bn-group", group, "--micro-batch", micro)
+
+
+def test_beside():
+    """What goes with stages: bf16, averages of the weights, slow weights, a method for the sums over data; a run with these goes on."""
+    same_bits(2, "pipe=2", "--bn-group", "micro", "--micro-batch", 8, "--precision", "bf16")
+    same_bits(4, "data=2,pipe=2", "--bn-group", "micro", "--micro-batch", 8, "--allreduce", "tree")
+    words = ("--bn-group", "micro", "--micro-batch", 8, "--ema", 0.9, "--lookahead", "2:.5", "--checkpoint-every", "2s")
+    one, out = same_bits(2, "pipe=2", *words)
+    assert tensors(one, "checkpoint-4.safetensors") == tensors(out, "checkpoint-4.safetensors")
+    words = (*CONVNET, *words, "--deterministic", "--steps", 6)
+    stargrad(*words, "--out", out, "--resume")
+    ranks(2, *words, "--mesh", "pipe=2", "--out", one, "--resume")
+    assert losses(one) == losses(out) and tensors(one) == tensors(out)
 
 
 def test_skips():
@@ -127,9 +140,8 @@ def test_refused():
     refused("mesh pipe=4: 3 samples of a rank cannot keep 4 stages busy: --batch 4 can", 4, "pipe=4", *CONVNET, "--batch", 3)
     refused("mesh pipe=2d:2: stages stand in a line: pipe=2", 4, "pipe=2d:2", *CONVNET)
     refused("optimizer kfac takes all layers", 2, "pipe=2", *CONVNET, "--optimizer", "kfac")
-    refused("--best does not go with stages", 2, "pipe=2", *CONVNET, "--best")
-    refused("--precision bf16 does not go with stages", 2, "pipe=2", *CONVNET, "--precision", "bf16")
-    refused("--ema: stages of the network are on other ranks", 2, "pipe=2", *CONVNET, "--ema", 0.9)
+    refused("--best: stages of the network are on other ranks", 2, "pipe=2", *CONVNET, "--best")
+    refused("--histograms: stages of the network are on other ranks", 2, "pipe=2", *CONVNET, "--histograms", 2, "--tensorboard")
     refused("the mesh asks for a multiple of 3 ranks, and 4 are here: mpirun -n 3", 4, "pipe=3", *CONVNET)
 
 

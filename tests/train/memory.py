@@ -1,0 +1,40 @@
+"""What a run says at its beginning that tensors will take is what they take, to 5 %: on one rank, on several, on meshes."""
+import os
+import re
+
+from run import REFERENCE, events, folder, main, ranks
+
+TEXT = os.path.join(REFERENCE, "text.txt")
+LENET = ("--model", "lenet", "--data", "synthetic:32x32x3,10,640", "--batch", 64)
+RESNET = ("--model", "resnet20", "--data", "synthetic:32x32x3,10,64", "--batch", 32, "--micro-batch", 8)
+GPT = ("--model", "gpt:layers=2,heads=4,width=32,context=24,vocabulary=256", "--data", f"text:{TEXT},20", "--batch", 8, "--micro-batch", 2,
+       "--optimizer", "adamw")
+
+
+def alike(count, *words):
+    out = folder("memory")
+    said = ranks(count, "train", *words, "--gpus", 0, "--steps", 3, "--checkpoint-every", 0, "--out", out)
+    expected = float(re.search(r"^memory +([\d.]+) MB of this rank at most:", said, re.M)[1])
+    taken = events(out, "epoch")[0]["memory_mbyte"]         # before the evaluation
+    assert abs(expected - taken) <= 0.05 * taken, (words, expected, taken)
+
+
+def test_one_rank():
+    for words in (LENET, RESNET, GPT, (*RESNET, "--recompute"), (*GPT, "--recompute")):
+        alike(1, *words)
+
+
+def test_data():
+    alike(2, *LENET)
+    alike(2, *GPT)
+    alike(2, *GPT, "--shard", "optimizer")
+
+
+def test_meshes():
+    for count, mesh in ((2, "tensor=1d:2"), (4, "tensor=2d:2"), (8, "tensor=3d:2"), (2, "pipe=2")):
+        alike(count, *GPT, "--mesh", mesh)
+    alike(2, *GPT, "--mesh", "pipe=2", "--recompute")
+
+
+if __name__ == "__main__":
+    main(globals())
