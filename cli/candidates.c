@@ -30,7 +30,7 @@ static bool is_one_of(const char *word, const char *const *words) {
 
 /* Options that are the search's, or make no sense beside others. */
 static const char *const refused[] = {
-    "data", "out", "resume", "steps", "deterministic", "data-placement", "mesh", "shard",
+    "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "keep",
     "freeze-after", "evaluate-last", "tta",

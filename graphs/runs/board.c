@@ -199,9 +199,12 @@ static char *given_text(const struct sgrad__entrant *e) {
 /* Where it is now, or what has become of it; free it. */
 static char *where_text(const struct sgrad__entrant *e) {
     const struct sgrad__search *s = e->search;
-    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++)
-        if (v->model == e->number && v->number == e->written)
-            return sgrad_format("partition %d, rank %d", v->partition, sgrad__search_rank(s, v));
+    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++) {
+        const int rank = sgrad__search_rank(s, v);
+        if (v->model != e->number || v->number != e->written) continue;
+        return e->ranks > 1 ? sgrad_format("partition %d, ranks %d-%d", v->partition, rank, rank + e->ranks - 1)
+                            : sgrad_format("partition %d, rank %d", v->partition, rank);
+    }
     return sgrad_format("%s", fate_of(e) == SGRAD__RUNNING ? "waits" : fate_text(e));
 }
 

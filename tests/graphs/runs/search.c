@@ -11,7 +11,7 @@ static int hops(const struct sgrad__visits *v, int ranks) {
     int at[64], count = 0;
     for (int i = 0; i < 64; i++) at[i] = -1;
     for (int i = 0; i < v->count; i++) {
-        const int rank = sgrad__visits_rank(v->visit[i].partition, ranks);
+        const int rank = sgrad__visits_rank(v->visit[i].partition, ranks, 1);
         count += at[v->visit[i].model] >= 0 && at[v->visit[i].model] != rank;
         at[v->visit[i].model] = rank;
     }
