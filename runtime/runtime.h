@@ -352,9 +352,6 @@ int sgrad_ranks_await(int error, const char *what);
 /* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL.
  * */
 int sgrad_ranks_compare(const char *text);
-/* From one to the other these calls are the GROUP's alone, whose members all call both; rank i is then its i-th. */
-void sgrad_ranks_narrow(const struct sgrad_group *group);
-void sgrad_ranks_widen(void);
 
 /* Ends all ranks at once, when one cannot go on and the others may be waiting for it. With one rank: nothing. */
 void sgrad_ranks_abort(int status);

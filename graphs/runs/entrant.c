@@ -43,6 +43,7 @@ static int open_run(struct sgrad__entrant *e, int place) {
         e->metrics = r->result.metrics;
         r->steps_per_epoch = e->visit_steps * s->partitions;
         r->steps = r->steps_per_epoch * s->epochs;
+        sgrad__run_time_freezes(r);
         error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
     }
     if (r->graph) r->graph->apart = e->ranks > 1;
@@ -205,6 +206,7 @@ bool sgrad__entrant_settle(struct sgrad__entrant *e) {
 static int open_program(struct sgrad__entrant *e, long done) {
     struct sgrad__run *r = e->run;
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    sgrad__graph_freeze(r->graph, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     sgrad__order_close(&r->order);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
@@ -248,12 +250,19 @@ static int take_step(struct sgrad__entrant *e, long step, double *last, bool *lo
     return 0;
 }
 
+/* Steps that may be in flight now: up to the visit's end, or to a step after which less is trained, by another program. */
+static long promise(const struct sgrad__entrant *e) {
+    const struct sgrad__turn *t = &e->turn;
+    const long freeze = sgrad__run_next_freeze(e->run, t->done), end = (t->visit->number + 1) * e->visit_steps;
+    const long stop = freeze && freeze < end ? freeze : end, ahead = t->done + e->run->options.window;
+    return ahead < stop ? ahead : stop;
+}
+
 /* A step that fails, or whose loss is no number, is the candidate's last. Those that are promised end first: the same on all of
  * its ranks, which see that loss after the same step. */
 static int turn_steps(struct sgrad__entrant *e) {
     struct sgrad__run *r = e->run;
     struct sgrad__turn *t = &e->turn;
-    const long stop = (t->visit->number + 1) * e->visit_steps;
     while (t->done < t->next && sgrad__runner_is_ready(r->runner)) {
         bool lost = false;
         const int failed = take_step(e, t->done++, &t->last, &lost);
@@ -263,8 +272,9 @@ static int turn_steps(struct sgrad__entrant *e) {
             e->journal[SGRAD__JOURNAL_LOST] = (float)t->visit->number;
         }
         t->lost |= failed || lost;
-        if (!t->lost) t->promised = t->done + r->options.window < stop ? t->done + r->options.window : stop;
+        if (!t->lost) t->promised = promise(e);
     }
+    if (t->next < t->promised && sgrad__run_freezes(r, t->done)) SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
     while (t->next < t->promised && t->next - t->done < r->options.window) SGRAD_TRY(submit(e, t->visit, t->next++));
     return 0;
 }
@@ -282,6 +292,7 @@ static void take_evaluation(struct sgrad__entrant *e) {
 static int turn_evaluation(struct sgrad__entrant *e) {
     struct sgrad__turn *t = &e->turn;
     const bool due = e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (t->visit->number + 1) % e->search->partitions == 0;
+    if (due && !t->evaluates && t->done == e->run->steps) SGRAD_TRY(sgrad__run_see_views(e->run));
     if (due && !t->evaluates) SGRAD_TRY(sgrad__evaluation_begin(e->run));
     t->evaluates = due;
     if (!due) return 0;
@@ -310,8 +321,8 @@ static int begin_checkpoint(struct sgrad__entrant *e, int visits) {
 int sgrad__entrant_begin(struct sgrad__entrant *e, const struct sgrad__visit *v) {
     const long first = (long)v->number * e->visit_steps;
     SGRAD_TRY(sgrad_tensor_read(journal_of(e), e->journal));
-    const long window = e->run->options.window < e->visit_steps ? e->run->options.window : e->visit_steps;
-    e->turn = (struct sgrad__turn){ .visit = v, .next = first, .done = first, .promised = first + window, .last = sgrad_now() };
+    e->turn = (struct sgrad__turn){ .visit = v, .next = first, .done = first, .last = sgrad_now() };
+    e->turn.promised = promise(e);
     return e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING ? open_program(e, first) : 0;
 }
 

@@ -103,6 +103,8 @@ int sgrad__run_fine_tune(struct sgrad__run *run);       /* checks what is asked,
 const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *run, const char *parameter);
 /* What LIST, patterns and numbers, says of a parameter. */
 double sgrad__number_of(const char *list, const char *parameter, double otherwise);
+/* When parameters freeze, by the steps of an epoch: again, where these are others than when the graph was built. */
+void sgrad__run_time_freezes(struct sgrad__run *run);
 /* The first step behind DONE after which a parameter stays as it is; 0: there is none. And is one still trained, that is not to
  * be, behind DONE? */
 long sgrad__run_next_freeze(const struct sgrad__run *run, long done);

@@ -6,6 +6,18 @@
 #include <math.h>
 #include <stdlib.h>
 
+static int width_of(const struct sgrad__visits_options *o, int model) {
+    const int width = o->width ? o->width[model] : 1;
+    return width < o->ranks ? width : o->ranks;
+}
+
+/* Does a visit take RANK? */
+static bool takes(const struct sgrad__visits_options *o, const struct sgrad__visit *v, int rank) {
+    const int width = width_of(o, v->model), first = sgrad__visits_rank(v->partition, o->ranks, width);
+    assert_true(first % width == 0 && first + width <= o->ranks);
+    return rank >= first && rank < first + width;
+}
+
 /* Hops between ranks that the visits ask for. */
 static int hops(const struct sgrad__visits *v, int ranks) {
     int at[64], count = 0;
@@ -30,14 +42,14 @@ static void check(const struct sgrad__visits *v, const struct sgrad__visits_opti
         assert_int_equal(a->number, o->first_epoch * o->partitions + visits[a->model]);
         assert_int_equal(a->epoch, o->first_epoch + visits[a->model]++ / o->partitions);
         assert_int_equal(seen[a->model][a->partition]++, a->epoch - o->first_epoch);
-        int before = 0;                     /* that the rank still has when A begins */
+        int before[64] = { 0 };             /* by rank: that it still has when A begins */
         for (int j = 0; j < i; j++) {
             const struct sgrad__visit *b = &v->visit[j];
-            const bool together = a->begin < b->end - 1e-9 && b->begin < a->end - 1e-9;
+            const bool together = a->begin < b->end - 1e-9;
             assert_false(together && a->model == b->model);
-            before += together && a->partition % o->ranks == b->partition % o->ranks;
+            for (int r = 0; r < o->ranks; r++) before[r] += together && takes(o, a, r) && takes(o, b, r);
         }
-        assert_true(before < (o->seats ? o->seats : 1));
+        for (int r = 0; r < o->ranks; r++) assert_true(before[r] < (o->seats ? o->seats : 1));
     }
 }
 
@@ -121,6 +133,26 @@ static void side_by_side(void **state) {
     }
 }
 
+/* Models that take two ranks at once, or four, beside others that take one: no rank is in two places. */
+static void several_ranks_at_once(void **state) {
+    (void)state;
+    static const int width[] = { 2, 1, 1, 4, 2, 1 };
+    static const double cost[] = { 1, 0.5, 0.5, 0.75, 1, 0.25 };
+    for (int ranks = 1; ranks <= 9; ranks++)
+        for (int seats = 1; seats <= 2; seats++)
+            for (int t = 0; sgrad__tours[t].name; t++) {
+                struct sgrad__visits_options o = { 6, ranks, 0, 2, ranks, cost, 3, seats, width };
+                struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+                double work = 0;
+                for (int i = 0; i < v.count; i++) work += cost[v.visit[i].model] * width_of(&o, v.visit[i].model);
+                assert_true(v.makespan >= work / (ranks * seats) - 1e-9);
+                sgrad__visits_free(&v);
+            }
+    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 2, 4, 0, 3, 4, NULL, 1, 1, (int[]){ 2, 2 } });
+    assert_true(v.makespan <= 2 * 4 * 3);
+    sgrad__visits_free(&v);
+}
+
 static void same_seed_same_order(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
@@ -182,7 +214,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring),       cmocka_unit_test(staggered), cmocka_unit_test(staggered_starts_differ),
         cmocka_unit_test(open_shop),  cmocka_unit_test(fewer_ranks),
-        cmocka_unit_test(side_by_side), cmocka_unit_test(same_seed_same_order),
+        cmocka_unit_test(side_by_side), cmocka_unit_test(several_ranks_at_once), cmocka_unit_test(same_seed_same_order),
         cmocka_unit_test(halving),    cmocka_unit_test(median),    cmocka_unit_test(none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
