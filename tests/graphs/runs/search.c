@@ -65,7 +65,7 @@ static void ring(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1 });
+                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1, NULL });
                 assert_near(v.makespan, m >= k ? m * e + k - 1 : k * e + m - 1, 0);
                 assert_int_equal(hops(&v, k), k > 1 ? m * (e * k - 1) : 0);
                 sgrad__visits_free(&v);
@@ -77,7 +77,7 @@ static void staggered(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1 });
+                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1, NULL });
                 if (m % k == 0) assert_near(v.makespan, m * e, 0);
                 assert_true(v.makespan <= (m + k - 1) / k * k * e);
                 assert_true(hops(&v, k) <= m * (e * k - 1));
@@ -88,7 +88,7 @@ static void staggered(void **state) {
 /* The orders in which models meet partitions are many. */
 static void staggered_starts_differ(void **state) {
     (void)state;
-    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1 });
+    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1, NULL });
     int first[4] = { 0 };
     for (int i = 0; i < v.count; i++)
         if (v.visit[i].model == 0 && v.visit[i].number % 4 == 0) first[v.visit[i].partition]++;
@@ -101,7 +101,7 @@ static void open_shop(void **state) {
     (void)state;
     static const double cost[] = { 1, 0.5, 0.25, 0.25, 0.1, 0.1, 0.1, 0.7 };
     for (int k = 1; k <= 4; k++) {
-        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1 };
+        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1, NULL };
         struct sgrad__visits shop = plan("open-shop", &o), best = plan(NULL, &o);
         const double least = k > 3 ? 3.0 * k : 3 * 3.0;     /* the longest model's visits, a rank's visits */
         assert_true(shop.makespan >= least - 1e-9 && shop.makespan <= least + 2);
@@ -116,7 +116,7 @@ static void fewer_ranks(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++)
         for (int t = 0; sgrad__tours[t].name; t++) {
-            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3, 1 });
+            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3, 1, NULL });
             assert_true(v.makespan >= 40.0 / ranks);
             sgrad__visits_free(&v);
         }
@@ -126,7 +126,7 @@ static void fewer_ranks(void **state) {
 static void side_by_side(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3 };
+        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3, NULL };
         struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
         assert_true(v.makespan >= 6 * 2 * 2 / (2 * 3.0) && v.makespan <= 6);
         sgrad__visits_free(&v);
@@ -156,15 +156,15 @@ static void several_ranks_at_once(void **state) {
 static void same_seed_same_order(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 }),
-                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 });
+        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL }),
+                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL });
         for (int i = 0; i < a.count; i++)
             assert_true(a.visit[i].model == b.visit[i].model && a.visit[i].partition == b.visit[i].partition);
         sgrad__visits_free(&a);
         sgrad__visits_free(&b);
     }
     struct sgrad__visits none;
-    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1 };
+    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1, NULL };
     assert_int_equal(sgrad__visits_plan("rign", &one, &none), SGRAD_ENAME);
 }
 
