@@ -14,7 +14,7 @@ struct sgrad__run {
     struct sgrad_context some;                  /* what context is of a run beside others: of some ranks, this one among them */
     struct sgrad_group peers;
     struct sgrad_network between;
-    int first, tags;                            /* of all ranks, its rank 0; of its messages: SGRAD__TAGS_… of other runs lie below */
+    int first, tags;                            /* of all ranks its rank 0; what its messages' SGRAD__TAGS_… begin with */
     struct sgrad_monitor *listener;             /* told of steps and batches that have ended; NULL: nobody listens */
     struct sgrad_dataset *train, *test;
     struct sgrad_answers *answers;              /* of the test set, which an evaluation is to leave; NULL: its metrics alone */

@@ -97,7 +97,7 @@ static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
     for (int i = 0; i < s->o->models * k; i++) {
         const int model = among[i] / k, partition = among[i] % k;
         if (!s->left[model] || s->visited[among[i]]) continue;
-        const double a = s->model_free[model], b = are_free(s, model, partition), begin = a > b ? a : b, left = work_left(s, model);
+        const double begin = fmax(s->model_free[model], are_free(s, model, partition)), left = work_left(s, model);
         if (begin > best.begin || (begin == best.begin && left <= most)) continue;
         most = left;
         best = (struct sgrad__visit){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1, .partition = partition,

@@ -116,7 +116,8 @@ static void fewer_ranks(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++)
         for (int t = 0; sgrad__tours[t].name; t++) {
-            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3, 1, NULL });
+            const struct sgrad__visits_options o = { 5, 4, 0, 2, ranks, NULL, 3, 1, NULL };
+            struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
             assert_true(v.makespan >= 40.0 / ranks);
             sgrad__visits_free(&v);
         }
