@@ -30,11 +30,10 @@ static bool is_one_of(const char *word, const char *const *words) {
 
 /* Options that are the search's, or make no sense beside others. */
 static const char *const refused[] = {
-    "data", "out", "resume", "steps", "deterministic", "data-placement", "mesh", "shard",
+    "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "keep",
-    "freeze-after", "evaluate-last", "tta",
-    "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
+    "evaluate-last", "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
 };
 /* Those that all candidates have in common. */
 static const char *const common_only[] = { "epochs", "exclude", "image-size", NULL };

@@ -49,6 +49,11 @@ struct sgrad_group {
 };
 int sgrad_group_place(const struct sgrad_group *group, int rank);     /* -1: it is no member */
 
+/* From one to the other what ranks decide together (runtime.h) is the GROUP's alone, whose members all call both; rank i is then
+ * its i-th. */
+void sgrad_ranks_narrow(const struct sgrad_group *group);
+void sgrad_ranks_widen(void);
+
 /* Ranks with coordinates. Those of the last axis are neighbours; the ranks that differ in one coordinate alone are a group along
  * its axis. Six ranks as data=2,tensor=3:
  *

@@ -1,5 +1,6 @@
 /* decisions.c: what all ranks tell each other and decide together: collective calls of their main threads, which wait. */
 #include "config.h"
+#include "runtime/collectives.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
@@ -95,4 +96,24 @@ int sgrad_ranks_compare(const char *text) {
     if (lowest == world->rank) tell_difference(first, text);
     free(first);
     return lowest < world->ranks ? SGRAD_EINVAL : 0;
+}
+
+static struct sgrad__world wide;    /* while calls are some ranks' alone */
+
+void sgrad_ranks_narrow(const struct sgrad_group *group) {
+    MPI_Group all, some;
+    wide = *world;
+    sgrad__world.ranks = group->count;
+    sgrad__world.rank = sgrad_group_place(group, wide.rank);
+    if (group->count == 1) return;
+    MPI_Comm_group(wide.control, &all);
+    MPI_Group_incl(all, group->count, group->rank, &some);
+    MPI_Comm_create_group(wide.control, some, 0, &sgrad__world.control);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+}
+
+void sgrad_ranks_widen(void) {
+    if (world->ranks > 1) MPI_Comm_free(&sgrad__world.control);
+    sgrad__world = wide;
 }

@@ -102,6 +102,7 @@ struct sgrad_graph {
     int rank;               /* on the mesh */
     int stages, stage;      /* into which it is cut, 1: it is whole; this rank's */
     int sharers;            /* the run's ranks, where those that have the same parameters keep shares of the states; else 0 */
+    bool apart;             /* what is listed, and so written and read, is this rank's part of all */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;

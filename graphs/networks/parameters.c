@@ -203,6 +203,9 @@ static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgra
         .rank = g->stages > 1 ? first_with(g, p) : -1,
     };
     if (item.split || g->stages > 1) item.whole = p->whole + 1 + j;
+    if (g->apart)
+        item = (struct sgrad__item){ .name = item.name, .view = item.tensor->view, .tensor = item.tensor, .average = item.average,
+                                     .rank = -1 };
     return item;
 }
 
@@ -212,14 +215,15 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     struct sgrad__items list = { .item = sgrad_alloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        if (p->is.unsaved) continue;
+        if (p->is.unsaved || (g->apart && !p->tensor)) continue;
         const int states = with_states && p->kept ? sgrad__states_of(p) : 0;
         for (int j = -1; j < states; j++) list.item[list.count++] = item_of(g, p, j);
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
-        list.item[list.count++] =
-            (struct sgrad__item){ .name = sgrad_format("%s", k->name), .view = { SGRAD_F32, k->shape }, .layout = k->layout,
-                                  .tensor = k->tensor, .rank = k->rank, .whole = k->rank < 0 ? NULL : &k->whole };
+        if (k->tensor || !g->apart)
+            list.item[list.count++] =
+                (struct sgrad__item){ .name = sgrad_format("%s", k->name), .view = { SGRAD_F32, k->shape }, .layout = k->layout,
+                                      .tensor = k->tensor, .rank = k->rank, .whole = k->rank < 0 || g->apart ? NULL : &k->whole };
     return list;
 }
 

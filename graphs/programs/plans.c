@@ -22,7 +22,7 @@ static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *ker
     char *title = peer < 0 ? sgrad_format("%s %s", name, kernel->name)
                            : sgrad_format("%s %s %s %d", name, kernel->name, access == SGRAD_R ? "to" : "from", peer);
     struct sgrad__instruction *i = sgrad__add_instruction(b, call, &buffer, 0, priority, title);
-    i->peer = peer;
+    i->peer = peer < 0 ? peer : b->o->first + peer;
     i->tag = tag;
 }
 

@@ -118,8 +118,8 @@ struct sgrad__source {
 };
 
 /* Programs whose messages may be under way at the same time have ranges of tags of their own, the same on every rank. An
- * evaluation is several: their ranges follow its first. */
-enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION };
+ * evaluation is several: their ranges follow its first. So many on, those of another run begin. */
+enum { SGRAD__TAGS_STEPS, SGRAD__TAGS_BROADCAST, SGRAD__TAGS_SEARCH, SGRAD__TAGS_EVALUATION, SGRAD__TAGS_OF_A_RUN = 8 };
 
 /* What second-order training is told (optimizers/kfac.c). */
 struct sgrad__kfac {
@@ -140,6 +140,7 @@ struct sgrad__program_options {
     int64_t unit;                       /* samples of which a micro-batch does not reach beyond the end; 0: a group's */
     int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
     int rank;                           /* this one */
+    int first;                          /* of all ranks, rank 0: of a program of some alone, which are neighbours */
     const struct sgrad_group *peers;            /* who share the batch, this rank among them; NULL: it has all of it */
     const struct sgrad_network *network;        /* this, like the next, for peers */
     int tags;                           /* SGRAD__TAGS_… */

@@ -102,9 +102,9 @@ static int write_epoch(struct sgrad__entrant *e, struct sgrad__metrics *metrics,
     const long steps = epoch_steps(e);
     const double time = seconds(e, epoch);
     struct sgrad__epoch event = { .step = (epoch + 1) * steps, .epoch = epoch + 1, .evaluated = true, .seconds = time,
-                                  .train_loss = train_loss(e, epoch),
+                                  .train_loss = train_loss(e, epoch), .views = epoch + 1 == e->search->epochs ? e->options.tta : NULL,
                                   .samples_per_second = (double)(steps * e->options.batch) / time };
-    for (int i = 0; i < e->metrics; i++) event.test[i] = sgrad__journal_test(e, epoch, i);
+    for (int i = 0; i < e->metrics; i++) event.test[i] = sgrad__journal_test(e, epoch, i), event.train[i] = NAN;
     return sgrad__metrics_epoch(metrics, &event);
 }
 
@@ -199,9 +199,12 @@ static char *given_text(const struct sgrad__entrant *e) {
 /* Where it is now, or what has become of it; free it. */
 static char *where_text(const struct sgrad__entrant *e) {
     const struct sgrad__search *s = e->search;
-    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++)
-        if (v->model == e->number && v->number == e->written)
-            return sgrad_format("partition %d, rank %d", v->partition, sgrad__search_rank(s, v));
+    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++) {
+        const int rank = sgrad__search_rank(s, v);
+        if (v->model != e->number || v->number != e->written) continue;
+        return e->ranks > 1 ? sgrad_format("partition %d, ranks %d-%d", v->partition, rank, rank + e->ranks - 1)
+                            : sgrad_format("partition %d, rank %d", v->partition, rank);
+    }
     return sgrad_format("%s", fate_of(e) == SGRAD__RUNNING ? "waits" : fate_text(e));
 }
 

@@ -22,7 +22,7 @@
 #define PREFIX "checkpoint-"
 #define SUFFIX ".safetensors"
 
-static char *checkpoint_path(const char *folder, long step) {
+char *sgrad__checkpoint_path(const char *folder, long step) {
     return sgrad_format("%s/" PREFIX "%ld" SUFFIX, folder, step);
 }
 
@@ -94,7 +94,7 @@ struct sgrad__checkpoint {
 
 static int save(struct sgrad__checkpoint *c) {
     const struct sgrad__position *at = &c->position;
-    char *path = checkpoint_path(c->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
+    char *path = sgrad__checkpoint_path(c->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
     snprintf(step, sizeof step, "%ld", at->step);
     snprintf(epoch, sizeof epoch, "%d", at->epoch);
     snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", at->step_in_epoch);

@@ -6,7 +6,13 @@
  * What comes for the next visit is received while the present one is trained, and what leaves is sent during the one after: a
  * graph's tensors are all that moves, and the journal is one of them. A program and its memory are there for a visit alone.
  *
- * Limits: with one rank, or several partitions on each, all candidates that are not given up stay in memory. */
+ * One that takes several ranks, by a mesh of its own, goes from each of a group of neighbours to the same place in the next group:
+ *
+ *     place 0    rank 0 ──> rank 2        its part of the state, its journal; and DIR/NAME/part-0/checkpoint-….safetensors
+ *     place 1    rank 1 ──> rank 3
+ *
+ * Limits: with one rank, or several partitions on each, all candidates that are not given up stay in memory. A task that fails
+ * on one of several ranks ends the search: the others cannot know. */
 #include "graphs/runs/search.h"
 
 #include <math.h>
@@ -21,12 +27,14 @@ static struct sgrad_tensor *journal_of(const struct sgrad__entrant *e) { return 
 
 /* ---- here --------------------------------------------------------------------------------------------------------- */
 
-static int open_run(struct sgrad__entrant *e) {
+static int open_run(struct sgrad__entrant *e, int place) {
     struct sgrad__search *s = e->search;
     struct sgrad__run *r = sgrad_alloc(1, sizeof *r);
+    const struct sgrad__beside how = { &s->ground, e->number, place, e->ranks };
     r->options = e->options;
     r->listener = s->monitor;
-    int error = sgrad__run_open_beside(r, &s->ground);
+    e->place = place;
+    int error = sgrad__run_open_beside(r, &how);
     if (!error && r->options.batch > s->partition_samples)
         error = sgrad_fail(SGRAD_EINVAL, "candidate %s: --batch %ld is more than the %lld samples of a partition, of which there "
                                          "are %d", e->name, r->options.batch, (long long)s->partition_samples, s->partitions);
@@ -35,8 +43,10 @@ static int open_run(struct sgrad__entrant *e) {
         e->metrics = r->result.metrics;
         r->steps_per_epoch = e->visit_steps * s->partitions;
         r->steps = r->steps_per_epoch * s->epochs;
+        sgrad__run_time_freezes(r);
         error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
     }
+    if (r->graph) r->graph->apart = e->ranks > 1;
     e->run = r;
     if (error) sgrad__entrant_close(e);
     return error;
@@ -52,18 +62,19 @@ void sgrad__entrant_close(struct sgrad__entrant *e) {
 
 void sgrad__entrant_measure(struct sgrad__entrant *e) {
     e->fate = SGRAD__BROKEN;
-    if (open_run(e)) return;
+    if (open_run(e, sgrad__search_place(e))) return;
     const struct sgrad__run *r = e->run;
     struct sgrad__items items = sgrad__parameters_list(r->graph, true);
-    for (int i = 0; i < items.count; i++) e->bytes += (double)sgrad_view_bytes(&items.item[i].tensor->view);
+    for (int i = 0; i < items.count; i++) e->part += (double)sgrad_view_bytes(&items.item[i].tensor->view);
     sgrad__items_free(&items);
     enum { PASSES = 3 };                    /* forward, and backward twice */
-    e->cost = PASSES * sgrad__graph_work(r->graph).flops * (double)r->options.batch * (double)e->visit_steps;
-    e->tasks = (double)r->options.batch / (double)r->micro;
+    const double share = (double)r->options.batch / r->parts, work = sgrad__graph_work(r->graph).flops / r->graph->stages;
+    e->cost = PASSES * work * share * (double)e->visit_steps;
+    e->tasks = share / (double)r->micro;
     e->metric = r->metric;
     e->rates = r->schedule;
     e->peak = r->peak;
-    e->parameters = sgrad__parameters_count(r->graph);
+    e->parameters = sgrad__parameters_whole(r->graph);
     e->journal = sgrad_alloc(sgrad__journal_count(e), sizeof *e->journal);
     e->told = sgrad_alloc((size_t)(e->search->epochs * e->search->partitions), sizeof *e->told);
     e->fate = SGRAD__RUNNING;
@@ -76,12 +87,21 @@ static char *identity_of(const struct sgrad__entrant *e) {
     return sgrad__config_identity(&config);
 }
 
+/* Where the checkpoints of its rank PLACE are; free it. */
+static char *folder_of(const struct sgrad__entrant *e, int place) {
+    return e->ranks > 1 ? sgrad_format("%s/part-%d", e->folder, place) : sgrad_format("%s", e->folder);
+}
+
+/* The one of so many visits; free it. */
+static char *checkpoint_of(const struct sgrad__entrant *e, int place, int visits) {
+    char *folder = folder_of(e, place), *path = sgrad__checkpoint_path(folder, visits * e->visit_steps);
+    free(folder);
+    return path;
+}
+
 static int load(struct sgrad__entrant *e) {
-    char *path = NULL;
     struct sgrad__position position;
-    SGRAD_TRY(sgrad__checkpoint_newest(e->folder, &path));
-    if (!path) return sgrad_fail(SGRAD_EIO, "%s: its checkpoint is gone", e->folder);
-    char *identity = identity_of(e);
+    char *path = checkpoint_of(e, e->place, e->visits), *identity = identity_of(e);
     int error = sgrad__checkpoint_load(e->run->graph, path, identity, &position);
     free(identity);
     free(path);
@@ -104,12 +124,26 @@ static int read_journal(struct sgrad__entrant *e, const char *path, int *visits)
     return error;
 }
 
-int sgrad__entrant_find(struct sgrad__entrant *e, int *visits) {
-    char *path = NULL;
+int sgrad__entrant_find(struct sgrad__entrant *e, int place, int *visits) {
+    char *folder = folder_of(e, place), *path = NULL;
     *visits = 0;
-    if (access(e->folder, F_OK)) return 0;
-    SGRAD_TRY(sgrad__checkpoint_newest(e->folder, &path));
-    int error = path ? read_journal(e, path, visits) : 0;
+    int error = access(folder, F_OK) ? 0 : sgrad__checkpoint_newest(folder, &path);
+    if (!error && path) error = read_journal(e, path, visits);
+    free(folder);
+    free(path);
+    return error;
+}
+
+bool sgrad__entrant_has(const struct sgrad__entrant *e, int place, int visits) {
+    char *path = checkpoint_of(e, place, visits);
+    const bool has = access(path, F_OK) == 0;
+    free(path);
+    return has;
+}
+
+int sgrad__entrant_recall(struct sgrad__entrant *e, int place, int visits) {
+    char *path = checkpoint_of(e, place, visits);
+    int error = read_journal(e, path, &visits);
     free(path);
     return error;
 }
@@ -145,10 +179,10 @@ static int move(struct sgrad__entrant *e, int peer, int (*how)(const struct sgra
     return error;
 }
 
-int sgrad__entrant_fetch(struct sgrad__entrant *e, int from) {
+int sgrad__entrant_fetch(struct sgrad__entrant *e, int place, int from) {
     const struct sgrad__search *s = e->search;
     if (e->run) return 0;
-    SGRAD_TRY(open_run(e));
+    SGRAD_TRY(open_run(e, place));
     if (from >= 0 && from != s->rank) return move(e, from, sgrad_receive);
     return from < 0 ? 0 : load(e);
 }
@@ -157,8 +191,8 @@ bool sgrad__entrant_is_here(struct sgrad__entrant *e) { return e->run && !e->lea
 
 int sgrad__entrant_send(struct sgrad__entrant *e, int to) {
     e->leaves = true;
-    e->search->moved[0]++;
-    e->search->moved[1] += e->bytes;
+    e->search->moved[0] += e->place == 0;
+    e->search->moved[1] += e->part;
     return move(e, to, sgrad_send);
 }
 
@@ -172,6 +206,7 @@ bool sgrad__entrant_settle(struct sgrad__entrant *e) {
 static int open_program(struct sgrad__entrant *e, long done) {
     struct sgrad__run *r = e->run;
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    sgrad__graph_freeze(r->graph, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     sgrad__order_close(&r->order);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
@@ -196,7 +231,7 @@ static int submit(struct sgrad__entrant *e, const struct sgrad__visit *v, long s
     int64_t *sample = sgrad_alloc((size_t)batch, sizeof *sample);
     for (long i = 0; i < batch; i++)
         sample[i] = shift + s->sample[v->partition * s->partition_samples + sgrad__order_sample(&r->order, pass, first + i)];
-    int error = sgrad__run_submit_samples(r, step, sample);
+    int error = sgrad__run_submit_samples(r, step, sample + r->part * r->program->share);
     free(sample);
     return error;
 }
@@ -215,21 +250,32 @@ static int take_step(struct sgrad__entrant *e, long step, double *last, bool *lo
     return 0;
 }
 
-/* A step that fails, or whose loss is no number, is the candidate's last. Those that are in flight end first. */
+/* Steps that may be in flight now: up to the visit's end, or to a step after which less is trained, by another program. */
+static long promise(const struct sgrad__entrant *e) {
+    const struct sgrad__turn *t = &e->turn;
+    const long freeze = sgrad__run_next_freeze(e->run, t->done), end = (t->visit->number + 1) * e->visit_steps;
+    const long stop = freeze && freeze < end ? freeze : end, ahead = t->done + e->run->options.window;
+    return ahead < stop ? ahead : stop;
+}
+
+/* A step that fails, or whose loss is no number, is the candidate's last. Those that are promised end first: the same on all of
+ * its ranks, which see that loss after the same step. */
 static int turn_steps(struct sgrad__entrant *e) {
     struct sgrad__run *r = e->run;
     struct sgrad__turn *t = &e->turn;
-    const long stop = (t->visit->number + 1) * e->visit_steps;
     while (t->done < t->next && sgrad__runner_is_ready(r->runner)) {
         bool lost = false;
         const int failed = take_step(e, t->done++, &t->last, &lost);
+        if (failed && e->ranks > 1) return failed;
         if ((failed || lost) && !t->lost) {
             e->journal[SGRAD__JOURNAL_FATE] = failed ? SGRAD__BROKEN : SGRAD__DIVERGED;
             e->journal[SGRAD__JOURNAL_LOST] = (float)t->visit->number;
         }
         t->lost |= failed || lost;
+        if (!t->lost) t->promised = promise(e);
     }
-    while (t->next < stop && t->next - t->done < r->options.window && !t->lost) SGRAD_TRY(submit(e, t->visit, t->next++));
+    if (t->next < t->promised && sgrad__run_freezes(r, t->done)) SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
+    while (t->next < t->promised && t->next - t->done < r->options.window) SGRAD_TRY(submit(e, t->visit, t->next++));
     return 0;
 }
 
@@ -246,6 +292,7 @@ static void take_evaluation(struct sgrad__entrant *e) {
 static int turn_evaluation(struct sgrad__entrant *e) {
     struct sgrad__turn *t = &e->turn;
     const bool due = e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (t->visit->number + 1) % e->search->partitions == 0;
+    if (due && !t->evaluates && t->done == e->run->steps) SGRAD_TRY(sgrad__run_see_views(e->run));
     if (due && !t->evaluates) SGRAD_TRY(sgrad__evaluation_begin(e->run));
     t->evaluates = due;
     if (!due) return 0;
@@ -263,10 +310,11 @@ static int begin_checkpoint(struct sgrad__entrant *e, int visits) {
                                               .seed = e->options.seed };
     s->checkpoint = NULL;
     SGRAD_TRY(before);
-    char *identity = identity_of(e);
-    int error = sgrad__folder_make(e->folder);
-    if (!error) error = sgrad__checkpoint_begin(e->run->graph, e->folder, &position, identity, e->options.keep, &s->checkpoint);
+    char *identity = identity_of(e), *folder = folder_of(e, e->place);
+    int error = sgrad__folder_make(folder);
+    if (!error) error = sgrad__checkpoint_begin(e->run->graph, folder, &position, identity, e->options.keep, &s->checkpoint);
     free(identity);
+    free(folder);
     return error;
 }
 
@@ -274,6 +322,7 @@ int sgrad__entrant_begin(struct sgrad__entrant *e, const struct sgrad__visit *v)
     const long first = (long)v->number * e->visit_steps;
     SGRAD_TRY(sgrad_tensor_read(journal_of(e), e->journal));
     e->turn = (struct sgrad__turn){ .visit = v, .next = first, .done = first, .last = sgrad_now() };
+    e->turn.promised = promise(e);
     return e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING ? open_program(e, first) : 0;
 }
 
@@ -293,9 +342,25 @@ int sgrad__entrant_turn(struct sgrad__entrant *e) {
     return begin_checkpoint(e, visits);
 }
 
+static int save(struct sgrad__entrant *e, const char *path) {
+    struct sgrad__run *r = e->run;
+    r->graph->apart = false;
+    int error = e->ranks > 1 ? sgrad__run_gather(r, false) : 0;
+    if (!error && e->place == 0) error = sgrad__weights_save(r->graph, path, false, NULL, 0);
+    sgrad__wholes_free(r->graph);
+    return error;
+}
+
 int sgrad__entrant_save(struct sgrad__entrant *e) {
+    const struct sgrad_group ranks = { e->ranks, e->at };
     char *path = sgrad_format("%s/model.safetensors", e->folder);
-    int error = sgrad__weights_save(e->run->graph, path, false, NULL, 0);
+    bool saved = access(path, F_OK) == 0;
+    sgrad_ranks_narrow(&ranks);
+    sgrad_ranks_broadcast(&saved, sizeof saved, 0);
+    int error = 0;
+    if (!saved) error = sgrad_ranks_agree(sgrad__entrant_fetch(e, sgrad_group_place(&ranks, e->search->rank), e->search->rank));
+    if (!saved && !error) error = save(e, path);
+    sgrad_ranks_widen();
     free(path);
     return error;
 }

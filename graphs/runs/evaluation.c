@@ -77,7 +77,7 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
         o.parameter = e->weight;
         o.answers = r->answers || e->seen.views;
         if (e->seen.views) o.source = sgrad__source_of_views(&e->seen);
-        o.tags = SGRAD__TAGS_EVALUATION + 1 + (int)i;
+        o.tags = r->tags + SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
         SGRAD_TRY(open_part(&e->part[i], program, r->listener));
         e->batches += batches;
@@ -88,8 +88,8 @@ static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
 
 static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct sgrad_context *c = r->context;
-    const struct sgrad__program_options how = { .rank = c->rank, .peers = c->all, .network = c->network,
-                                                .tags = SGRAD__TAGS_EVALUATION };
+    const struct sgrad__program_options how = { .rank = c->rank, .first = r->first, .peers = c->all, .network = c->network,
+                                                .tags = r->tags + SGRAD__TAGS_EVALUATION };
     e->sums = r->result.metrics + 1;
     e->value = sgrad_alloc((size_t)(e->batches + 1) * (size_t)e->sums, sizeof *e->value);
     SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)e->batches + 1, e->sums), SGRAD_PERSISTENT,

@@ -76,6 +76,8 @@ int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder,
 bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint);      /* so far; NULL, here and below: there is none */
 int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint);                /* waits until it is written, or could not be */
 
+/* That of STEP in FOLDER, whether there is one or not; free it. */
+char *sgrad__checkpoint_path(const char *folder, long step);
 /* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
  * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */
 int sgrad__checkpoint_newest(const char *folder, char **path);

@@ -120,9 +120,10 @@ int sgrad__ledger_round(const struct sgrad__search *s, const char *folder, int r
                                           "together", s->seats, "visits", plan->count, "makespan", plan->makespan,
                                           "busy", s->busy, "hops", (json_int_t)s->hops, "bytes", s->bytes));
         for (const struct sgrad__visit *v = plan->visit; v < plan->visit + plan->count; v++)
-            write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
+            write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
                                               s->entrant[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
-                                              sgrad__search_rank(s, v), "begin", v->begin, "end", v->end));
+                                              sgrad__search_rank(s, v), "ranks", s->entrant[v->model].ranks, "begin", v->begin,
+                                              "end", v->end));
         error = sgrad_file_commit(&file);
     }
     free(path);

@@ -10,8 +10,11 @@
 struct sgrad__run {
     struct sgrad_train_options options;
     struct sgrad_context *context;
-    struct sgrad_context alone;                 /* what context is of a run beside others */
     const struct sgrad__run *beside;            /* whose context and data it has; NULL: its own */
+    struct sgrad_context some;                  /* what context is of a run beside others: of some ranks, this one among them */
+    struct sgrad_group peers;
+    struct sgrad_network between;
+    int first, tags;                            /* of all ranks its rank 0; what its messages' SGRAD__TAGS_… begin with */
     struct sgrad_monitor *listener;             /* told of steps and batches that have ended; NULL: nobody listens */
     struct sgrad_dataset *train, *test;
     struct sgrad_answers *answers;              /* of the test set, which an evaluation is to leave; NULL: its metrics alone */
@@ -83,8 +86,13 @@ int sgrad__run_open_training(struct sgrad__run *run);       /* all but what is i
 int sgrad__run_open_evaluation(struct sgrad__run *run);
 /* The context and the data of several runs side by side, which are no run's own. */
 int sgrad__run_open_ground(struct sgrad__run *run);
-/* A run on GROUND's context and data, of this rank alone: all but its program. Calls nothing that other ranks would have to. */
-int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__run *ground);
+/* A run on GROUND's context and data: all but its program. Run NUMBER of several, as rank PLACE of RANKS neighbours: this rank is
+ * one of them. Calls nothing that other ranks would have to. */
+struct sgrad__beside {
+    const struct sgrad__run *ground;
+    int number, place, ranks;
+};
+int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__beside *how);
 int sgrad__run_open_sampling(struct sgrad__run *run);       /* after the text, its test set */
 void sgrad__run_close(struct sgrad__run *run);
 
@@ -95,6 +103,8 @@ int sgrad__run_fine_tune(struct sgrad__run *run);       /* checks what is asked,
 const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *run, const char *parameter);
 /* What LIST, patterns and numbers, says of a parameter. */
 double sgrad__number_of(const char *list, const char *parameter, double otherwise);
+/* When parameters freeze, by the steps of an epoch: again, where these are others than when the graph was built. */
+void sgrad__run_time_freezes(struct sgrad__run *run);
 /* The first step behind DONE after which a parameter stays as it is; 0: there is none. And is one still trained, that is not to
  * be, behind DONE? */
 long sgrad__run_next_freeze(const struct sgrad__run *run, long done);

@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SAY(s, ...) ((s)->rank ? SGRAD_EINVAL : sgrad_fail(SGRAD_EINVAL, __VA_ARGS__))
+
 static bool is_over(const struct sgrad__entrant *e) { return e->fate != SGRAD__RUNNING; }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
@@ -37,8 +39,27 @@ static void set_options(const struct sgrad__search *s, struct sgrad__entrant *e)
     o->cpus = common->cpus, o->gpus = common->gpus, o->scheduler = common->scheduler;
     o->deterministic = true;
     o->resume = o->partition = o->print = false;
-    o->mesh = o->shard = o->trace = o->strategy = o->allreduce = NULL;
+    o->shard = o->trace = o->strategy = o->allreduce = NULL;
+    o->group = 1;
     o->keep = 2;
+}
+
+/* What it takes at once, by its mesh. Of 2, 4, 8, … the sums of values are the same bits on whatever network: one tree. */
+static int count_ranks(struct sgrad__entrant *e) {
+    const struct sgrad__search *s = e->search;
+    struct sgrad_mesh mesh;
+    e->ranks = 1;
+    if (!e->options.mesh) return 0;
+    if (!strcmp(e->options.mesh, "auto"))
+        return SAY(s, "candidate %s: mesh auto: a candidate says how many ranks it takes: tensor=1d:2", e->name);
+    SGRAD_TRY(sgrad_mesh_parse(e->options.mesh, SGRAD__DATA, &mesh));
+    for (int i = 0; i < mesh.axes; i++) e->ranks *= mesh.axis[i].ranks ? mesh.axis[i].ranks : 1;
+    if (e->ranks & (e->ranks - 1))
+        return SAY(s, "candidate %s: mesh %s takes %d ranks: 2, 4, 8, … add up to the same bits on any network", e->name,
+                   e->options.mesh, e->ranks);
+    if (e->ranks <= s->ranks) return 0;
+    return SAY(s, "candidate %s: mesh %s takes %d ranks, and %d %s here: mpirun -n %d", e->name, e->options.mesh, e->ranks,
+               s->ranks, sgrad_plural(s->ranks, "is", "are"), e->ranks);
 }
 
 static int open_entrants(struct sgrad__search *s) {
@@ -48,10 +69,13 @@ static int open_entrants(struct sgrad__search *s) {
     s->entrant = sgrad_alloc((size_t)s->entrants, sizeof *s->entrant);
     for (int i = 0; i < s->entrants; i++) {
         struct sgrad__entrant *e = &s->entrant[i];
-        *e = (struct sgrad__entrant){ .is = &o->candidate[i], .search = s, .number = i, .at = -1, .planned_at = -1 };
+        *e = (struct sgrad__entrant){ .is = &o->candidate[i], .search = s, .number = i, .planned_at = -1 };
         e->name = e->is->name ? sgrad_format("%s", e->is->name) : sgrad_format("%0*d", digits, i + 1);
         e->folder = o->replay ? sgrad_format("%s/replay", o->replay) : sgrad_format("%s/%s", o->common.out, e->name);
         set_options(s, e);
+        SGRAD_TRY(count_ranks(e));
+        e->at = sgrad_alloc((size_t)e->ranks, sizeof *e->at);
+        for (int p = 0; p < e->ranks; p++) e->at[p] = -1;
     }
     return 0;
 }
@@ -107,18 +131,55 @@ static void deal_samples(struct sgrad__search *s) {
     sgrad__order_close(&order);
 }
 
-/* How far it has come, and which rank's disk knows: all are told, with its journal. */
-static int find_past(struct sgrad__entrant *e) {
+/* Of ranks that HAVE the state of its rank PLACE the one that will want it, or else one that has no other place's. */
+static int choose_rank(const struct sgrad__entrant *e, int place, const double *have) {
+    int chosen = -1;
+    for (int r = e->search->ranks - 1; r >= 0; r--) {
+        bool taken = have[r] == 0;
+        for (int p = 0; p < place; p++) taken |= e->at[p] == r;
+        if (!taken && (chosen < 0 || chosen % e->ranks != place || r % e->ranks == place)) chosen = r;
+    }
+    return chosen;
+}
+
+/* How far it has come: as far as all of its ranks' states are still there. */
+static int find_visits(struct sgrad__entrant *e) {
     const struct sgrad__search *s = e->search;
     double *visits = sgrad_alloc((size_t)s->ranks, sizeof *visits);
-    int own = 0;
-    SGRAD_TRY(sgrad_ranks_await(sgrad__entrant_find(e, &own), "for all ranks to look for checkpoints"));
-    visits[s->rank] = own;
-    sgrad_ranks_sum(visits, s->ranks);
-    for (int r = 0; r < s->ranks; r++)
-        if ((int)visits[r] > e->visits) e->visits = (int)visits[r], e->at = r;
+    int error = 0;
+    e->visits = s->epochs * s->partitions;
+    for (int place = 0; place < e->ranks && !error; place++) {
+        int own = 0, most = 0;
+        error = sgrad_ranks_await(sgrad__entrant_find(e, place, &own), "for all ranks to look for checkpoints");
+        for (int r = 0; r < s->ranks; r++) visits[r] = r == s->rank ? own : 0;
+        sgrad_ranks_sum(visits, s->ranks);
+        for (int r = 0; r < s->ranks; r++) most = (int)visits[r] > most ? (int)visits[r] : most;
+        if (most < e->visits) e->visits = most;
+    }
     free(visits);
-    if (e->visits) sgrad_ranks_broadcast(e->journal, sgrad__journal_count(e) * sizeof *e->journal, e->at);
+    if (!e->visits) memset(e->journal, 0, sgrad__journal_count(e) * sizeof *e->journal);
+    return error;
+}
+
+/* And which ranks' disks have that: all are told, with its journal. */
+static int find_past(struct sgrad__entrant *e) {
+    const struct sgrad__search *s = e->search;
+    SGRAD_TRY(find_visits(e));
+    if (!e->visits) return 0;
+    double *have = sgrad_alloc((size_t)s->ranks, sizeof *have);
+    bool whole = true;
+    for (int place = 0; place < e->ranks; place++) {
+        for (int r = 0; r < s->ranks; r++) have[r] = r == s->rank && sgrad__entrant_has(e, place, e->visits);
+        sgrad_ranks_sum(have, s->ranks);
+        e->at[place] = choose_rank(e, place, have);
+        whole &= e->at[place] >= 0;
+    }
+    free(have);
+    if (!whole)
+        return SAY(s, "%s: of its checkpoints after %d visits some parts are missing, or one rank alone has several", e->folder,
+                   e->visits);
+    SGRAD_TRY(sgrad_ranks_agree(e->at[0] == s->rank ? sgrad__entrant_recall(e, 0, e->visits) : 0));
+    sgrad_ranks_broadcast(e->journal, sgrad__journal_count(e) * sizeof *e->journal, e->at[0]);
     return 0;
 }
 
@@ -129,6 +190,8 @@ static int enter(struct sgrad__entrant *e) {
         e->fate = SGRAD__BROKEN;
         if (s->rank == 0) sgrad_warn("candidate %s cannot be trained; the others go on", e->name);
     }
+    e->bytes = s->rank < e->ranks ? e->part : 0;
+    sgrad_ranks_sum(&e->bytes, 1);
     if (s->options->common.resume && e->fate != SGRAD__BROKEN) SGRAD_TRY(find_past(e));
     int error = s->rank ? 0 : sgrad__board_enter(e);
     sgrad__entrant_close(e);
@@ -163,7 +226,7 @@ static int open_search(struct sgrad__search *s) {
     s->epochs = (int)o->common.epochs;
     s->partitions = o->partitions ? o->partitions : s->ranks;
     s->monitor = sgrad_monitor_create();
-    SGRAD_TRY(open_entrants(s));
+    SGRAD_TRY(sgrad_ranks_agree(open_entrants(s)));
     SGRAD_TRY(compare_ranks(s));
     s->folder = sgrad_format("%s", o->replay ? s->entrant->folder : o->common.out);
     SGRAD_TRY(sgrad_ranks_await(s->rank ? 0 : open_folder(s), "for rank 0, which opens the folder"));
@@ -182,6 +245,7 @@ static void close_search(struct sgrad__search *s) {
         sgrad__entrant_close(e);
         free(e->name);
         free(e->folder);
+        free(e->at);
         free(e->journal);
         free(e->told);
     }
@@ -208,7 +272,7 @@ static void count_hops(struct sgrad__search *s) {
         const struct sgrad__entrant *e = &s->entrant[v->model];
         const int before = at[v->model] < 0 ? e->planned_at : at[v->model];
         at[v->model] = sgrad__search_rank(s, v);
-        work += v->end - v->begin;
+        work += e->ranks * (v->end - v->begin);
         if (before < 0 || before == at[v->model]) continue;
         s->hops++;
         s->bytes += e->bytes;
@@ -222,14 +286,15 @@ static void count_hops(struct sgrad__search *s) {
 /* A slot is the longest visit. The order is one for as many ranks as partitions, however many there are: so a search goes on with
  * fewer, or more, to the same end. */
 static int plan_round(struct sgrad__search *s, int from, int to) {
-    int *number = sgrad_alloc((size_t)s->entrants, sizeof *number), running = 0;
+    int *number = sgrad_alloc((size_t)s->entrants, sizeof *number), *width = sgrad_alloc((size_t)s->entrants, sizeof *width);
+    int running = 0;
     double *cost = sgrad_alloc((size_t)s->entrants, sizeof *cost), most = 0;
     for (int i = 0; i < s->entrants; i++)
         if (!is_over(&s->entrant[i])) number[running++] = i;
     for (int i = 0; i < running; i++) most = s->entrant[number[i]].cost > most ? s->entrant[number[i]].cost : most;
-    for (int i = 0; i < running; i++) cost[i] = s->entrant[number[i]].cost / most;
+    for (int i = 0; i < running; i++) cost[i] = s->entrant[number[i]].cost / most, width[i] = s->entrant[number[i]].ranks;
     struct sgrad__visits_options how = { .models = running, .partitions = s->partitions, .first_epoch = from,
-                                         .epochs = to - from, .ranks = s->partitions, .cost = cost,
+                                         .epochs = to - from, .ranks = s->partitions, .cost = cost, .width = width,
                                          .seed = s->options->common.seed };
     sgrad__visits_free(&s->plan);
     int error = sgrad__visits_plan(s->options->schedule, &how, &s->plan);
@@ -239,6 +304,7 @@ static int plan_round(struct sgrad__search *s, int from, int to) {
     for (int i = 0; !error && i < s->plan.count; i++) s->plan.visit[i].model = number[s->plan.visit[i].model];
     if (!error) count_hops(s);
     free(number);
+    free(width);
     free(cost);
     return error;
 }
@@ -251,7 +317,7 @@ static void note_places(struct sgrad__search *s) {
         struct sgrad__entrant *e = &s->entrant[v->model];
         if (v->number < e->visits) continue;
         e->visits = v->number + 1;
-        e->at = sgrad__search_rank(s, v);
+        for (int p = 0; p < e->ranks; p++) e->at[p] = sgrad__search_rank(s, v) + p;
     }
 }
 
@@ -285,15 +351,10 @@ static void decide(struct sgrad__search *s, int epoch) {
 static int save_ended(struct sgrad__search *s) {
     for (int i = 0; i < s->entrants; i++) {
         struct sgrad__entrant *e = &s->entrant[i];
-        char *path = sgrad_format("%s/model.safetensors", e->folder);
-        const bool saved = access(path, F_OK) == 0;
+        const struct sgrad_group ranks = { e->ranks, e->at };
         int error = 0;
-        free(path);
-        if (e->at != s->rank || !is_over(e)) continue;
-        if (!saved && (e->fate == SGRAD__FINISHED || e->fate == SGRAD__STOPPED)) {
-            error = sgrad__entrant_fetch(e, s->rank);
-            if (!error) error = sgrad__entrant_save(e);
-        }
+        if (!is_over(e) || sgrad_group_place(&ranks, s->rank) < 0) continue;
+        if (e->fate == SGRAD__FINISHED || e->fate == SGRAD__STOPPED) error = sgrad__entrant_save(e);
         sgrad__entrant_close(e);
         SGRAD_TRY(error);
     }
@@ -356,7 +417,7 @@ static int replay(struct sgrad__search *s) {
 static void tell_end(struct sgrad__search *s, struct sgrad_search_result *result) {
     const struct sgrad__entrant *best = sgrad__board_best(s);
     char *path = best ? sgrad_format("%s/model.safetensors", best->folder) : NULL;
-    if (path && access(path, F_OK)) sgrad_warn("%s: is with rank %d, where the candidate ended", path, best->at);
+    if (path && access(path, F_OK)) sgrad_warn("%s: is with rank %d, where the candidate ended", path, best->at[0]);
     free(path);
     result->best = best ? sgrad_format("%s", best->name) : NULL;
     result->same = s->options->replay && sgrad__ledger_same(s->options->replay, s->folder);

@@ -42,6 +42,7 @@ enum { SGRAD__STEP_LOSS, SGRAD__STEP_SECONDS, SGRAD__STEP_NUMBERS };
 struct sgrad__turn {
     const struct sgrad__visit *visit;   /* NULL: it is over */
     long next, done;                    /* the step to be submitted, the oldest in flight */
+    long promised;                      /* up to where steps are submitted come what may: other ranks submit their part of them */
     double last;                        /* when the step before that ended */
     bool lost;                          /* there is no use in more steps */
     bool evaluates;
@@ -52,6 +53,7 @@ struct sgrad__entrant {
     const struct sgrad_candidate *is;
     struct sgrad__search *search;
     int number;
+    int ranks, place;                   /* that it takes at once; which of them this one is, or has the state of */
     char *name, *folder;
     struct sgrad_train_options options;
     enum sgrad__fate fate;              /* as decided at the end of a round, the same on all ranks */
@@ -61,12 +63,12 @@ struct sgrad__entrant {
     double peak;
     long visit_steps;                   /* steps of a visit */
     int64_t parameters, micro;
-    double bytes;                       /* that a hop moves */
+    double bytes, part;                 /* that a hop moves; of these, from this rank */
     double cost;                        /* of a visit: flops */
     double tasks;                       /* micro-batches of a step: workers that have something to do at once */
     float *journal;                     /* up to date where the candidate is, and on rank 0 as far as it was told */
     int visits;                         /* that are over, when a round begins */
-    int at;                             /* the rank where it was left; -1: it has not begun */
+    int *at;                            /* by place: the rank where it was left; -1: it has not begun */
     int planned_at;                     /* the same, by plan: as if the search had never been ended */
     struct sgrad__run *run;             /* its graph, and what that holds; NULL: it is not here */
     struct sgrad__turn turn;
@@ -95,10 +97,16 @@ struct sgrad__search {
     double moved[2];                    /* hops and bytes that this rank has sent, in all rounds */
 };
 
-/* Who makes VISIT. */
+/* Who makes VISIT: of several ranks the first; and does this one take part? */
 static inline int sgrad__search_rank(const struct sgrad__search *s, const struct sgrad__visit *visit) {
-    return sgrad__visits_rank(visit->partition, s->ranks);
+    return sgrad__visits_rank(visit->partition, s->ranks, s->entrant[visit->model].ranks);
 }
+static inline bool sgrad__search_visits(const struct sgrad__search *s, const struct sgrad__visit *visit) {
+    const int first = sgrad__search_rank(s, visit);
+    return s->rank >= first && s->rank < first + s->entrant[visit->model].ranks;
+}
+/* Which of the entrant's ranks this one is, wherever it is visited. */
+static inline int sgrad__search_place(const struct sgrad__entrant *e) { return e->search->rank % e->ranks; }
 
 /* Places in a journal: of a step, of an epoch's metrics, both 0 being the first; one metric's value; floats in all. */
 enum { SGRAD__TEST_NUMBERS = 2 };
@@ -124,19 +132,23 @@ static inline size_t sgrad__journal_count(const struct sgrad__entrant *e) {
 
 /* What is known of a candidate before it trains: sizes and costs. On error it is told and marked as failed. */
 void sgrad__entrant_measure(struct sgrad__entrant *entrant);
-/* It comes, if it is not here: from rank FROM; from its checkpoint, where FROM is this rank; new, where FROM is -1. Not while it
- * leaves. */
-int sgrad__entrant_fetch(struct sgrad__entrant *entrant, int from);
+/* The state of its rank PLACE comes, if it is not here: from rank FROM; from its checkpoint, where FROM is this rank; new, where
+ * FROM is -1. Not while it leaves. */
+int sgrad__entrant_fetch(struct sgrad__entrant *entrant, int place, int from);
 bool sgrad__entrant_is_here(struct sgrad__entrant *entrant);
 /* A visit of one that is here: begun, then turned, whenever a step may have ended, until turn.visit is NULL. */
 int sgrad__entrant_begin(struct sgrad__entrant *entrant, const struct sgrad__visit *visit);
 int sgrad__entrant_turn(struct sgrad__entrant *entrant);
 int sgrad__entrant_send(struct sgrad__entrant *entrant, int to);
 bool sgrad__entrant_settle(struct sgrad__entrant *entrant);        /* what was sent goes, if it has arrived; else false */
-int sgrad__entrant_save(struct sgrad__entrant *entrant);           /* its weights, as model.safetensors */
+/* Its weights, as model.safetensors, unless there are some; every rank that it was left on calls it, and no other. */
+int sgrad__entrant_save(struct sgrad__entrant *entrant);
 void sgrad__entrant_close(struct sgrad__entrant *entrant);
-/* Its newest checkpoint on this rank's disk: *VISITS that lie behind, and the journal; 0: there is none. */
-int sgrad__entrant_find(struct sgrad__entrant *entrant, int *visits);
+/* The newest checkpoint of its rank PLACE on this rank's disk: *VISITS that lie behind, 0: there is none. Is there one of so many
+ * visits? And what that says: the journal. */
+int sgrad__entrant_find(struct sgrad__entrant *entrant, int place, int *visits);
+bool sgrad__entrant_has(const struct sgrad__entrant *entrant, int place, int visits);
+int sgrad__entrant_recall(struct sgrad__entrant *entrant, int place, int visits);
 
 /* ---- seats.c ---- */
 

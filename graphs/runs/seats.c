@@ -6,7 +6,7 @@
  * A candidate too small for all of a rank's workers shares them with others. Whichever seat is free takes the next visit in
  * the plan's order, and what the one after needs is fetched meanwhile. One thread turns all of them, and sleeps until a step, a
  * batch or a message has ended. Of all visits in the plan the first that is not over has a seat, and its candidate is there or
- * on its way: so ranks never wait for each other in a circle. */
+ * on its way, on all ranks that it takes: so ranks never wait for each other in a circle. */
 #include "graphs/runs/search.h"
 
 #include <stdlib.h>
@@ -23,26 +23,26 @@ static const struct sgrad__visit *end_of(const struct sgrad__search *s) { return
 
 /* The next visit from V on that is still to be made, of this rank. */
 static const struct sgrad__visit *own_visit(const struct sgrad__search *s, const struct sgrad__visit *v) {
-    while (v < end_of(s) && (sgrad__search_rank(s, v) != s->rank || v->number < s->entrant[v->model].visits)) v++;
+    while (v < end_of(s) && (!sgrad__search_visits(s, v) || v->number < s->entrant[v->model].visits)) v++;
     return v < end_of(s) ? v : NULL;
 }
 
-/* The rank that has the candidate before V; -1: none has. */
-static int rank_before(const struct sgrad__search *s, const struct sgrad__visit *v) {
+/* The rank that has the candidate's PLACE before V; -1: none has. */
+static int rank_before(const struct sgrad__search *s, const struct sgrad__visit *v, int place) {
     const struct sgrad__entrant *e = &s->entrant[v->model];
-    if (v->number <= e->visits) return e->at;
-    for (const struct sgrad__visit *before = v - 1; before >= s->plan.visit; before--)
-        if (before->model == v->model) return sgrad__search_rank(s, before);
-    return e->at;
+    for (const struct sgrad__visit *before = v - 1; v->number > e->visits && before >= s->plan.visit; before--)
+        if (before->model == v->model) return sgrad__search_rank(s, before) + place;
+    return e->at[place];
 }
 
 /* Candidates that were left here and go on elsewhere. */
 static int send_first(struct sgrad__search *s) {
     for (const struct sgrad__visit *v = s->plan.visit; v < end_of(s); v++) {
         struct sgrad__entrant *e = &s->entrant[v->model];
-        const int to = sgrad__search_rank(s, v);
-        if (v->number != e->visits || e->at != s->rank || to == s->rank) continue;
-        SGRAD_TRY(sgrad__entrant_fetch(e, s->rank));
+        const int place = sgrad_group_place(&(struct sgrad_group){ e->ranks, e->at }, s->rank);
+        const int to = sgrad__search_rank(s, v) + place;
+        if (v->number != e->visits || place < 0 || to == s->rank) continue;
+        SGRAD_TRY(sgrad__entrant_fetch(e, place, s->rank));
         SGRAD_TRY(sgrad__entrant_send(e, to));
     }
     return 0;
@@ -63,15 +63,17 @@ static int fetch(struct sgrad__search *s, const struct seat *seat, const struct 
     *comes = sgrad__entrant_settle(e);
     for (int i = 0; i < s->seats; i++)
         if (seat[i].state != NOBODY && seat[i].entrant == e && seat[i].visit->number < v->number) *comes = false;
-    return *comes ? sgrad__entrant_fetch(e, rank_before(s, v)) : 0;
+    const int place = sgrad__search_place(e);
+    return *comes ? sgrad__entrant_fetch(e, place, rank_before(s, v, place)) : 0;
 }
 
 /* The visit is over: the candidate goes on to where its next one is. */
 static int leave(struct sgrad__search *s, struct seat *seat) {
+    struct sgrad__entrant *e = seat->entrant;
     const struct sgrad__visit *next = sgrad__visits_next(&s->plan, seat->visit);
-    const int to = next ? sgrad__search_rank(s, next) : s->rank;
-    if (to != s->rank) SGRAD_TRY(sgrad__entrant_send(seat->entrant, to));
-    SGRAD_TRY(sgrad__mail_tell(seat->entrant, seat->visit->number));
+    const int to = next ? sgrad__search_rank(s, next) + e->place : s->rank;
+    if (to != s->rank) SGRAD_TRY(sgrad__entrant_send(e, to));
+    if (e->place == 0) SGRAD_TRY(sgrad__mail_tell(e, seat->visit->number));
     seat->state = NOBODY;
     return 0;
 }
@@ -121,10 +123,14 @@ static bool is_over(struct sgrad__search *s, const struct seat *seat, const stru
     return over;
 }
 
-/* Of steps: a candidate that comes may have to train for hours elsewhere. */
+/* Of steps: a candidate that comes may have to train for hours elsewhere, and one of several ranks may wait as long for others of
+ * them to be free. */
 static void tell_stall(const struct sgrad__search *s, const struct seat *seat) {
-    for (int i = 0; i < s->seats; i++)
-        if (seat[i].state == TRAINS) sgrad__runner_tell_stall(seat[i].entrant->run->runner);
+    for (int i = 0; i < s->seats; i++) {
+        const struct sgrad__entrant *e = seat[i].entrant;
+        if (seat[i].state == TRAINS && (e->ranks == 1 || e->turn.done > seat[i].visit->number * e->visit_steps))
+            sgrad__runner_tell_stall(e->run->runner);
+    }
 }
 
 int sgrad__seats_make_visits(struct sgrad__search *s) {

@@ -312,11 +312,26 @@ int sgrad__run_open_ground(struct sgrad__run *r) {
     return sgrad__run_measure_data(r);
 }
 
-int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__run *ground) {
-    r->beside = ground;
-    r->alone = *ground->context;
-    r->alone.rank = 0, r->alone.ranks = 1, r->alone.all = NULL, r->alone.network = NULL;
-    r->context = &r->alone;
+/* What is between neighbours is taken to be what is between the first ones: so plans are the same wherever it goes on. */
+static void open_some_ranks(struct sgrad__run *r, const struct sgrad__beside *how) {
+    const struct sgrad_context *all = how->ground->context;
+    r->beside = how->ground;
+    r->context = &r->some;
+    r->some = *all;
+    r->some.rank = how->place, r->some.ranks = how->ranks, r->some.all = NULL, r->some.network = NULL;
+    r->first = all->rank - how->place;
+    r->tags = (1 + how->number) * SGRAD__TAGS_OF_A_RUN;
+    if (how->ranks == 1) return;
+    r->peers = (struct sgrad_group){ how->ranks, all->all->rank };
+    r->between = *all->network;
+    r->between.ranks = how->ranks;
+    r->some.all = &r->peers;
+    r->some.network = &r->between;
+}
+
+int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how) {
+    const struct sgrad__run *ground = how->ground;
+    open_some_ranks(r, how);
     r->train = ground->train;
     r->test = ground->test;
     r->fingerprint = ground->fingerprint;
@@ -329,8 +344,10 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__run *ground
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(set_lookahead(r));
+    SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(sgrad__run_place_on_mesh(r));
+    SGRAD_TRY(sgrad__run_check_sizes(r, r->parts));
     SGRAD_TRY(sgrad__run_choose_strategy(r));
     SGRAD_TRY(sgrad__run_choose_micro_batch(r));
     sgrad__run_set_input(r);

@@ -142,7 +142,7 @@ int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     r->unit = good_unit(r);
     if (!r->micro) r->micro = good_micro_batch(r);
     r->evaluated = r->micro;
-    if (r->context->ranks > 1) sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
+    if (r->context->ranks > 1 && !r->beside) sgrad_ranks_broadcast(&r->evaluated, sizeof r->evaluated, 0);
     r->lanes = good_lanes(r);
     if (r->copies > 1) r->micro = r->evaluated;
     if (r->options.bn_group == SGRAD_GROUP_MICRO) {

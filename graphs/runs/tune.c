@@ -72,6 +72,11 @@ static long last_step_of(const struct sgrad__run *r, const char *parameter) {
     return epochs > 0 && steps < 1 ? 1 : steps;
 }
 
+void sgrad__run_time_freezes(struct sgrad__run *r) {
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);
+}
+
 long sgrad__run_next_freeze(const struct sgrad__run *r, long done) {
     long next = 0;
     for (int i = 0; i < r->graph->parameter_count && r->options.freeze_after; i++) {
@@ -113,8 +118,7 @@ int sgrad__run_fine_tune(struct sgrad__run *r) {
                             "patterns and how many times the weight decay, from 0 on: *.bias=0,fc=.5"));
     SGRAD_TRY(check_numbers(r, "freeze-after", o->freeze_after, false,
                             "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
-    for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);
+    sgrad__run_time_freezes(r);
     sgrad__graph_freeze(r->graph, o->freeze, 0);
     for (int i = 0; i < r->graph->parameter_count; i++)
         if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->graph->parameter[i].until) return 0;

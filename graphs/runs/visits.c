@@ -8,11 +8,13 @@
  * K models at a time begin each with another partition, so that every partition is busy from the first slot on: M·E slots where K
  * divides M; by Latin squares that are drawn anew for each epoch, so that no model always meets the partitions in one order.
  *
- * An order becomes times by simulation: a visit begins when its model and a seat of the rank that has its partition are free. */
+ * An order becomes times by simulation: a visit begins when its model and a seat of the rank that has its partition are free, or
+ * of each rank of its group. */
 #include "graphs/runs/visits.h"
 #include "graphs/programs/order.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,14 @@ typedef struct sgrad__visits_options options;   /* for the length of lines */
 
 static int count_of(const options *o) { return o->models * o->partitions * o->epochs; }
 static double cost_of(const options *o, int model) { return o->cost ? o->cost[model] : 1; }
+/* Where an order is made for fewer ranks than a model takes, it takes all of them. */
+static int width_of(const options *o, int model) {
+    const int width = o->width ? o->width[model] : 1;
+    return width < o->ranks ? width : o->ranks;
+}
+static int first_of(const options *o, int model, int partition) {
+    return sgrad__visits_rank(partition, o->ranks, width_of(o, model));
+}
 
 /* ---- orders ------------------------------------------------------------------------------------------------------- */
 
@@ -70,6 +80,14 @@ static double work_left(const struct shop *s, int model) {
     return cost_of(s->o, model) * (s->left[model] + (s->o->epochs - s->epochs[model]) * s->o->partitions);
 }
 
+/* When all ranks that a visit takes are. */
+static double are_free(const struct shop *s, int model, int partition) {
+    const int first = first_of(s->o, model, partition);
+    double last = 0;
+    for (int r = first; r < first + width_of(s->o, model); r++) last = fmax(last, s->rank_free[r]);
+    return last;
+}
+
 /* Of all visits that can come next the one that begins first; of those the one whose model has most to do; of those the first in
  * an order that is drawn. */
 static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
@@ -77,9 +95,9 @@ static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
     struct sgrad__visit best = { .model = -1, .begin = DBL_MAX };
     double most = 0;
     for (int i = 0; i < s->o->models * k; i++) {
-        const int model = among[i] / k, partition = among[i] % k, rank = sgrad__visits_rank(partition, s->o->ranks);
+        const int model = among[i] / k, partition = among[i] % k;
         if (!s->left[model] || s->visited[among[i]]) continue;
-        const double a = s->model_free[model], b = s->rank_free[rank], begin = a > b ? a : b, left = work_left(s, model);
+        const double begin = fmax(s->model_free[model], are_free(s, model, partition)), left = work_left(s, model);
         if (begin > best.begin || (begin == best.begin && left <= most)) continue;
         most = left;
         best = (struct sgrad__visit){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1, .partition = partition,
@@ -90,7 +108,9 @@ static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
 
 static void note(struct shop *s, const struct sgrad__visit *v) {
     const int k = s->o->partitions;
-    s->model_free[v->model] = s->rank_free[sgrad__visits_rank(v->partition, s->o->ranks)] = v->end;
+    const int first = first_of(s->o, v->model, v->partition);
+    s->model_free[v->model] = v->end;
+    for (int r = first; r < first + width_of(s->o, v->model); r++) s->rank_free[r] = v->end;
     s->visited[v->model * k + v->partition] = true;
     if (--s->left[v->model] || s->epochs[v->model] == s->o->epochs) return;
     s->epochs[v->model]++;
@@ -149,9 +169,11 @@ void sgrad__visits_time(const options *o, struct sgrad__visits *v) {
     const int seats = o->seats > 1 ? o->seats : 1;
     double *model = sgrad_alloc((size_t)o->models, sizeof *model), *seat = sgrad_alloc((size_t)(o->ranks * seats), sizeof *seat);
     for (struct sgrad__visit *i = v->visit; i < v->visit + v->count; i++) {
-        double *a = &model[i->model], *b = first_free(seat + sgrad__visits_rank(i->partition, o->ranks) * seats, seats);
-        i->begin = *a > *b ? *a : *b;
-        i->end = *a = *b = i->begin + cost_of(o, i->model);
+        const int first = first_of(o, i->model, i->partition), last = first + width_of(o, i->model);
+        i->begin = model[i->model];
+        for (int r = first; r < last; r++) i->begin = fmax(i->begin, *first_free(seat + r * seats, seats));
+        i->end = model[i->model] = i->begin + cost_of(o, i->model);
+        for (int r = first; r < last; r++) *first_free(seat + r * seats, seats) = i->end;
         if (i->end > v->makespan) v->makespan = i->end;
     }
     qsort(v->visit, (size_t)v->count, sizeof *v->visit, by_begin);

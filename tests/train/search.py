@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 from run import RANKS, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_until
+from split import tensors
 
 FILE = {"model": "mlp", "epochs": 2, "batch": 32, "partitions": 2, "stop": {"rule": "halving", "first": 1, "factor": 2}, "candidates": [
     {"lr": 0.01}, {"lr": 0.1}, {"lr": 1e6}, {"name": "adam", "optimizer": "adam"}, {"lr": 0.05, "batch": 64}, {"batch": 10000}]}
@@ -125,6 +126,22 @@ def test_killed_at_any_moment():
             kill(process)
         stargrad(*words(path, out, "--resume"))
         same(reference, out)
+
+
+def test_changes_on_the_way():
+    """What freezes within a visit stays as it is, other parameters train on; several views of an image at the end; all to the same bits alone."""
+    out = folder("changes")
+    path = write("h.json", {"model": "mlp", "batch": 32, "epochs": 2, "partitions": 2, "candidates": [
+        {"name": "freezes", "freeze-after": "fc1.*=0.7"}, {"name": "views", "tta": "translate"}, {"name": "bias", "optimizer-of": "*.bias=adam"}]})
+    stargrad(*words(path, out))
+    steps = len(losses(os.path.join(out, "freezes")))
+    before, after = (tensors(os.path.join(out, "freezes"), f"checkpoint-{step}.safetensors") for step in (steps // 4 * 3, steps))
+    assert before["fc1.weight"] == after["fc1.weight"] and before["fc2.weight"] != after["fc2.weight"]
+    assert [e.get("tta") for e in events(os.path.join(out, "views"), "epoch")] == [None, "translate"]
+    for name in ("freezes", "views", "bias"):
+        assert "to the bit" in stargrad("search", "--replay", os.path.join(out, name))
+    refused = stargrad(*words(write("l.json", {"model": "mlp", "candidates": [{"evaluate-last": True}]}), folder("late")), status=2)
+    assert "evaluate-last is no candidate's" in refused, refused
 
 
 def test_wrong_files():

@@ -6,12 +6,24 @@
 #include <math.h>
 #include <stdlib.h>
 
+static int width_of(const struct sgrad__visits_options *o, int model) {
+    const int width = o->width ? o->width[model] : 1;
+    return width < o->ranks ? width : o->ranks;
+}
+
+/* Does a visit take RANK? */
+static bool takes(const struct sgrad__visits_options *o, const struct sgrad__visit *v, int rank) {
+    const int width = width_of(o, v->model), first = sgrad__visits_rank(v->partition, o->ranks, width);
+    assert_true(first % width == 0 && first + width <= o->ranks);
+    return rank >= first && rank < first + width;
+}
+
 /* Hops between ranks that the visits ask for. */
 static int hops(const struct sgrad__visits *v, int ranks) {
     int at[64], count = 0;
     for (int i = 0; i < 64; i++) at[i] = -1;
     for (int i = 0; i < v->count; i++) {
-        const int rank = sgrad__visits_rank(v->visit[i].partition, ranks);
+        const int rank = sgrad__visits_rank(v->visit[i].partition, ranks, 1);
         count += at[v->visit[i].model] >= 0 && at[v->visit[i].model] != rank;
         at[v->visit[i].model] = rank;
     }
@@ -30,14 +42,14 @@ static void check(const struct sgrad__visits *v, const struct sgrad__visits_opti
         assert_int_equal(a->number, o->first_epoch * o->partitions + visits[a->model]);
         assert_int_equal(a->epoch, o->first_epoch + visits[a->model]++ / o->partitions);
         assert_int_equal(seen[a->model][a->partition]++, a->epoch - o->first_epoch);
-        int before = 0;                     /* that the rank still has when A begins */
+        int before[64] = { 0 };             /* by rank: that it still has when A begins */
         for (int j = 0; j < i; j++) {
             const struct sgrad__visit *b = &v->visit[j];
-            const bool together = a->begin < b->end - 1e-9 && b->begin < a->end - 1e-9;
+            const bool together = a->begin < b->end - 1e-9;
             assert_false(together && a->model == b->model);
-            before += together && a->partition % o->ranks == b->partition % o->ranks;
+            for (int r = 0; r < o->ranks; r++) before[r] += together && takes(o, a, r) && takes(o, b, r);
         }
-        assert_true(before < (o->seats ? o->seats : 1));
+        for (int r = 0; r < o->ranks; r++) assert_true(before[r] < (o->seats ? o->seats : 1));
     }
 }
 
@@ -53,7 +65,7 @@ static void ring(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1 });
+                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1, NULL });
                 assert_near(v.makespan, m >= k ? m * e + k - 1 : k * e + m - 1, 0);
                 assert_int_equal(hops(&v, k), k > 1 ? m * (e * k - 1) : 0);
                 sgrad__visits_free(&v);
@@ -65,7 +77,7 @@ static void staggered(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1 });
+                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1, NULL });
                 if (m % k == 0) assert_near(v.makespan, m * e, 0);
                 assert_true(v.makespan <= (m + k - 1) / k * k * e);
                 assert_true(hops(&v, k) <= m * (e * k - 1));
@@ -76,7 +88,7 @@ static void staggered(void **state) {
 /* The orders in which models meet partitions are many. */
 static void staggered_starts_differ(void **state) {
     (void)state;
-    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1 });
+    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1, NULL });
     int first[4] = { 0 };
     for (int i = 0; i < v.count; i++)
         if (v.visit[i].model == 0 && v.visit[i].number % 4 == 0) first[v.visit[i].partition]++;
@@ -89,7 +101,7 @@ static void open_shop(void **state) {
     (void)state;
     static const double cost[] = { 1, 0.5, 0.25, 0.25, 0.1, 0.1, 0.1, 0.7 };
     for (int k = 1; k <= 4; k++) {
-        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1 };
+        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1, NULL };
         struct sgrad__visits shop = plan("open-shop", &o), best = plan(NULL, &o);
         const double least = k > 3 ? 3.0 * k : 3 * 3.0;     /* the longest model's visits, a rank's visits */
         assert_true(shop.makespan >= least - 1e-9 && shop.makespan <= least + 2);
@@ -104,7 +116,8 @@ static void fewer_ranks(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++)
         for (int t = 0; sgrad__tours[t].name; t++) {
-            struct sgrad__visits v = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 5, 4, 0, 2, ranks, NULL, 3, 1 });
+            const struct sgrad__visits_options o = { 5, 4, 0, 2, ranks, NULL, 3, 1, NULL };
+            struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
             assert_true(v.makespan >= 40.0 / ranks);
             sgrad__visits_free(&v);
         }
@@ -114,25 +127,45 @@ static void fewer_ranks(void **state) {
 static void side_by_side(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3 };
+        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3, NULL };
         struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
         assert_true(v.makespan >= 6 * 2 * 2 / (2 * 3.0) && v.makespan <= 6);
         sgrad__visits_free(&v);
     }
 }
 
+/* Models that take two ranks at once, or four, beside others that take one: no rank is in two places. */
+static void several_ranks_at_once(void **state) {
+    (void)state;
+    static const int width[] = { 2, 1, 1, 4, 2, 1 };
+    static const double cost[] = { 1, 0.5, 0.5, 0.75, 1, 0.25 };
+    for (int ranks = 1; ranks <= 9; ranks++)
+        for (int seats = 1; seats <= 2; seats++)
+            for (int t = 0; sgrad__tours[t].name; t++) {
+                struct sgrad__visits_options o = { 6, ranks, 0, 2, ranks, cost, 3, seats, width };
+                struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+                double work = 0;
+                for (int i = 0; i < v.count; i++) work += cost[v.visit[i].model] * width_of(&o, v.visit[i].model);
+                assert_true(v.makespan >= work / (ranks * seats) - 1e-9);
+                sgrad__visits_free(&v);
+            }
+    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 2, 4, 0, 3, 4, NULL, 1, 1, (int[]){ 2, 2 } });
+    assert_true(v.makespan <= 2 * 4 * 3);
+    sgrad__visits_free(&v);
+}
+
 static void same_seed_same_order(void **state) {
     (void)state;
     for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 }),
-                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1 });
+        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL }),
+                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL });
         for (int i = 0; i < a.count; i++)
             assert_true(a.visit[i].model == b.visit[i].model && a.visit[i].partition == b.visit[i].partition);
         sgrad__visits_free(&a);
         sgrad__visits_free(&b);
     }
     struct sgrad__visits none;
-    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1 };
+    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1, NULL };
     assert_int_equal(sgrad__visits_plan("rign", &one, &none), SGRAD_ENAME);
 }
 
@@ -182,7 +215,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring),       cmocka_unit_test(staggered), cmocka_unit_test(staggered_starts_differ),
         cmocka_unit_test(open_shop),  cmocka_unit_test(fewer_ranks),
-        cmocka_unit_test(side_by_side), cmocka_unit_test(same_seed_same_order),
+        cmocka_unit_test(side_by_side), cmocka_unit_test(several_ranks_at_once), cmocka_unit_test(same_seed_same_order),
         cmocka_unit_test(halving),    cmocka_unit_test(median),    cmocka_unit_test(none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
