@@ -120,6 +120,7 @@ static int cut_for(struct sgrad__bucket *k, struct sgrad_plan *plan, int cuts) {
     const int each = plan->chunks, chunks = cuts * each;
     int *first = sgrad_alloc((size_t)each + 1, sizeof *first);
     int64_t *edge = sgrad_alloc((size_t)chunks + 1, sizeof *edge);
+    free(k->edge), k->edge = NULL;
     sgrad_plan_join(plan, first);
     for (int c = 0; c <= cuts * plan->chunks; c++)
         edge[c] = chunk_first(k, chunks, c / plan->chunks * each + first[c % plan->chunks]);
@@ -162,7 +163,7 @@ static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, 
     }
 }
 
-void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
+void sgrad__bucket_broadcast(struct sgrad__builder *b, struct sgrad__bucket *k, int root, int priority, const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
                                          .group = &k->group, .root = root, .halving = b->o->deterministic };

@@ -248,7 +248,7 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket
 void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
 /* What it stands for at ROOT, by the cheapest method, to its whole group, which takes it. */
-void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
+void sgrad__bucket_broadcast(struct sgrad__builder *b, struct sgrad__bucket *bucket, int root, int priority,
                              const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 
