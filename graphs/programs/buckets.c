@@ -62,13 +62,15 @@ int64_t sgrad__bucket_chunk(const struct sgrad__bucket *k, int chunks, int c) {
 
 /* The bucket's elements FROM to TO, out of its entries. */
 static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int64_t from, int64_t to, const char *name) {
-    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count + 1, sizeof *piece);
+    const int64_t end_of_all = most(from, k->size);
     int count = 0;
     for (int i = 0; i < k->count; i++) {
         const struct entry *p = &k->entry[i];
         int64_t first = most(from, p->first), end = least(to, p->first + sgrad_shape_count(&p->view.shape));
         if (first < end) piece[count++] = (struct sgrad__piece){ p->buffer, { first - p->first, first - from, end - first } };
     }
+    if (to > end_of_all) piece[count++] = (struct sgrad__piece){ -1, { 0, end_of_all - from, to - end_of_all } };
     int chunk = sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { to - from } } });
     sgrad__add_copies(b, piece, count, chunk, name);
     free(piece);
@@ -115,16 +117,17 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
 /* Of one of its CUTS: none is empty, and no plan is longer than pays. */
 static int most_chunks(const struct sgrad__bucket *k, int cuts) { return (int)least(k->size / cuts, 1 << 16); }
 
-/* CUTS times PLAN, on as few chunks as that takes: how many these are in all. */
+/* CUTS times PLAN, on as few chunks as that takes: how many these are in all. Several of the plan's own have one size, and begin at
+ * multiples of ALIGNED elements: there is room behind the last entry, which is -0. */
 static int cut_for(struct sgrad__bucket *k, struct sgrad_plan *plan, int cuts) {
+    enum { ALIGNED = 16 };
     const int each = plan->chunks, chunks = cuts * each;
+    const int64_t unit = chunks > 1 ? ALIGNED : 1, size = (k->size + chunks * unit - 1) / (chunks * unit) * unit;
     int *first = sgrad_alloc((size_t)each + 1, sizeof *first);
-    int64_t *edge = sgrad_alloc((size_t)chunks + 1, sizeof *edge);
-    free(k->edge), k->edge = NULL;
     sgrad_plan_join(plan, first);
-    for (int c = 0; c <= cuts * plan->chunks; c++)
-        edge[c] = chunk_first(k, chunks, c / plan->chunks * each + first[c % plan->chunks]);
-    k->edge = edge;
+    free(k->edge);
+    k->edge = sgrad_alloc((size_t)(cuts * plan->chunks) + 1, sizeof *k->edge);
+    for (int c = 0; c <= cuts * plan->chunks; c++) k->edge[c] = size * (c / plan->chunks * each + first[c % plan->chunks]);
     free(first);
     return cuts * plan->chunks;
 }

@@ -44,6 +44,7 @@ const struct sgrad_collective sgrad_doubling_allreduce = {
     .summary = "recursive doubling: pairs exchange everything at distance 1, 2, 4, …: fewest steps, for short buffers",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .halving = true,
+    .alike = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,
