@@ -104,7 +104,7 @@ struct sgrad_collective {
     const char *name, *summary, *source;
     enum sgrad_collective_kind kind;
     bool halving;                   /* with 2^k ranks, sums follow the tree made by halving: ((0+1)+(2+3))+… */
-    bool alike;                     /* with 2^k ranks, all do the same: the n-th action of each is of one kind and length */
+    bool alike;                     /* with 2^k ranks: what a place does with place ^ d, all do with theirs, at the same time */
     /* Seconds for a buffer of BYTES on NET, by the model latency + bytes / bandwidth for each message; infinite where the method
      * does not serve so many ranks. */
     double (*cost)(double bytes, const struct sgrad_network *net);
