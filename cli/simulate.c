@@ -61,9 +61,9 @@ static int simulated(const struct sgrad__request *r, int nodes) {
 static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
                          const struct sgrad_point *p, const char *folder) {
     char *path = sgrad_format("%s/request.json", folder);
-    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields", fields_json(q->work),
-                             "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices", p->devices, "alike",
-                             simulated(r, p->nodes) < p->nodes, "scale",
+    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields",
+                             fields_json(q->work), "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices",
+                             p->devices, "alike", simulated(r, p->nodes) < p->nodes, "scale",
                              f->scale > 0 ? f->scale : 1);
     const int error = sgrad_json_write(path, json, 17);
     free(path);

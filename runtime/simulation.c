@@ -45,7 +45,7 @@ void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_
 
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
 
-/* What goes to several ranks, for which one stands, has to be told apart there: by the distance, which both ends have in common. */
+/* What goes to several ranks, for which one stands, is told apart there by the distance, which both ends have in common. */
 struct sgrad_message sgrad__simulation_message(struct sgrad_message m) {
     if (!simulation->ranks) return m;
     m.tag += (int64_t)(world->rank ^ m.peer) << 7;      /* room for the few messages of a plan between two ranks */
