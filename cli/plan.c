@@ -254,6 +254,8 @@ static const struct sgrad__option options[] = {
       SGRAD__PLACE(plan.no_overlap) },
     { "simulate", NULL, "run the same trainer on simulated machines (./quickstart simulate builds it), beside the formulas",
       &sgrad__flag, SGRAD__PLACE(plan.simulate) },
+    { "every-node", NULL, "simulate each of them, also where all do alike and two could stand for all", &sgrad__flag,
+      SGRAD__PLACE(plan.every_node) },
     { "efficiency", "X", "tell how many devices reach it", &sgrad__real, SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
     { "mini-batch", "A-B", "tell instead, for powers of two times A, and B, the fastest way of each layer in the memory that is "
                            "left", &sgrad__text, SGRAD__PLACE(plan.mini_batch) },

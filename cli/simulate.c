@@ -48,11 +48,22 @@ static json_t *fields_json(const struct sgrad_work *w) {
     return list;
 }
 
+/* Where 2^k nodes do alike, message by message, two of them are simulated, and stand for all. */
+static int simulated(const struct sgrad__request *r, int nodes) {
+    const struct sgrad_train_options *t = &r->train;
+    const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
+    const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->alike;
+    for (int i = 0; sgrad_optimizers[i]; i++)
+        if (sgrad_optimizers[i]->update_all && !strcmp(sgrad_optimizers[i]->name, t->optimizer)) return nodes;
+    return nodes > 2 && power && sums && alike && !r->plan.every_node ? 2 : nodes;
+}
+
 static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
                          const struct sgrad_point *p, const char *folder) {
     char *path = sgrad_format("%s/request.json", folder);
-    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:f}", "words", words_json(r->given), "fields", fields_json(q->work),
-                             "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices", p->devices, "scale",
+    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields",
+                             fields_json(q->work), "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices",
+                             p->devices, "alike", simulated(r, p->nodes) < p->nodes, "scale",
                              f->scale > 0 ? f->scale : 1);
     const int error = sgrad_json_write(path, json, 17);
     free(path);
@@ -169,9 +180,9 @@ int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_question 
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
         double seconds = 0;
         if (!mkdtemp(folder)) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
-        if (!error) error = sgrad_platform_write(q->machine, p->nodes, folder);
+        if (!error) error = sgrad_platform_write(q->machine, p->nodes, simulated(r, p->nodes), folder);
         if (!error) error = write_request(r, q, f, p, folder);
-        if (!error) error = run_child(folder, trainer, p->nodes);
+        if (!error) error = run_child(folder, trainer, simulated(r, p->nodes));
         if (!error) error = read_answer(folder, p->nodes, &seconds);
         if (!error) sgrad_point_simulated(p, seconds);
         remove_files(folder);

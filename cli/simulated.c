@@ -82,12 +82,13 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
     double seconds[STEPS];
     int rank;
     SGRAD_TRY(sgrad_machine_read(r->plan.machine, &machine));
-    const struct sgrad_network net =
-        sgrad_machine_network(machine, (int)json_integer_value(json_object_get(request, "nodes")));
+    const int nodes = (int)json_integer_value(json_object_get(request, "nodes"));
+    const struct sgrad_network net = sgrad_machine_network(machine, nodes);
     const struct rates rates = { machine, r->train.precision, json_number_value(json_object_get(request, "scale")) };
     const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
                                                  .gpus = machine->device.is_gpu ? machine->device.count : 0,
-                                                 .latency = net.latency, .bandwidth = net.bandwidth };
+                                                 .latency = net.latency, .bandwidth = net.bandwidth,
+                                                 .ranks = json_is_true(json_object_get(request, "alike")) ? nodes : 0 };
     sgrad_simulation_set(&simulation);
     set_options(&r->train, request, machine);
     SGRAD_TRY(sgrad_steps_time(&r->train, WARM, STEPS, seconds, &rank));

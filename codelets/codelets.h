@@ -248,9 +248,16 @@ const struct sgrad_op *sgrad_op_find(const char *name);  /* or NULL */
 /* Bookkeeping operations of the training program: not layers, so not in codelets.def. */
 
 /* out = ((0+1)+(2+3)) + ((4+5)+(6+7)), absent inputs left out. Operands: 0…7 the inputs (R; 0 is there, and the first of each
- * pair and each four of which any is), 8 the output (W); all of one shape, F32 or F64. */
+ * pair and each four of which any is), 8 the output (W); all F32 or all F64, and of one shape; or, with attributes, the inputs
+ * are at least as long as the output, which is as long as the runs that begin at their elements FIRST. */
 extern const struct sgrad_kernel sgrad_sum_kernel;
 #define SGRAD_SUM_INPUTS 8
+struct sgrad_sum {
+    int64_t first[SGRAD_SUM_INPUTS];
+};
+static inline int64_t sgrad_sum_first(const struct sgrad_args *a, int input) {
+    return a->attrs ? ((const struct sgrad_sum *)a->attrs)->first[input] : 0;
+}
 
 /* out[to + i] = in[from + i] for i < count, for each input's piece; -0 where a piece has no input. Operands: 0…13 the inputs (R),
  * 14 the output (W or RW); any shapes, all F32 or all F64. */

@@ -9,7 +9,7 @@
 void sgrad__sum_cuda(const struct sgrad_args *a);
 
 /* in (any shape), some of them absent, out (the same): SIZE elements, in pieces that stay in the first-level cache */
-SGRAD_ALWAYS_INLINE void sum_f32(void *const *in, float *out, int64_t size) {
+SGRAD_ALWAYS_INLINE void sum_f32(const void *const *in, float *out, int64_t size) {
     float zeros[SGRAD_ROW];
     const float *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
@@ -20,7 +20,7 @@ SGRAD_ALWAYS_INLINE void sum_f32(void *const *in, float *out, int64_t size) {
     }
 }
 
-SGRAD_ALWAYS_INLINE void sum_f64(void *const *in, double *out, int64_t size) {
+SGRAD_ALWAYS_INLINE void sum_f64(const void *const *in, double *out, int64_t size) {
     double zeros[SGRAD_ROW];
     const double *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0;
@@ -32,19 +32,28 @@ SGRAD_ALWAYS_INLINE void sum_f64(void *const *in, double *out, int64_t size) {
 }
 
 SGRAD_VECTOR(sum)(const struct sgrad_args *a) {
-    void *out = a->data[SGRAD_SUM_INPUTS];
-    int64_t size = sgrad_shape_count(&a->view[0].shape);
-    if (a->view[0].dtype == SGRAD_F64)
-        sum_f64(a->data, out, size);
+    const struct sgrad_view *view = &a->view[SGRAD_SUM_INPUTS];
+    const size_t element = sgrad_dtype_size(view->dtype);
+    const void *in[SGRAD_SUM_INPUTS];
+    for (int k = 0; k < SGRAD_SUM_INPUTS; k++)
+        in[k] = a->data[k] ? (const char *)a->data[k] + (size_t)sgrad_sum_first(a, k) * element : NULL;
+    if (view->dtype == SGRAD_F64)
+        sum_f64(in, a->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
     else
-        sum_f32(a->data, out, size);
+        sum_f32(in, a->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
+}
+
+static int inputs(const struct sgrad_args *a) {
+    int count = 0;
+    for (int i = 0; i < SGRAD_SUM_INPUTS; i++) count += a->view[i].shape.rank >= 0;
+    return count;
 }
 
 static double flops(const struct sgrad_args *a) {
-    int additions = 0;
-    for (int i = 1; i < SGRAD_SUM_INPUTS; i++) additions += a->view[i].shape.rank >= 0;
-    return (double)additions * (double)sgrad_shape_count(&a->view[0].shape);
+    return (inputs(a) - 1) * (double)sgrad_shape_count(&a->view[SGRAD_SUM_INPUTS].shape);
 }
+
+static double bytes(const struct sgrad_args *a) { return (inputs(a) + 1) * (double)sgrad_view_bytes(&a->view[SGRAD_SUM_INPUTS]); }
 
 const struct sgrad_kernel sgrad_sum_kernel = {
     .name = "sum",
@@ -52,4 +61,5 @@ const struct sgrad_kernel sgrad_sum_kernel = {
     .cpu = sum,
     .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda),
     .flops = flops,
+    .bytes = bytes,
 };

@@ -21,17 +21,26 @@ template <typename T, int N> static __global__ void sum(uint32_t n, inputs<sgrad
     out[i] = v[0];
 }
 
-/* in (any shape) 0 … 7, some of them absent, out (the same) */
+/* in (any shape) 0 … 7, some of them absent, out (the same, or a run of each) */
 template <typename T, int N> static void launch(const struct sgrad_args *a) {
     inputs<sgrad__pack<T, N>> in = {};
-    for (int k = 0; k < SGRAD_SUM_INPUTS; k++) in.x[k] = (const sgrad__pack<T, N> *)a->data[k];
-    sgrad__launch(sum<T, N>, sgrad_shape_count(&a->view[0].shape) / N, in, (sgrad__pack<T, N> *)a->data[SGRAD_SUM_INPUTS]);
+    for (int k = 0; k < SGRAD_SUM_INPUTS; k++)
+        if (a->data[k]) in.x[k] = (const sgrad__pack<T, N> *)((const T *)a->data[k] + sgrad_sum_first(a, k));
+    sgrad__launch(sum<T, N>, sgrad_shape_count(&a->view[SGRAD_SUM_INPUTS].shape) / N, in,
+                  (sgrad__pack<T, N> *)a->data[SGRAD_SUM_INPUTS]);
+}
+
+/* Packs of four: so many elements, and every input begins with one. */
+static bool in_fours(const struct sgrad_args *a) {
+    bool fours = sgrad_shape_count(&a->view[SGRAD_SUM_INPUTS].shape) % 4 == 0;
+    for (int k = 0; k < SGRAD_SUM_INPUTS; k++) fours &= sgrad_sum_first(a, k) % 4 == 0;
+    return fours;
 }
 
 extern "C" void sgrad__sum_cuda(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F64)
+    if (a->view[SGRAD_SUM_INPUTS].dtype == SGRAD_F64)
         launch<double, 1>(a);
-    else if (sgrad_shape_count(&a->view[0].shape) % 4 == 0)
+    else if (in_fours(a))
         launch<float, 4>(a);
     else
         launch<float, 1>(a);

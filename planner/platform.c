@@ -58,7 +58,7 @@ static int open_file(const char *folder, const char *name, struct sgrad_file *fi
     return error;
 }
 
-static int write_platform(const struct sgrad_machine *m, int nodes, int gpus, const char *folder) {
+static int write_platform(const struct sgrad_machine *m, int nodes, int simulated, int gpus, const char *folder) {
     const struct sgrad_network net = sgrad_machine_network(m, nodes);
     struct sgrad_file file;
     free((int *)net.host);
@@ -66,8 +66,8 @@ static int write_platform(const struct sgrad_machine *m, int nodes, int gpus, co
     fputs("<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n"
           "<zone id=\"all\" routing=\"None\">\n", file.stream);
     fprintf(file.stream, "<cluster id=\"nodes\" prefix=\"node-\" suffix=\"\" radical=\"0-%d\" speed=\"1Gf\" bw=\"%.9gBps\" "
-                         "lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n", nodes - 1, net.bandwidth, net.latency / 2);
-    for (int rank = 0; rank < nodes; rank++) print_rank(file.stream, m, rank, gpus);
+                         "lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n", simulated - 1, net.bandwidth, net.latency / 2);
+    for (int rank = 0; rank < simulated; rank++) print_rank(file.stream, m, rank, gpus);
     fputs("</zone>\n</platform>\n", file.stream);
     return sgrad_file_commit(&file);
 }
@@ -98,7 +98,7 @@ static int write_empty(const char *folder, const char *name) {
 
 #define BUS(kind) "bus/" SGRAD_PLATFORM_HOST "." kind
 
-int sgrad_platform_write(const struct sgrad_machine *m, int nodes, const char *folder) {
+int sgrad_platform_write(const struct sgrad_machine *m, int nodes, int simulated, const char *folder) {
     const int gpus = m->device.is_gpu ? m->device.count : 0;
     if (gpus > SGRAD_PLATFORM_GPUS)
         return sgrad_fail(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", m->path, gpus,
@@ -108,8 +108,8 @@ int sgrad_platform_write(const struct sgrad_machine *m, int nodes, const char *f
     if (error) sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));
     free(bus);
     if (error) return SGRAD_EIO;
-    SGRAD_TRY(write_platform(m, nodes, gpus, folder));
-    SGRAD_TRY(write_hosts(nodes, folder));
+    SGRAD_TRY(write_platform(m, nodes, simulated, gpus, folder));
+    SGRAD_TRY(write_hosts(simulated, folder));
     SGRAD_TRY(write_matrix(folder, BUS("latency"), gpus, 1e6 * m->bus_latency));
     SGRAD_TRY(write_matrix(folder, BUS("bandwidth"), gpus, 1e-6 * m->bus_bandwidth));
     SGRAD_TRY(write_empty(folder, BUS("affinity")));

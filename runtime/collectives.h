@@ -14,8 +14,9 @@
  *
  *     send 0 to 0    add 0 from 0    send 0 to 3    add 0 from 3
  *
- * The n-th SEND of a to b is received by the n-th ADD or COPY of b from a; both name the same chunk. A SEND sends what
- * the rank holds at that place of its plan. Nothing here includes mpi.h or starpu.h. */
+ * The n-th SEND of a to b is received by the n-th ADD or COPY of b from a; both name the same chunk, or the same several
+ * neighbouring ones, which go as one message. A SEND sends what the rank holds at that place of its plan. Nothing here includes
+ * mpi.h or starpu.h. */
 #ifndef SGRAD_COLLECTIVES_H
 #define SGRAD_COLLECTIVES_H
 
@@ -33,7 +34,7 @@ enum sgrad_action_kind {
 };
 struct sgrad_action {
     enum sgrad_action_kind kind;
-    int peer, chunk;
+    int peer, chunk, count;         /* COUNT chunks from CHUNK on */
 };
 struct sgrad_plan {
     int chunks;                     /* the buffer is cut into so many nearly equal pieces */
@@ -108,6 +109,7 @@ struct sgrad_collective {
     const char *name, *summary, *source;
     enum sgrad_collective_kind kind;
     bool halving;                   /* with 2^k ranks, sums follow the tree made by halving: ((0+1)+(2+3))+… */
+    bool alike;                     /* with 2^k ranks: what a place does with place ^ d, all do with theirs, at the same time */
     /* Seconds for a buffer of BYTES on NET, by the model latency + bytes / bandwidth for each message; infinite where the method
      * does not serve so many ranks. */
     double (*cost)(double bytes, const struct sgrad_network *net);
@@ -138,6 +140,10 @@ double sgrad_collective_cost(const struct sgrad_collective *method, const struct
 struct sgrad_plan sgrad_plan_make(const struct sgrad_collective *method, const struct sgrad_exchange *what, int rank,
                                   const struct sgrad_network *net);
 void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk);
+void sgrad_plan_add_chunks(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk, int count);
+/* Makes one chunk of those that none of the plan's actions tells apart: with PLAN->chunks as few, chunk i is now what FIRST[i] to
+ * FIRST[i + 1] - 1 were. FIRST has room for one more than there are chunks. */
+void sgrad_plan_join(struct sgrad_plan *plan, int *first);
 
 #ifdef __cplusplus
 }

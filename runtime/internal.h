@@ -72,6 +72,7 @@ struct starpu_perfmodel;
 struct starpu_task;
 void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*call_of)(const struct starpu_task *task));
 int sgrad__simulation_gpus(void);
+struct sgrad_message sgrad__simulation_message(struct sgrad_message message);     /* to whoever stands for its peer */
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);

@@ -23,16 +23,18 @@ static atomic_llong sent_bytes;
 int64_t sgrad_sent_bytes(void) { return sent_bytes; }
 
 int sgrad_send(const struct sgrad_message *m) {
+    const struct sgrad_message to = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
     SGRAD_TRY(check_length(m));
     atomic_fetch_add(&sent_bytes, (long long)sgrad_view_bytes(&m->tensor->view));
-    if (starpu_mpi_isend_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
+    if (starpu_mpi_isend_detached_prio(m->tensor->handle, to.peer, to.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
         return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
 }
 
 int sgrad_receive(const struct sgrad_message *m) {
+    const struct sgrad_message from = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
     SGRAD_TRY(check_length(m));
-    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, m->peer, m->tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
+    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, from.peer, from.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
         return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
 }

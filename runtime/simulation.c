@@ -45,6 +45,14 @@ void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_
 
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
 
+/* What goes to several ranks, for which one stands, is told apart there by the distance, which both ends have in common. */
+struct sgrad_message sgrad__simulation_message(struct sgrad_message m) {
+    if (!simulation->ranks) return m;
+    m.tag += (int64_t)(world->rank ^ m.peer) << 7;      /* room for the few messages of a plan between two ranks */
+    m.peer = !world->rank;
+    return m;
+}
+
 void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -119,7 +127,7 @@ int sgrad_allreduce(const struct sgrad_message *m) {
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     (void)conf;
     world->rank = context->rank = starpu_mpi_world_rank();
-    world->ranks = context->ranks = starpu_mpi_world_size();
+    world->ranks = context->ranks = simulation && simulation->ranks ? simulation->ranks : starpu_mpi_world_size();
     if (!simulation) return sgrad_fail(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
     starpu_malloc_set_hooks(give_place, take_back);
     if (world->rank == 0) leave_contents();

@@ -7,6 +7,9 @@
  *     a message          takes wire and latency of the simulated network; its content stays behind
  *     what ranks agree on    each answers for all, since all do alike
  *
+ * Of ranks that all do alike, two can stand for any number: whatever one of them sends to some rank it sends to the other, which
+ * sends it what that rank would.
+ *
  * config.h's SGRAD_SIMULATED, 0 or 1, says which of the two a program is. */
 #ifndef SGRAD_RUNTIME_SIMULATION_H
 #define SGRAD_RUNTIME_SIMULATION_H
@@ -18,6 +21,7 @@ struct sgrad_simulation {
     const void *arg;
     int gpus;                       /* of a rank */
     double latency, bandwidth;      /* of the network, seconds and bytes a second: what ranks plan by */
+    int ranks;                      /* where all do alike, and the two that are simulated stand for so many; 0: these are all */
 };
 /* Before a context is opened, on every rank. *SIMULATION lives as long as that. */
 void sgrad_simulation_set(const struct sgrad_simulation *simulation);

@@ -26,6 +26,7 @@ struct sgrad__bucket {
     struct sgrad_group group;
     int count;
     int64_t size;               /* elements */
+    int64_t *edge;              /* of chunks: where each begins, and the end; NULL: they are nearly equal */
     struct entry *entry;
 };
 
@@ -51,7 +52,9 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Where chunk C of the bucket begins. */
-static int64_t chunk_first(const struct sgrad__bucket *k, int chunks, int c) { return k->size * c / chunks; }
+static int64_t chunk_first(const struct sgrad__bucket *k, int chunks, int c) {
+    return k->edge ? k->edge[c] : k->size * c / chunks;
+}
 
 int64_t sgrad__bucket_chunk(const struct sgrad__bucket *k, int chunks, int c) {
     return chunk_first(k, chunks, c + 1) - chunk_first(k, chunks, c);
@@ -59,13 +62,15 @@ int64_t sgrad__bucket_chunk(const struct sgrad__bucket *k, int chunks, int c) {
 
 /* The bucket's elements FROM to TO, out of its entries. */
 static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int64_t from, int64_t to, const char *name) {
-    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count, sizeof *piece);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)k->count + 1, sizeof *piece);
+    const int64_t end_of_all = most(from, k->size);
     int count = 0;
     for (int i = 0; i < k->count; i++) {
         const struct entry *p = &k->entry[i];
         int64_t first = most(from, p->first), end = least(to, p->first + sgrad_shape_count(&p->view.shape));
         if (first < end) piece[count++] = (struct sgrad__piece){ p->buffer, { first - p->first, first - from, end - first } };
     }
+    if (to > end_of_all) piece[count++] = (struct sgrad__piece){ -1, { 0, end_of_all - from, to - end_of_all } };
     int chunk = sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { to - from } } });
     sgrad__add_copies(b, piece, count, chunk, name);
     free(piece);
@@ -112,6 +117,21 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
 /* Of one of its CUTS: none is empty, and no plan is longer than pays. */
 static int most_chunks(const struct sgrad__bucket *k, int cuts) { return (int)least(k->size / cuts, 1 << 16); }
 
+/* CUTS times PLAN, on as few chunks as that takes: how many these are in all. Several of the plan's own have one size, and begin at
+ * multiples of ALIGNED elements: there is room behind the last entry, which is -0. */
+static int cut_for(struct sgrad__bucket *k, struct sgrad_plan *plan, int cuts) {
+    enum { ALIGNED = 16 };
+    const int each = plan->chunks, chunks = cuts * each;
+    const int64_t unit = chunks > 1 ? ALIGNED : 1, size = (k->size + chunks * unit - 1) / (chunks * unit) * unit;
+    int *first = sgrad_alloc((size_t)each + 1, sizeof *first);
+    sgrad_plan_join(plan, first);
+    free(k->edge);
+    k->edge = sgrad_alloc((size_t)(cuts * plan->chunks) + 1, sizeof *k->edge);
+    for (int c = 0; c <= cuts * plan->chunks; c++) k->edge[c] = size * (c / plan->chunks * each + first[c % plan->chunks]);
+    free(first);
+    return cuts * plan->chunks;
+}
+
 void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const struct sgrad_collective *method, int priority,
                        const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
@@ -121,7 +141,7 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *k, const 
                                          .halving = b->o->deterministic };
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
-    const int chunks = cuts * plan.chunks;
+    const int chunks = cut_for(k, &plan, cuts);
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     sgrad__bucket_gather(b, k, chunk, chunks, name);
     for (int i = 0; i < cuts; i++) sgrad__add_plan(b, &plan, &chunk[i * plan.chunks], priority, name);
@@ -146,13 +166,13 @@ static void add_places(struct sgrad__builder *b, const struct sgrad__bucket *k, 
     }
 }
 
-void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *k, int root, int priority, const char *name) {
+void sgrad__bucket_broadcast(struct sgrad__builder *b, struct sgrad__bucket *k, int root, int priority, const char *name) {
     const int cuts = sgrad__bucket_cuts(b, k);
     const struct sgrad_exchange each = { .bytes = (double)sgrad__bucket_bytes(k) / cuts, .limit = most_chunks(k, cuts),
                                          .group = &k->group, .root = root, .halving = b->o->deterministic };
     const struct sgrad_collective *method = sgrad_collective_cheapest(SGRAD_BROADCAST, &each, b->o->network);
     struct sgrad_plan plan = sgrad_plan_make(method, &each, b->o->rank, b->o->network);
-    const int chunks = cuts * plan.chunks;
+    const int chunks = cut_for(k, &plan, cuts);
     int *chunk = sgrad_alloc((size_t)chunks, sizeof *chunk);
     if (root == b->o->rank) sgrad__bucket_gather(b, k, chunk, chunks, name);
     else add_places(b, k, chunk, chunks, name);
@@ -277,6 +297,7 @@ void sgrad__close_shares(struct sgrad__builder *b) {
 
 void sgrad__bucket_free(struct sgrad__bucket *k) {
     free(k->name);
+    free(k->edge);
     free(k->entry);
     free(k);
 }

@@ -134,6 +134,15 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little);
 
 /* The sum of those of BUFFER[0…count-1] that were made (are not -1), in the tree made by halving. -1: none was. */
 int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const char *name);
+/* Elements of a buffer from FIRST on. */
+struct sgrad__slice {
+    int buffer;
+    int64_t first;
+};
+/* ((0+1)+2)+3: the sum of up to four of these, as many elements as VIEW has. */
+enum { SGRAD__CHAIN = 4 };
+int sgrad__add_chain(struct sgrad__builder *b, const struct sgrad__slice *slice, int count, struct sgrad_view view,
+                     const char *name);
 
 /* ---- plans.c ---- */
 
@@ -141,7 +150,7 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
-/* CHUNK holds this rank's values and takes the results. */
+/* CHUNK holds this rank's values, by the plan's chunks, of any sizes, and takes the results. */
 void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
 /* The COUNT peers from place FIRST on; the ranks that differ from this one along AXES alone. */
 struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
@@ -243,7 +252,7 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *bucket
 void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *bucket);
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *bucket, const int *chunk, int chunks);
 /* What it stands for at ROOT, by the cheapest method, to its whole group, which takes it. */
-void sgrad__bucket_broadcast(struct sgrad__builder *b, const struct sgrad__bucket *bucket, int root, int priority,
+void sgrad__bucket_broadcast(struct sgrad__builder *b, struct sgrad__bucket *bucket, int root, int priority,
                              const char *name);
 int *sgrad__bucket_parameters(const struct sgrad__bucket *bucket, int *count);     /* free it */
 

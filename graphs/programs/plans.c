@@ -43,24 +43,84 @@ int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int pee
     return buffer;
 }
 
+/* ---- plans ---- */
+
+/* What a rank has of a chunk: a sum, which is made when it is sent, or in the end. */
+struct value {
+    struct sgrad_view view;
+    int count;
+    struct sgrad__slice slice[SGRAD__CHAIN];
+};
+
+static int64_t size_of(const struct value *v) { return sgrad_shape_count(&v->view.shape); }
+
+static void settle(struct sgrad__builder *b, struct value *v, const char *name) {
+    if (v->count == 1) return;
+    v->slice[0] = (struct sgrad__slice){ sgrad__add_chain(b, v->slice, v->count, v->view, name), 0 };
+    v->count = 1;
+}
+
+/* COUNT values from V on, as the message that they are. */
+static struct sgrad_view message_view(const struct value *v, int count) {
+    struct sgrad_view view = v->view;
+    if (count == 1) return view;
+    view.shape = (struct sgrad_shape){ 1, { 0 } };
+    for (int i = 0; i < count; i++) view.shape.dim[0] += size_of(&v[i]);
+    return view;
+}
+
+/* These values as one buffer: the one that they are, or a copy. */
+static int joined(struct sgrad__builder *b, struct value *v, int count, const char *name) {
+    const struct sgrad_view view = message_view(v, count);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)count, sizeof *piece);
+    bool one = true;
+    int64_t at = 0;
+    for (int i = 0; i < count; at += size_of(&v[i++])) {
+        settle(b, &v[i], name);
+        piece[i] = (struct sgrad__piece){ v[i].slice->buffer, { v[i].slice->first, at, size_of(&v[i]) } };
+        one &= v[i].slice->buffer == v->slice->buffer && v[i].slice->first == at;
+    }
+    int buffer = v->slice->buffer;
+    if (!one || sgrad_view_bytes(&b->p->buffer[buffer].view) != sgrad_view_bytes(&view)) {
+        buffer = sgrad__add_buffer(b, sgrad_format("%s", name), view);
+        sgrad__add_copies(b, piece, count, buffer, name);
+    }
+    free(piece);
+    return buffer;
+}
+
+/* BUFFER came: it is added to these values, or takes their place. */
+static void take(struct sgrad__builder *b, struct value *v, int count, int buffer, bool adds, const char *name) {
+    int64_t at = 0;
+    for (int i = 0; i < count; at += size_of(&v[i++])) {
+        if (v[i].count == SGRAD__CHAIN) settle(b, &v[i], name);
+        if (!adds) v[i].count = 0;
+        v[i].slice[v[i].count++] = (struct sgrad__slice){ buffer, at };
+    }
+}
+
 /* The n-th message between two ranks has the same n on both. */
 void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name) {
     const size_t ranks = (size_t)b->o->network->ranks;
     int *sent = sgrad_alloc(ranks, sizeof *sent), *received = sgrad_alloc(ranks, sizeof *received);
+    struct value *value = sgrad_alloc((size_t)plan->chunks, sizeof *value);
     const int64_t tag = sgrad__next_tag(b);
+    for (int c = 0; c < plan->chunks; c++) value[c] = (struct value){ b->p->buffer[chunk[c]].view, 1, { { chunk[c], 0 } } };
     for (const struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++) {
-        int peer = a->peer, *value = &chunk[a->chunk], pair[2] = { *value };
-        struct sgrad_view view = b->p->buffer[*value].view;
-        switch (a->kind) {
-        case SGRAD_WHOLE: add_message(b, &sgrad__whole_kernel, SGRAD_RW, *value, -1, tag, priority, name); break;
-        case SGRAD_SEND: sgrad__add_send(b, *value, peer, tag + sent[peer]++, priority, name); break;
-        case SGRAD_COPY: *value = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name); break;
-        case SGRAD_ADD:
-            pair[1] = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name);
-            *value = sgrad__add_sum(b, pair, 2, name);
-            break;
+        struct value *v = &value[a->chunk];
+        const int peer = a->peer;
+        if (a->kind == SGRAD_WHOLE) {
+            add_message(b, &sgrad__whole_kernel, SGRAD_RW, *chunk, -1, tag, priority, name);
+        } else if (a->kind == SGRAD_SEND) {
+            sgrad__add_send(b, joined(b, v, a->count, name), peer, tag + sent[peer]++, priority, name);
+        } else {
+            const struct sgrad_view view = message_view(v, a->count);
+            const int came = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name);
+            take(b, v, a->count, came, a->kind == SGRAD_ADD, name);
         }
     }
+    for (int c = 0; c < plan->chunks; c++) chunk[c] = joined(b, &value[c], 1, name);
+    free(value);
     free(sent);
     free(received);
 }

@@ -9,14 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sgrad_call *sum_call(struct sgrad__builder *b, struct sgrad_view view, const int *operand) {
-    struct sgrad_call call = { .kernel = &sgrad_sum_kernel, .operands = SGRAD_SUM_INPUTS + 1 };
+/* Of OPERAND[0 … 7], where these are there, into a buffer that looks like VIEW; ATTRS: of runs of them, or NULL. */
+static int add_task(struct sgrad__builder *b, int *operand, const struct sgrad_sum *attrs, struct sgrad_view view,
+                    const char *name) {
+    struct sgrad_call call = { .kernel = &sgrad_sum_kernel, .attrs = attrs, .operands = SGRAD_SUM_INPUTS + 1 };
+    const int sum = operand[SGRAD_SUM_INPUTS] = sgrad__add_buffer(b, sgrad_format("%s sum", name), view);
     for (int i = 0; i <= SGRAD_SUM_INPUTS; i++) {
-        call.view[i] = view;
+        call.view[i] = b->p->buffer[operand[i] < 0 ? sum : operand[i]].view;
         call.access[i] = i < SGRAD_SUM_INPUTS ? SGRAD_R : SGRAD_W;
         if (operand[i] < 0) call.view[i].shape.rank = -1;
     }
-    return sgrad__shared_call(b, call);
+    sgrad__add_instruction(b, sgrad__shared_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s sum", name));
+    return sum;
 }
 
 static int add_tree(struct sgrad__builder *b, const int *list, int count, const char *name);
@@ -33,15 +37,12 @@ static void deal(struct sgrad__builder *b, const int *list, int count, int level
 
 /* A task adds eight, three levels of the tree; the topmost one what is left of the levels. */
 static int add_tree(struct sgrad__builder *b, const int *list, int count, const char *name) {
-    struct sgrad_view view = b->p->buffer[list[0]].view;
     int operand[SGRAD_SUM_INPUTS + 1], above = 0;
     if (count == 1) return list[0];
     for (int rest = count; rest > SGRAD_SUM_INPUTS; rest -= rest / 2) above++;
     memset(operand, 0xff, sizeof operand);
     deal(b, list, count, above ? (above - 1) % 3 + 1 : 3, operand, SGRAD_SUM_INPUTS, name);
-    int sum = operand[SGRAD_SUM_INPUTS] = sgrad__add_buffer(b, sgrad_format("%s sum", name), view);
-    sgrad__add_instruction(b, sum_call(b, view, operand), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s sum", name));
-    return sum;
+    return add_task(b, operand, NULL, b->p->buffer[list[0]].view, name);
 }
 
 int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const char *name) {
@@ -51,4 +52,20 @@ int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const
     int result = n ? add_tree(b, list, n, name) : -1;
     free(list);
     return result;
+}
+
+int sgrad__add_chain(struct sgrad__builder *b, const struct sgrad__slice *slice, int count, struct sgrad_view view,
+                     const char *name) {
+    static const int leaf[SGRAD__CHAIN] = { 0, 1, 2, 4 };
+    struct sgrad_sum *attrs = NULL, of = { 0 };
+    int operand[SGRAD_SUM_INPUTS + 1];
+    memset(operand, 0xff, sizeof operand);
+    for (int i = 0; i < count; i++) {
+        operand[leaf[i]] = slice[i].buffer;
+        of.first[leaf[i]] = slice[i].first;
+        if (sgrad_view_bytes(&b->p->buffer[slice[i].buffer].view) == sgrad_view_bytes(&view) || attrs) continue;
+        attrs = sgrad__own(b->p, sgrad_alloc(1, sizeof *attrs));
+    }
+    if (attrs) *attrs = of;
+    return add_task(b, operand, attrs, view, name);
 }

@@ -32,8 +32,8 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
     sgrad__fold_in(plan, &fold, rank);
     for (int distance = 1; distance < fold.places && place >= 0; distance *= 2) {
         const int peer = sgrad__fold_rank(&fold, place ^ distance);
-        for (int c = 0; c < plan->chunks; c++) sgrad_plan_add(plan, SGRAD_SEND, peer, c);
-        for (int c = 0; c < plan->chunks; c++) sgrad_plan_add(plan, SGRAD_ADD, peer, c);
+        sgrad_plan_add_chunks(plan, SGRAD_SEND, peer, 0, plan->chunks);
+        sgrad_plan_add_chunks(plan, SGRAD_ADD, peer, 0, plan->chunks);
     }
     sgrad__fold_out(plan, &fold, rank);
 }
@@ -44,6 +44,7 @@ const struct sgrad_collective sgrad_doubling_allreduce = {
     .summary = "recursive doubling: pairs exchange everything at distance 1, 2, 4, …: fewest steps, for short buffers",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .halving = true,
+    .alike = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

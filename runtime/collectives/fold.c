@@ -28,7 +28,7 @@ int sgrad__fold_rank(const struct sgrad__fold *fold, int place) { return place <
 static void fold_all(struct sgrad_plan *plan, const struct sgrad__fold *fold, int rank, enum sgrad_action_kind odd,
                      enum sgrad_action_kind even) {
     if (rank >= 2 * fold->extra) return;
-    for (int c = 0; c < plan->chunks; c++) sgrad_plan_add(plan, rank % 2 ? odd : even, rank ^ 1, c);
+    sgrad_plan_add_chunks(plan, rank % 2 ? odd : even, rank ^ 1, 0, plan->chunks);
 }
 
 void sgrad__fold_in(struct sgrad_plan *plan, const struct sgrad__fold *fold, int rank) {

@@ -72,7 +72,7 @@ static void add_between(struct sgrad_plan *plan, int index, const int *leader, c
     struct sgrad_plan between = { .chunks = plan->chunks };
     method_between(hosts.ranks, plan->chunks)->schedule(&between, index, &hosts);
     for (const struct sgrad_action *a = between.action; a < between.action + between.count; a++)
-        sgrad_plan_add(plan, a->kind, leader[a->peer], a->chunk);
+        sgrad_plan_add_chunks(plan, a->kind, leader[a->peer], a->chunk, a->count);
     free(between.action);
 }
 

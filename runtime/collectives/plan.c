@@ -46,9 +46,28 @@ double sgrad_collective_cost(const struct sgrad_collective *method, const struct
     return seconds;
 }
 
-void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk) {
+void sgrad_plan_add_chunks(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk, int count) {
     plan->action = sgrad_grow(plan->action, plan->count, sizeof *plan->action);
-    plan->action[plan->count++] = (struct sgrad_action){ kind, peer, chunk };
+    plan->action[plan->count++] = (struct sgrad_action){ kind, peer, chunk, count };
+}
+
+void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk) {
+    sgrad_plan_add_chunks(plan, kind, peer, chunk, 1);
+}
+
+void sgrad_plan_join(struct sgrad_plan *plan, int *first) {
+    int *number = sgrad_alloc((size_t)plan->chunks + 1, sizeof *number), joined = 0;
+    number[0] = number[plan->chunks] = 1;       /* first whether one begins there */
+    for (const struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++)
+        number[a->chunk] = number[a->chunk + a->count] = 1;
+    for (int c = 0; c <= plan->chunks; c++) {
+        if (number[c]) first[joined++] = c;
+        number[c] = joined - 1;
+    }
+    for (struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++)
+        *a = (struct sgrad_action){ a->kind, a->peer, number[a->chunk], number[a->chunk + a->count] - number[a->chunk] };
+    plan->chunks = joined - 1;
+    free(number);
 }
 
 /* Do all methods of the kind leave chunk i at, or take it from, place i? */

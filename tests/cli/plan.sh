@@ -58,6 +58,17 @@ for p in points:
     assert abs(p["samples_per_second"] * p["step_seconds"] / p["batch"] - 1) < 1e-6
 assert points[1]["step_seconds"] > points[0]["step_seconds"]
 END
+	# Where all nodes do alike, two stand for all: a step takes as long as with every node.
+	four=(--simulate --model resnet20 --data synthetic:32x32x3,10,50000 --machine "$machines/titan.json" --nodes 4 --json)
+	passes plan "${four[@]}"
+	cp out two.json
+	passes plan "${four[@]}" --every-node
+	cp out every.json
+	python3 - <<'END' || wrong 'plan --simulate: two nodes do not stand for all'
+import json
+two, every = (json.load(open(f"{name}.json"))["points"][0]["step_seconds"] for name in ("two", "every"))
+assert abs(two / every - 1) < .02, (two, every)
+END
 else
 	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
 fi

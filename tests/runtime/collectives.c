@@ -109,6 +109,7 @@ static void groups_are_places(void **state) {
                 for (int i = 0; i < a.count; i++) {
                     assert_int_equal(a.action[i].kind, b.action[i].kind);
                     assert_int_equal(a.action[i].chunk, b.action[i].chunk);
+                    assert_int_equal(a.action[i].count, b.action[i].count);
                     assert_int_equal(a.action[i].peer, member[b.action[i].peer]);
                 }
                 free(a.action);
@@ -154,7 +155,8 @@ static void mpi_is_one_call(void **state) {
 static uint64_t inside(const struct world *w, int chunk) {
     uint64_t set = 0;
     for (const struct event *e = w->event; e < w->event + w->events; e++)
-        if (e->action.kind == SGRAD_ADD && e->action.chunk == chunk) set |= (uint64_t)1 << e->rank;
+        if (e->action.kind == SGRAD_ADD && chunk >= e->action.chunk && chunk < e->action.chunk + e->action.count)
+            set |= (uint64_t)1 << e->rank;
     return set;
 }
 
@@ -199,13 +201,18 @@ static void hosts_talk_through_their_first_ranks(void **state) {
 
 static bool same_host(const struct sgrad_network *net, int a, int b) { return net->host && net->host[a] == net->host[b]; }
 
+/* When all is done that comes before E with its chunks; infinite: it is not. */
+static double free_from(const struct event *e) {
+    double time = 0;
+    for (int c = 0; c < e->action.count; c++)
+        if (e->before_of[c]) time = fmax(time, e->before_of[c]->done ? e->before_of[c]->time : INFINITY);
+    return time;
+}
+
 /* When the message of SEND can begin: both ends are there for it, one rank's port is free to send, the other's to receive. */
 static double begins(const struct event *send, const double *out, const double *in) {
-    const struct event *there = send->partner->action.kind == SGRAD_COPY ? send->partner->before_of_chunk : NULL;
-    if (!is_done(send->before_of_chunk) || !is_done(there)) return INFINITY;
-    double time = fmax(out[send->rank], in[send->action.peer]);
-    if (send->before_of_chunk) time = fmax(time, send->before_of_chunk->time);
-    return there ? fmax(time, there->time) : time;
+    const double there = send->partner->action.kind == SGRAD_COPY ? free_from(send->partner) : 0;
+    return fmax(fmax(out[send->rank], in[send->action.peer]), fmax(free_from(send), there));
 }
 
 /* Sums take no time: whatever has received is done at once. */
@@ -213,8 +220,8 @@ static void settle(struct world *w) {
     for (bool more = true; more;) {
         more = false;
         for (struct event *e = w->event; e < w->event + w->events; e++) {
-            if (e->done || e->action.kind == SGRAD_SEND || !e->partner->done || !is_done(e->before_of_chunk)) continue;
-            e->time = e->before_of_chunk ? fmax(e->partner->time, e->before_of_chunk->time) : e->partner->time;
+            if (e->done || e->action.kind == SGRAD_SEND || !e->partner->done || !is_free(e)) continue;
+            e->time = fmax(e->partner->time, free_from(e));
             e->done = more = true;
         }
     }
@@ -236,8 +243,9 @@ static double run_timed(struct world *w, double bytes, const struct sgrad_networ
         }
         if (!next) return last;
         const bool inside_host = same_host(net, next->rank, next->action.peer);
-        next->time = least + (inside_host ? net->host_latency + bytes / w->chunks / net->host_bandwidth
-                                          : net->latency + bytes / w->chunks / net->bandwidth);
+        const double length = bytes * next->action.count / w->chunks;
+        next->time = least + (inside_host ? net->host_latency + length / net->host_bandwidth
+                                          : net->latency + length / net->bandwidth);
         next->done = true;
         last = out[next->rank] = in[next->action.peer] = next->time;
         settle(w);

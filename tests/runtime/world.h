@@ -41,11 +41,11 @@ struct event {
     struct sgrad_action action;
     int rank;
     struct event *partner;                  /* the other end of its message */
-    struct event *before, *before_of_chunk; /* of the same rank; of the same rank and chunk */
+    struct event *before, **before_of;      /* of the same rank; of the same rank and each of the action's chunks */
     bool done;
-    double time;  /* when it was done */
-    uint64_t set; /* what a SEND sends: whose contributions, and their sum */
-    float value;
+    double time;   /* when it was done */
+    uint64_t *set; /* what a SEND sends, of each chunk: whose contributions, and their sum */
+    float *value;
 };
 struct world {
     int ranks, chunks, events;
@@ -70,6 +70,7 @@ static void connect(struct world *w) {
     for (struct event *e = w->event; e < w->event + w->events; e++) {
         const struct sgrad_action *a = &e->action;
         assert_in_range(a->chunk, 0, w->chunks - 1);
+        assert_in_range(a->count, 1, w->chunks - a->chunk);
         assert_in_range(a->peer, 0, w->ranks - 1);
         assert_int_not_equal(a->peer, e->rank);
         assert_in_range(a->kind, SGRAD_SEND, SGRAD_COPY);
@@ -79,6 +80,7 @@ static void connect(struct world *w) {
         e->partner = next_send(w, a->peer, e->rank, &cursor[a->peer * w->ranks + e->rank]);
         assert_non_null(e->partner);
         assert_int_equal(e->partner->action.chunk, a->chunk);
+        assert_int_equal(e->partner->action.count, a->count);
         e->partner->partner = e;
     }
     assert_int_equal(sends, receives);
@@ -90,8 +92,12 @@ static void order(struct world *w, int rank) {
     for (int i = w->begin[rank]; i < w->begin[rank + 1]; i++) {
         struct event *e = &w->event[i];
         if (i > w->begin[rank]) e->before = e - 1;
-        e->before_of_chunk = last[e->action.chunk];
-        last[e->action.chunk] = e;
+        const size_t count = (size_t)e->action.count;
+        e->before_of = calloc(count, sizeof(struct event *));
+        e->set = calloc(count, sizeof *e->set);
+        e->value = calloc(count, sizeof *e->value);
+        memcpy(e->before_of, &last[e->action.chunk], count * sizeof(struct event *));
+        for (int c = 0; c < e->action.count; c++) last[e->action.chunk + c] = e;
     }
     free(last);
 }
@@ -127,6 +133,7 @@ static struct world world_open(const struct sgrad_collective *method, const stru
 }
 
 static void world_close(struct world *w) {
+    for (struct event *e = w->event; e < w->event + w->events; e++) free(e->before_of), free(e->set), free(e->value);
     free(w->event);
     free(w->begin);
     free(w->set);
@@ -156,29 +163,36 @@ enum mode {
 
 static bool is_done(const struct event *e) { return !e || e->done; }
 
+/* Has its rank done all that comes before it with its chunks? */
+static bool is_free(const struct event *e) {
+    for (int c = 0; c < e->action.count; c++)
+        if (!is_done(e->before_of[c])) return false;
+    return true;
+}
+
 /* A REDUCE has a place of its own for what it receives; a COPY's place is the chunk. */
 static bool can_run(const struct event *e, enum mode mode) {
     const bool send = e->action.kind == SGRAD_SEND;
     if (mode == IN_ORDER) return is_done(e->before) && (send || e->partner->done);
-    if (!is_done(e->before_of_chunk)) return false;
+    if (!is_free(e)) return false;
     if (!send) return e->partner->done;
-    return e->partner->action.kind == SGRAD_ADD || is_done(e->partner->before_of_chunk);
+    return e->partner->action.kind == SGRAD_ADD || is_free(e->partner);
 }
 
 static void perform(struct world *w, struct event *e) {
-    const int at = e->rank * w->chunks + e->action.chunk;
-    switch (e->action.kind) {
-    case SGRAD_SEND:
-        e->set = w->set[at];
-        e->value = w->value[at];
-        break;
-    case SGRAD_ADD:
-        assert_int_equal(w->set[at] & e->partner->set, 0);
-        w->set[at] |= e->partner->set;
-        w->value[at] += e->partner->value;
-        break;
-    default: w->set[at] = e->partner->set; w->value[at] = e->partner->value;
-    }
+    for (int c = 0, at = e->rank * w->chunks + e->action.chunk; c < e->action.count; c++, at++)
+        switch (e->action.kind) {
+        case SGRAD_SEND:
+            e->set[c] = w->set[at];
+            e->value[c] = w->value[at];
+            break;
+        case SGRAD_ADD:
+            assert_int_equal(w->set[at] & e->partner->set[c], 0);
+            w->set[at] |= e->partner->set[c];
+            w->value[at] += e->partner->value[c];
+            break;
+        default: w->set[at] = e->partner->set[c]; w->value[at] = e->partner->value[c];
+        }
     e->done = true;
 }
 
