@@ -91,8 +91,8 @@ double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_pre
                              double flops, double bytes);
 
 /* SIMULATED of MACHINE's NODES, as files of FOLDER that a simulated trainer is started with: platform.xml for SimGrid, hosts for
- * its smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them: the
- * same latency between any two nodes, and a node's share of what crowded switches let through. */
+ * its smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them:
+ * the same latency between any two nodes, and a node's share of what crowded switches let through. */
 #define SGRAD_PLATFORM_HOST "simulated"
 enum { SGRAD_PLATFORM_GPUS = 8 };       /* of a node, at most */
 int sgrad_platform_write(const struct sgrad_machine *machine, int nodes, int simulated, const char *folder);

@@ -117,8 +117,8 @@ void sgrad__bucket_gather(struct sgrad__builder *b, const struct sgrad__bucket *
 /* Of one of its CUTS: none is empty, and no plan is longer than pays. */
 static int most_chunks(const struct sgrad__bucket *k, int cuts) { return (int)least(k->size / cuts, 1 << 16); }
 
-/* CUTS times PLAN, on as few chunks as that takes: how many these are in all. Several of the plan's own have one size, and begin at
- * multiples of ALIGNED elements: there is room behind the last entry, which is -0. */
+/* CUTS times PLAN, on as few chunks as that takes: how many these are in all. Several of the plan's own have one size, and begin
+ * at multiples of ALIGNED elements: there is room behind the last entry, which is -0. */
 static int cut_for(struct sgrad__bucket *k, struct sgrad_plan *plan, int cuts) {
     enum { ALIGNED = 16 };
     const int each = plan->chunks, chunks = cuts * each;

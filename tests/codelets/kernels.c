@@ -33,25 +33,29 @@ static bool halved(enum sgrad_dtype type, double *const *x, int span, int64_t i,
     return true;
 }
 
-/* The sum of the inputs whose bit is set in PRESENT. */
-static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count) {
+/* The sum of the inputs whose bit is set in PRESENT; of RUNS, of longer ones, each from an element of its own on. */
+static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count, bool runs) {
+    struct sgrad_sum attrs = { 0 };
     struct operand operand[SGRAD_SUM_INPUTS + 1] = { 0 };
-    double *x[SGRAD_SUM_INPUTS] = { 0 }, *sum = sgrad_alloc((size_t)count, sizeof *sum), wanted;
+    double *x[SGRAD_SUM_INPUTS] = { 0 }, *input[SGRAD_SUM_INPUTS] = { 0 }, *sum = sgrad_alloc((size_t)count, sizeof *sum), wanted;
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++) {
         if (!(present >> k & 1)) continue;
-        x[k] = normals((uint32_t)k, type, count);
+        attrs.first[k] = runs ? 3 * k : 0;
+        const int64_t length = count + (runs ? 4 * k : 0);
+        input[k] = normals((uint32_t)k, type, length);
+        x[k] = input[k] + attrs.first[k];
         x[k][0] = -0.0;
-        operand[k] = (struct operand){ line(type, count), SGRAD_R, x[k] };
+        operand[k] = (struct operand){ line(type, length), SGRAD_R, input[k] };
     }
     operand[SGRAD_SUM_INPUTS] = (struct operand){ line(type, count), SGRAD_W, sum };
-    run_kernel(&sgrad_sum_kernel, NULL, NULL, 0, operand, SGRAD_SUM_INPUTS + 1);
+    run_kernel(&sgrad_sum_kernel, runs ? &attrs : NULL, NULL, 0, operand, SGRAD_SUM_INPUTS + 1);
     for (int64_t i = 0; i < count; i++) {
         assert_true(halved(type, x, SGRAD_SUM_INPUTS, i, &wanted));
         if (memcmp(&sum[i], &wanted, sizeof wanted))
             fail_msg("sum of %x %s, element %lld of %lld, is %a, not %a", present, sgrad_dtype_name(type), (long long)i,
                      (long long)count, sum[i], wanted);
     }
-    for (int k = 0; k < SGRAD_SUM_INPUTS; k++) free(x[k]);
+    for (int k = 0; k < SGRAD_SUM_INPUTS; k++) free(input[k]);
     free(sum);
 }
 
@@ -60,9 +64,9 @@ static void sums_are_trees(void **state) {
     static const unsigned present[] = { 0x01, 0x03, 0x07, 0x0f, 0x1f, 0x3f, 0x7f, 0xff, 0x11, 0x55, 0x37, 0x77 };
     static const int64_t counts[] = { 1, 100, 1300 };
     for (size_t p = 0; p < sizeof present / sizeof *present; p++)
-        for (int k = 0; k < 3; k++) {
-            check_sum(SGRAD_F32, present[p], counts[k]);
-            check_sum(SGRAD_F64, present[p], counts[k]);
+        for (int k = 0; k < 6; k++) {
+            check_sum(SGRAD_F32, present[p], counts[k / 2], k % 2);
+            check_sum(SGRAD_F64, present[p], counts[k / 2], k % 2);
         }
 }
 
