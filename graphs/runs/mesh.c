@@ -63,8 +63,8 @@ static int check_stages(const struct sgrad__run *r) {
         return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
                           r->optimizer->name, o->mesh);
     if (o->histograms || o->best)
-        return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 alone writes",
-                          o->histograms ? "histograms" : "best", o->mesh);
+        return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 "
+                                        "alone writes", o->histograms ? "histograms" : "best", o->mesh);
     return o->precision == SGRAD_PRECISION_BF16 ? check_gradients(r) : 0;
 }
 
