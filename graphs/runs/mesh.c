@@ -49,8 +49,9 @@ static int check_gradients(const struct sgrad__run *r) {
         for (int s = 0; s < g->stages && g->value[v].maker >= 0 && g->value[v].needs_gradient; s++)
             takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
         if (takers > 1)
-            return sgrad_fail(SGRAD_EINVAL, "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients from "
-                                            "several are added in f32 alone: fewer stages may do", g->value[v].name, r->options.mesh);
+            return sgrad_fail(SGRAD_EINVAL, "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients "
+                                            "from several are added in f32 alone: fewer stages may do", g->value[v].name,
+                              r->options.mesh);
     }
     return 0;
 }
