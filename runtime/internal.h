@@ -56,7 +56,6 @@ int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_
 int sgrad__tensor_acquire(struct sgrad_tensor *tensor, enum sgrad_access access, void (*then)(void *arg), void *arg);
 void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
 void sgrad__tensor_release(struct sgrad_tensor *tensor);
-size_t sgrad_tensors_most(void);
 void sgrad__tensors_look(void);     /* at how much memory they have */
 
 int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */

@@ -186,6 +186,8 @@ void sgrad_tensor_forget(struct sgrad_tensor *tensor);                  /* its c
 int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to);
 /* Copies to TO what the tasks submitted so far leave in TENSOR, then calls DONE(ARG) on some thread; does not wait. */
 int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void *arg), void *arg);
+/* Bytes of main memory that all tensors had at once so far, workspaces among them, at most: looked at whenever a task begins. */
+size_t sgrad_tensors_most(void);
 
 /* ---- kernels and tasks --------------------------------------------------------------------------------------- */
 

@@ -174,8 +174,8 @@ static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
 }
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
-/* Bytes of what a program has in memory besides what the graph keeps, where they are most in the course of a step: values and what
- * is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces. */
+/* Bytes of what a program has in memory besides what the graph keeps, where they are most in the course of a step: values and
+ * what is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces. */
 struct sgrad__memory {
     double activations, gradients, messages, inputs, workspaces;
 };

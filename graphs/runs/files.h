@@ -144,7 +144,6 @@ void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, 
                               const struct sgrad_histogram *histogram);
 int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step_event *event);
 
-size_t sgrad_tensors_most(void);
 /* An epoch, or what the run's last step leaves of it. */
 struct sgrad__epoch {
     long step;                              /* its last one */
@@ -155,7 +154,7 @@ struct sgrad__epoch {
     double train_loss;                      /* the mean over its steps, or those since the last evaluation within it */
     double train[SGRAD_MAX_METRICS];        /* likewise, of metrics that are shares */
     double seconds, samples_per_second;     /* of its steps */
-    double memory;                          /* MB that this rank's tensors have had at once since the run began, at most; 0: not known */
+    double memory;                          /* MB that this rank's tensors have had at once so far, at most; 0: not known */
 };
 /* Its steps are done: fills what they have come to. */
 void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch);

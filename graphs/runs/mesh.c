@@ -49,8 +49,9 @@ static int check_gradients(const struct sgrad__run *r) {
         for (int s = 0; s < g->stages && g->value[v].maker >= 0 && g->value[v].needs_gradient; s++)
             takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
         if (takers > 1)
-            return sgrad_fail(SGRAD_EINVAL, "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients from "
-                                            "several are added in f32 alone: fewer stages may do", g->value[v].name, r->options.mesh);
+            return sgrad_fail(SGRAD_EINVAL, "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients "
+                                            "from several are added in f32 alone: fewer stages may do", g->value[v].name,
+                              r->options.mesh);
     }
     return 0;
 }
@@ -63,8 +64,8 @@ static int check_stages(const struct sgrad__run *r) {
         return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
                           r->optimizer->name, o->mesh);
     if (o->histograms || o->best)
-        return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 alone writes",
-                          o->histograms ? "histograms" : "best", o->mesh);
+        return sgrad_fail(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 "
+                                        "alone writes", o->histograms ? "histograms" : "best", o->mesh);
     return o->precision == SGRAD_PRECISION_BF16 ? check_gradients(r) : 0;
 }
 
