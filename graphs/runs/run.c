@@ -39,7 +39,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
     return (struct sgrad__program_options){
         .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
         .gpu_samples = training ? r->gpu_samples : 0, .gpu_micro = r->gpu_micro,
-        .training = training, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags, .peers = training ? c->all : NULL, .network = c->network,
+        .training = training, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags,
+        .peers = training ? c->all : NULL, .network = c->network,
         .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
         .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,
         .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
