@@ -6,7 +6,7 @@
  * What comes for the next visit is received while the present one is trained, and what leaves is sent during the one after: a
  * graph's tensors are all that moves, and the journal is one of them. A program and its memory are there for a visit alone.
  *
- * One that takes several ranks, by a mesh of its own, goes from each of a group of neighbours to the same place in the next group:
+ * One that takes several ranks, by a mesh of its own, goes from each of a group of neighbours to the same place in the next:
  *
  *     place 0    rank 0 ──> rank 2        its part of the state, its journal; and DIR/NAME/part-0/checkpoint-….safetensors
  *     place 1    rank 1 ──> rank 3

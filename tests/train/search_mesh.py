@@ -13,8 +13,8 @@ from search import board, kill, same, schedule, write
 
 GPTS = {"model": GPT, "batch": BATCH, "epochs": 1, "seed": 3, "optimizer": "adamw", "candidates": [
     {"name": "line", "mesh": "tensor=1d:2"}, {"name": "one", "lr": 0.002}, {"name": "stages", "mesh": "pipe=2", "micro-batch": 1}]}
-MIXED = {"model": "convnet", "batch": 64, "epochs": 2, "partitions": 4, "stop": {"rule": "halving", "first": 1, "factor": 2}, "candidates": [
-    {"name": "stages", "mesh": "pipe=2", "lr": 0.05}, {"name": "one", "lr": 0.05}, {"name": "lost", "model": "mlp", "mesh": "pipe=2", "lr": 1e6},
+MIXED = {"model": "mlp", "batch": 64, "epochs": 2, "partitions": 4, "stop": {"rule": "halving", "first": 1, "factor": 2}, "candidates": [
+    {"name": "stages", "model": "convnet", "mesh": "pipe=2", "lr": 0.05}, {"name": "one", "lr": 0.05}, {"name": "lost", "mesh": "pipe=2", "lr": 1e6},
     {"name": "data", "mesh": "data=2", "lr": 0.02}]}
 
 
