@@ -69,10 +69,11 @@ template <typename P> struct stats_term {
 
 /* dz = dy behind the mask y > 0, where y is there, else as forward made it of x. */
 template <typename P>
-static __device__ inline void mask(const struct shape &s, const struct channel *own, const float *x, const P *y, float *dz) {
+static __device__ inline void mask(const struct shape &s, const struct channel *own, const float *x, bool by_y, const P &y,
+                                   float *dz) {
     if (!s.relu) return;
     for (int j = 0; j < P::size; j++)
-        if ((y ? (float)y->at[j] : scaled(own[j], x[j])) <= 0) dz[j] = 0;
+        if ((by_y ? (float)y.at[j] : scaled(own[j], x[j])) <= 0) dz[j] = 0;
 }
 
 template <typename P> struct gradient_term {
@@ -91,7 +92,7 @@ template <typename P> struct gradient_term {
         float v[size], dz[size];
         sgrad__load(x + i, v);
         sgrad__load(dy + i, dz);
-        mask(shape, channel, v, y ? y + i : y, dz);
+        mask(shape, channel, v, y, shape.relu && y ? y[i] : P(), dz);
         for (int j = 0; j < size; j++) {
             sum[0][j] += dz[j];
             sum[1][j] += (double)dz[j] * normalized(channel[j], v[j]);
@@ -168,7 +169,7 @@ static __global__ void data(struct shape s, struct known known, const P *x, cons
             float v[size], dz[size];
             sgrad__load(&in[k], v);
             sgrad__load(&from[k], dz);
-            mask(s, channel, v, y ? &out[k] : y, dz);
+            mask(s, channel, v, y, out[k], dz);
             if (dr) sgrad__store(dr + i, dz, add_r);
             if (!dx) return;
             for (int j = 0; j < size; j++)

@@ -74,6 +74,7 @@ def test_shares():
     said = stargrad("train", *arguments, *CUDA, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
     assert re.search(r"^training step of 64 samples: \d+ micro-batches of .* on GPUs, .* on CPUs", said, re.M), said
     agree(arguments, 1e-4)
+    agree((*arguments, "--precision", "bf16"), 1e-2)
 
 
 def test_every_gpu_has_a_micro_batch():
