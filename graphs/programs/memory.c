@@ -245,7 +245,8 @@ struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int w
     for (int b = 0; b < p->buffer_count; b++) {
         const struct sgrad__buffer *is = &p->buffer[b];
         if (!lives[b].seen || peak < lives[b].first || peak > lives[b].last) continue;
-        *(is->copies > 1 ? &m.inputs : lives[b].message ? &m.messages : is->rows ? &m.activations : &m.gradients) += bytes_of(p, b);
+        double *part = is->copies > 1 ? &m.inputs : lives[b].message ? &m.messages : is->rows ? &m.activations : &m.gradients;
+        *part += bytes_of(p, b);
     }
     free(lives);
     return m;

@@ -83,7 +83,8 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     }
     free(times);
     free(sorted);
-    fprintf(to, "%d %s, %s flops", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"), human(total, flops));
+    fprintf(to, "%d %s, %s flops", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"),
+            human(total, flops));
     if (sent > 0) fprintf(to, "; sends %s bytes to other ranks", human(sent, bytes));
     fputc('\n', to);
     if (p->graph->mesh.axes) sgrad__program_print_bytes(p, to);

@@ -102,7 +102,8 @@ static int write_epoch(struct sgrad__entrant *e, struct sgrad__metrics *metrics,
     const long steps = epoch_steps(e);
     const double time = seconds(e, epoch);
     struct sgrad__epoch event = { .step = (epoch + 1) * steps, .epoch = epoch + 1, .evaluated = true, .seconds = time,
-                                  .train_loss = train_loss(e, epoch), .views = epoch + 1 == e->search->epochs ? e->options.tta : NULL,
+                                  .train_loss = train_loss(e, epoch),
+                                  .views = epoch + 1 == e->search->epochs ? e->options.tta : NULL,
                                   .samples_per_second = (double)(steps * e->options.batch) / time };
     for (int i = 0; i < e->metrics; i++) event.test[i] = sgrad__journal_test(e, epoch, i), event.train[i] = NAN;
     return sgrad__metrics_epoch(metrics, &event);
