@@ -85,8 +85,8 @@ struct cublasContext *sgrad_cublas(void) {
     return h->cublas;
 }
 
-/* ---- faults: a kernel's comes to light after its task has begun others, and a StarPU that was built to be fast takes it for "not
- * ready" for ever. So a CUDA worker looks for itself, while it waits for a kernel's end. ------------------------------------ */
+/* ---- faults: a kernel's comes to light after its task has begun others, and a StarPU that was built to be fast takes it for
+ * "not ready" for ever. So a CUDA worker looks for itself, while it waits for a kernel's end. -------------------------------- */
 
 enum { IN_FLIGHT = 2 };     /* tasks that a worker has begun and that have not ended (STARPU_CUDA_PIPELINE) */
 static const double every = 0.1;    /* seconds */
