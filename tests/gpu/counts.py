@@ -1,8 +1,8 @@
 """What a GPU has to do in a training step, counted, where there is none (tests/gpu/emulator): python3 tests/gpu/counts.py [MODEL…]
 
 For each network, in bf16: StarPU's tasks of a step, kernels launched, calls of cuDNN and cuBLAS, and bytes that kernels move,
-at so many samples on one GPU: all, batch norm's passes, roundings of weights. Tasks and bytes come from what train --print says; launches
-are those of a run of three steps less one of two, on one sample of 32x32, for they do not depend on the samples."""
+at so many samples on one GPU: all; those of batch norm's passes. Tasks and bytes come from what train --print says; launches are
+those of a run of three steps less one of two, on one sample of 32x32, for they do not depend on the samples."""
 import os
 import re
 import subprocess
@@ -27,7 +27,8 @@ def stargrad(*arguments):
 
 def printed(model, shape, batch, *arguments):
     """Tasks of a step, and (name, times, bytes) of each kind of task."""
-    said, _ = stargrad("--model", model, "--data", f"synthetic:{shape},{batch}", "--batch", batch, "--micro-batch", batch, "--print", *arguments)
+    said, _ = stargrad("--model", model, "--data", f"synthetic:{shape},{batch}", "--batch", batch, "--micro-batch", batch, "--print",
+                       *arguments)
     step = said[said.index("\ntraining step"):]
     rows = re.findall(r"^\w+ +(\S.*?) +(\d+)  \S+ +([\d.]+)([kMGT]?) +\(", step, re.M)
     return int(re.search(r"^(\d+) tasks?, ", step, re.M)[1]), [(name, int(n), float(b) * UNITS[u]) for name, n, b, u in rows]
@@ -35,7 +36,8 @@ def printed(model, shape, batch, *arguments):
 
 def launched(model, steps):
     with tempfile.TemporaryDirectory() as out:
-        _, said = stargrad("--model", model, "--data", "synthetic:32x32x3,10,8", "--batch", 1, "--steps", steps, "--out", os.path.join(out, "run"))
+        _, said = stargrad("--model", model, "--data", "synthetic:32x32x3,10,8", "--batch", 1, "--steps", steps,
+                           "--out", os.path.join(out, "run"))
     return [int(n) for n in re.search(r"emulated GPUs: (\d+) kernels, (\d+) calls", said).groups()]
 
 
@@ -47,10 +49,10 @@ def count(model):
 
     def gigabytes(pattern):
         return sum(n * b for name, n, b in rows if re.search(pattern, name)) / 1e9
-    norm, rounded = gigabytes(r" (stats|apply|sums|data)$"), gigabytes(r" rounded$")
-    print(f"{model:<10} {batch:>7} {tasks:>6} {kernels:>8} {calls:>6} {gigabytes(''):>8.2f} {norm:>11.2f} {rounded:>9.3f}", flush=True)
+    norm = gigabytes(r" (stats|apply|sums|data)$")
+    print(f"{model:<10} {batch:>7} {tasks:>6} {kernels:>8} {calls:>6} {gigabytes(''):>8.2f} {norm:>11.2f}", flush=True)
 
 
-print("network    samples  tasks  kernels  calls  GB moved  batch norm  roundings")
+print("network    samples  tasks  kernels  calls  GB moved  batch norm")
 for model in sys.argv[1:] or NETWORKS:
     count(model)
