@@ -8,7 +8,6 @@
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef float packed __attribute__((vector_size(4 * LANES), aligned(4), may_alias));    /* a vec in memory */
 typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
-typedef int32_t lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t word __attribute__((may_alias));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
 typedef uint16_t packed_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));     /* halves in memory */
@@ -37,22 +36,31 @@ SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data
     else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
 }
 
-static const int32_t lane_numbers[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+/* The lanes of X from FROM on, then those of Y: as many as a vector has. (Clang has no such shuffle.) */
+SGRAD_ALWAYS_INLINE vec lanes_from(int64_t from, vec x, vec y) {
+#ifdef __clang__
+    const vec both[2] = { x, y };
+    return *(const packed *)((const float *)both + from);
+#else
+    typedef int32_t lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+    static const int32_t number[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return __builtin_shuffle(x, y, *(const lanes *)number + (int32_t)from);
+#endif
+}
 
-/* The same where SOME elements are left, if they are less than a vector: zeros follow in it. Elements before I, so many that
- * there is a vector of them all, are read and written as they are. */
+/* load and store where SOME elements are left, if they are less than a vector: zeros follow in it. Elements before I, so many
+ * that there is a vector of them all, are read and written as they are. */
 SGRAD_ALWAYS_INLINE vec load_some(enum sgrad_dtype dtype, const void *data, int64_t i, int64_t some) {
     if (some >= LANES) return load(dtype, data, i);
-    const int32_t before = (int32_t)(LANES - some);
-    const lanes lane = *(const lanes *)lane_numbers;
-    return __builtin_shuffle(load(dtype, data, i - before), (vec){ 0 }, lane + before);
+    return lanes_from(LANES - some, load(dtype, data, i - LANES + some), (vec){ 0 });
 }
 SGRAD_ALWAYS_INLINE void store_some(bool has_bf16, enum sgrad_dtype dtype, void *data, int64_t i, vec x, int64_t some) {
-    if (some >= LANES) return store(has_bf16, dtype, data, i, x);
-    const int32_t before = (int32_t)(LANES - some);
-    const lanes lane = *(const lanes *)lane_numbers, is_before = lane < before;
-    const vec there = load(dtype, data, i - before);
-    store(has_bf16, dtype, data, i - before, __builtin_shuffle(x, there, lane - before + (is_before & (LANES + before))));
+    if (some >= LANES) {
+        store(has_bf16, dtype, data, i, x);
+        return;
+    }
+    const vec there = load(dtype, data, i - LANES + some);
+    store(has_bf16, dtype, data, i - LANES + some, lanes_from(some, lanes_from(LANES - some, there, there), x));
 }
 
 /* Pairs of an element of X and one of NEXT. */
