@@ -53,9 +53,8 @@ static int simulated(const struct sgrad__request *r, int nodes) {
     const struct sgrad_train_options *t = &r->train;
     const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
     const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->alike;
-    for (int i = 0; sgrad_optimizers[i]; i++)
-        if (sgrad_optimizers[i]->update_all && !strcmp(sgrad_optimizers[i]->name, t->optimizer)) return nodes;
-    return nodes > 2 && power && sums && alike && !r->plan.every_node ? 2 : nodes;
+    const struct sgrad_optimizer *optimizer = sgrad_record_find("optimizer", t->optimizer, sgrad_optimizers);
+    return nodes > 2 && power && sums && alike && !optimizer->update_all && !r->plan.every_node ? 2 : nodes;
 }
 
 static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,

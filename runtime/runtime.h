@@ -102,8 +102,9 @@ const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 
-/* Seconds of a clock that only goes on; doing nothing for some of them. */
+/* Seconds of a clock that only goes on; that this thread has had a core; doing nothing for some of the first. */
 double sgrad_now(void);
+double sgrad_thread_now(void);
 void sgrad_sleep(double seconds);
 
 /* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells
