@@ -136,6 +136,10 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 int sgrad__run_check_strategy(struct sgrad__run *run);              /* whatever the ranks */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
+/* An error where optimizer OF, asked for by --OPTION, is not to be had in shares, and these are asked for. */
+int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
+/* Whole parameters whose updates are much work, or of which shares are asked for, get a rank each that updates them. */
+void sgrad__run_deal_updates(struct sgrad__run *run, const struct sgrad__program_options *options);
 void sgrad__run_measure_room(struct sgrad__run *run);               /* every rank calls it */
 
 /* Names the folder, and refuses one that holds something else, before any work is done. */

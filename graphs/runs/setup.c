@@ -163,6 +163,7 @@ static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     r->graph->sharers = r->strategy && r->strategy->shares && r->context->ranks > 1 ? r->context->ranks : 0;
+    if (r->train) sgrad__run_deal_updates(r, &how);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
     if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__graph_keep_slow(r->graph));
