@@ -87,12 +87,24 @@ with tempfile.TemporaryDirectory() as scratch:
     told = stargrad(*how, "--out", work / "alone.zarr")
     assert "Mvoxel/s" in told and "blend" in told, told
     alone = blocks(work / "alone.zarr")
-    assert alone and "0 chunks" in stargrad(*how, "--out", work / "alone.zarr")
+    assert alone and "\n0 chunks done here" in stargrad(*how, "--out", work / "alone.zarr")
+    for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
+        assert f"\n{line}" in told, (line, told)
+
+    # What is there of other weights, or done in another way, is not gone on with, unless it is asked for.
+    stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
+    other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
+    for words in (other, how + ["--tta", "flips"], how + ["--dtype", "f32", "--precision", "bf16"]):
+        assert "of other work" in stargrad(*words, "--out", work / "alone.zarr", status=1)
+    assert blocks(work / "alone.zarr") == alone
+    stargrad(*other, "--out", work / "redone.zarr")
+    stargrad(*how, "--out", work / "redone.zarr", "--redo")
+    assert blocks(work / "redone.zarr") == alone
 
     # A block that is cut off is not there; it alone is done again.
     name = sorted(alone)[0]
     (work / "alone.zarr" / name).write_bytes(alone[name][:-5])
-    assert stargrad(*how, "--out", work / "alone.zarr").startswith("1 chunks") and blocks(work / "alone.zarr") == alone
+    assert "\n1 chunks done here" in stargrad(*how, "--out", work / "alone.zarr") and blocks(work / "alone.zarr") == alone
 
     # By some processes at a time, killed or stopped now and then; one has a full disk, and ends: its tasks are not to blame.
     shared = how + ["--out", work / "shared.zarr", "--queue", work / "queue", "--lease", 2]
@@ -121,20 +133,41 @@ with tempfile.TemporaryDirectory() as scratch:
     assert blocks(work / "shared.zarr") == alone
     state = json.loads(stargrad("queue", work / "queue", "--json"))
     assert state["todo"] == state["leased"] == state["failed"] == 0 and state["done"] > 1, state
-    assert "0 chunks" in stargrad(*shared)
+    assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 1, state
+    assert "\n0 chunks done here" in stargrad(*shared)
+    assert "tasks a minute" in stargrad("queue", work / "queue")
+    assert "of other work" in stargrad(*shared, "--memory", 0.2, status=1)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()
     (source / "0.0.0").write_bytes(b"short")
     poisoned = how + ["--out", work / "poisoned.zarr"]
-    stargrad(*poisoned, "--queue", work / "poisoned")
+    assert "are put aside" in stargrad(*poisoned, "--queue", work / "poisoned", status=1)
     told = stargrad("queue", work / "poisoned")
     assert "is put aside" in told and str(work / "poisoned" / "logs") in told, told
+    for log in (work / "poisoned/logs").iterdir():
+        assert log.read_text().count(f"{source}/0.0.0: its 5 bytes") == 3, log.read_text()
     left = blocks(work / "poisoned.zarr")
     assert left and len(left) < len(alone) and all(alone[name] == block for name, block in left.items())
     (source / "0.0.0").write_bytes(good)
     again = json.loads(stargrad(*poisoned, "--queue", work / "mended", "--json"))
     assert again["skipped"] > 0 and again["chunks"] > 0 and blocks(work / "poisoned.zarr") == alone, again
+
+    for patch, overlap, says in (("1x8x32", "0x0x0", "takes 9 and more"), ("1x32x32", "0x32x32", "less than its patch")):
+        assert says in stargrad(*plain, "--patch", patch, "--overlap", overlap, "--out", work / "no.raw", status=2)
+
+    # Killed in the middle, a raw or an HDF5 file is not there; by two at once it is there once, whole.
+    for name in ("whole.raw", "whole.h5"):
+        half = subprocess.Popen([STARGRAD, *map(str, how), "--out", work / name], stdout=subprocess.PIPE)
+        assert b"chunks of" in half.stdout.readline()
+        half.kill()
+        half.wait()
+        assert not (work / name).exists(), name
+        both = [subprocess.Popen([STARGRAD, *map(str, how), "--out", work / name], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                for i in range(2)]
+        told = [process.communicate()[1].decode() for process in both]
+        assert sorted(process.returncode for process in both) == [0, 1] and "is there already" in "".join(told), told
+        assert (work / name).exists()
 
     # A mask of zeros but in the last rows, half as long, and mirror images, four of a patch of one slice.
     small, mask = work / "small.zarr", work / "mask.zarr"
