@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory() as scratch:
     how = plain + ["--patch", "8x32x32", "--overlap", "1x4x4"]
     told = stargrad(*how, "--out", work / "alone.zarr")
     assert "Mvoxel/s" in told and "blend" in told, told
-    alone = blocks(work / "alone.zarr")
+    alone, chunks = blocks(work / "alone.zarr"), int(told.split()[0])
     assert alone and "\n0 chunks done here" in stargrad(*how, "--out", work / "alone.zarr")
     for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
         assert f"\n{line}" in told, (line, told)
@@ -106,16 +106,26 @@ with tempfile.TemporaryDirectory() as scratch:
     (work / "alone.zarr" / name).write_bytes(alone[name][:-5])
     assert "\n1 chunks done here" in stargrad(*how, "--out", work / "alone.zarr") and blocks(work / "alone.zarr") == alone
 
-    # By some processes at a time, killed or stopped now and then; one has a full disk, and ends: its tasks are not to blame.
-    shared = how + ["--out", work / "shared.zarr", "--queue", work / "queue", "--lease", 2]
-    full = subprocess.run([STARGRAD, *map(str, shared)], capture_output=True, text=True, preexec_fn=disk_full)
+    # By some processes at a time, killed or stopped now and then, while there is work: once all is done, all begins anew. One has a
+    # full disk, and ends: its tasks are not to blame.
+    def shared(turn):
+        return how + ["--out", work / f"shared{turn}.zarr", "--queue", work / f"queue{turn}", "--lease", 2]
+
+    def state_of(turn):
+        return json.loads(stargrad("queue", work / f"queue{turn}", "--json"))
+
+    full = subprocess.run([STARGRAD, *map(str, shared(0))], capture_output=True, text=True, preexec_fn=disk_full)
     assert full.returncode == 1 and "File too large" in full.stderr, full
     random.seed(1)
-    running, kills = [], 0
+    running, kills, turn = [], 0, 0
     while kills < KILLS:
+        if (work / f"queue{turn}").exists() and (state := state_of(turn))["done"] == chunks:
+            assert all(process.wait() in (0, -signal.SIGKILL) for process in running)
+            assert state["failed"] == 0 and blocks(work / f"shared{turn}.zarr") == alone, (kills, state)
+            turn += 1
         running = [process for process in running if process.poll() is None]
         while len(running) < WORKERS:
-            running.append(subprocess.Popen([STARGRAD, *map(str, shared)], stdout=subprocess.DEVNULL))
+            running.append(subprocess.Popen([STARGRAD, *map(str, shared(turn))], stdout=subprocess.DEVNULL))
         time.sleep(random.uniform(0.2, 1.5))
         victim = random.choice(running)
         if kills % 3 == 2:
@@ -126,17 +136,20 @@ with tempfile.TemporaryDirectory() as scratch:
             victim.kill()
             victim.wait()
         kills += 1
-        assert all(alone[name] == block for name, block in blocks(work / "shared.zarr").items()), kills
+        there = work / f"shared{turn}.zarr"
+        assert not there.exists() or all(alone[name] == block for name, block in blocks(there).items()), kills
     for process in running:
         assert process.wait() in (0, -signal.SIGKILL)
-    stargrad(*shared)
-    assert blocks(work / "shared.zarr") == alone
-    state = json.loads(stargrad("queue", work / "queue", "--json"))
+    stargrad(*shared(turn))
+    assert blocks(work / f"shared{turn}.zarr") == alone
+    state = state_of(turn)
     assert state["todo"] == state["leased"] == state["failed"] == 0 and state["done"] > 1, state
-    assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 1, state
-    assert "\n0 chunks done here" in stargrad(*shared)
-    assert "tasks a minute" in stargrad("queue", work / "queue")
-    assert "of other work" in stargrad(*shared, "--memory", 0.2, status=1)
+    if LONG:
+        print(f"{kills} processes killed or stopped, while the volume was done {turn + 1} times")
+    assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
+    assert "\n0 chunks done here" in stargrad(*shared(turn))
+    assert "tasks a minute" in stargrad("queue", work / f"queue{turn}")
+    assert "of other work" in stargrad(*shared(turn), "--memory", 0.2, status=1)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()
