@@ -377,6 +377,7 @@ int sgrad_launched_rank(void);
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
+int sgrad_worker_here(void);    /* which of them runs this; -1: none */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */

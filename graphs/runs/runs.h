@@ -406,14 +406,20 @@ int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_s
 
 /* ---- segmenting volumes ----------------------------------------------------------------------------------------- */
 
+struct sgrad_segment_worker {           /* seconds of one worker, and of what is no worker: "main", which hands out patches */
+    char name[16];
+    double load, compute, blend, save, wait;
+};
 struct sgrad_segment_result {
     int64_t chunk[3], block[3], all_chunks;     /* voxels of a chunk, and of a block of the output; chunks of the volume */
     int64_t chunks, skipped;            /* that were begun here; that were there already */
     int64_t patches, voxels;            /* of those that were begun: shown to the network, mirror images, too; all there are */
     int64_t blank;                      /* blocks of those in which volume or mask have zeros alone */
     double shown;                       /* times that a voxel is shown to the network, on average */
-    double seconds, load, blend, save;  /* in all; and of workers, who are so many, in reading, blending and writing */
+    double memory;                      /* bytes that chunks and patches take */
+    double seconds;                     /* in all */
     int workers;
+    struct sgrad_segment_worker sum, worker[SGRAD_MAX_WORKERS + 1];       /* of all; of each, the last is "main" */
 };
 struct sgrad_segment_options {
     const char *model, *weights;        /* NULL: as the model begins */
@@ -433,7 +439,8 @@ struct sgrad_segment_options {
     const char *queue;                  /* folder that hands out chunks to all who share it (queue.h); NULL: none */
     double lease;                       /* seconds; 0: 30 */
     bool redo;                          /* also chunks that are there */
-    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);   /* NULL: nobody */
+    /* Told at first, before any chunk, and with each; NULL: nobody. */
+    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);
 };
 /* Runs a network over a volume, in overlapping patches that are blended (volumes/patches.h). What is written depends on volume,
  * weights, patch, overlap, mask and flips alone, however many workers and processes there are. Of blocks of 16x128x128 voxels in
