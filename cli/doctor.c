@@ -172,7 +172,7 @@ static void check_cpu(struct doctor *d) {
     struct machine *m = d->machine;
     const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
     find(d, bf16 ? OK : NOTE, "CPU",
-         bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here, so it saves memory, and no time",
+         bf16 ? NULL : "bf16 has no instructions here: on CPUs it saves memory, and time only where steps wait for that",
          "%d %s, %d %s of %s; kernels use %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
          sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, sgrad_isa_title(sgrad_isa()));
     if (!m->seen)

@@ -185,7 +185,10 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     if (sgrad_memo_find(topic, key, value, sizeof value))
         for (way = 0; way < SGRAD__WAYS && strcmp(value, sgrad__way_name[way]) != 0; way++) continue;
     if (way == SGRAD__WAYS || !is_open(l, way)) {
-        sgrad_status("stargrad: measuring which way of computing each layer is the fastest here; it is remembered");
+        static int measured;
+        char *doing = sgrad_format("stargrad: measuring a layer's ways, number %d (STARGRAD_WAYS=rule skips this)", ++measured);
+        sgrad_status(doing);
+        free(doing);
         way = by_measurement(l);
         sgrad_status(NULL);
         sgrad_memo_add(topic, key, sgrad__way_name[way]);
