@@ -326,6 +326,8 @@ void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
 void sgrad_trace_step(long step);           /* tasks submitted from here on belong to this step; -1: to none again */
 void sgrad_trace_step_ends(long step);      /* a mark on the axis of time */
+/* What RANKS simulated ranks have left in FOLDER becomes a trace as real ones leave it. */
+int sgrad_trace_convert(const char *folder, int ranks);
 
 /* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
 
@@ -380,6 +382,9 @@ bool sgrad_worker_is_cuda(int i);
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
+/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, since
+ * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
+double sgrad_call_learnt(const struct sgrad_call *call);
 
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */
