@@ -65,6 +65,7 @@ static int run(const struct sgrad__request *request) {
         else print(&result);
     }
     free(result.kernel);
+    free(result.call);
     return SGRAD__DONE;
 }
 

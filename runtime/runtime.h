@@ -327,6 +327,8 @@ void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
 void sgrad_trace_step(long step);           /* tasks submitted from here on belong to this step; -1: to none again */
 void sgrad_trace_step_ends(long step);      /* a mark on the axis of time */
+/* What RANKS simulated ranks have left in FOLDER becomes a trace as real ones leave it. */
+int sgrad_trace_convert(const char *folder, int ranks);
 
 /* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
 
@@ -382,6 +384,9 @@ int sgrad_worker_here(void);    /* which of them runs this; -1: none */
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
+/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, since
+ * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
+double sgrad_call_learnt(const struct sgrad_call *call);
 
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */

@@ -10,6 +10,7 @@
 #include "runtime/runtime.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,15 @@ void sgrad_call_prepare(struct sgrad_call *call) {
     uint64_t cost[] = { (uint64_t)call->flops, (uint64_t)call->bytes, call->tf32 };
     call->hash = starpu_hash_crc32c_be_n(cost, sizeof cost, call->hash);
     call->codelet = codelet_of(call->kernel);
+}
+
+/* (Whoever asks StarPU for what it was not told to learn makes it begin.) */
+double sgrad_call_learnt(const struct sgrad_call *call) {
+    int cpu;
+    if (!call->codelet->model->benchmarking || starpu_worker_get_count_by_type(STARPU_CPU_WORKER) == 0) return NAN;
+    starpu_worker_get_ids_by_type(STARPU_CPU_WORKER, &cpu, 1);
+    return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, starpu_worker_get_perf_archtype(cpu, 0),
+                                                               call->hash);
 }
 
 /* ---- tasks ---- */

@@ -72,6 +72,7 @@ struct sgrad__run {
     int turns, turn;                            /* ranks that evaluate without each other, batches in turn; this one's place */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
+    const char *trace_folder;                   /* of steps alone, without a folder of a run; NULL: no trace */
     struct sgrad__server *server;               /* of asynchronous training; NULL: none */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;

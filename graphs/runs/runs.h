@@ -134,9 +134,17 @@ struct sgrad_bench_kernel {
     double ms; /* of them all, each in its best time alone: the mean of the CPU workers, busy with the same at once */
     double gflop, gbyte;            /* of them all */
 };
+/* A task of its steps, which is known by kernel and hash (runtime.h: sgrad_call). */
+struct sgrad_bench_call {
+    const char *kernel;
+    uint32_t hash;
+    double flops, bytes;
+    double seconds;                 /* that it took in these steps on a CPU worker, on average, whatever went on beside it */
+};
 struct sgrad_bench_result {
-    int kernels;
+    int kernels, calls;
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
+    struct sgrad_bench_call *call;          /* that StarPU has learnt (STARPU_CALIBRATE); free it */
     long batch;
     int workers;                    /* of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
@@ -148,9 +156,10 @@ struct sgrad_bench_result {
 };
 /* Measures these for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
-/* SECONDS that each of STEPS steps takes behind WARM others, on this process, which is *RANK. Writes nothing; its images are not
- * normalised. Every rank calls it. */
-int sgrad_steps_time(const struct sgrad_train_options *options, long warm, long steps, double *seconds, int *rank);
+/* SECONDS that each of STEPS steps takes behind WARM others, on this process, which is *RANK. TRACE: a folder that
+ * gets a trace of all of them, or NULL. Nothing else is written; images are not normalised. Every rank calls it. */
+int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
+                     int *rank);
 
 /* What a learning-rate range test has seen, step by step. */
 struct sgrad_rate_test {
@@ -173,10 +182,16 @@ void sgrad_rate_test_free(struct sgrad_rate_test *test);
 struct sgrad_growth {
     double fixed, each;             /* whatever the samples; and for each sample */
 };
+/* What several ranks do of a task: each its own samples' part; that, and they add up what comes of it; or one of all ranks, or of
+ * the ranks that share a layer's column (--kfac-variant), does it, and the others get what came of it. */
+enum sgrad_work_part { SGRAD_WORK_OWN, SGRAD_WORK_SUMMED, SGRAD_WORK_DEALT, SGRAD_WORK_DEALT_BY_LAYER };
 struct sgrad_work_task {
     const char *kernel;             /* "conv2d forward": the operation first */
     struct sgrad_growth flops, bytes;   /* bytes: of all its operands */
     double often;                   /* the share of the steps that it is part of */
+    bool curvature;                 /* of second order: no part of what other optimizers do */
+    enum sgrad_work_part part;
+    double sent;                    /* bytes that come of it, where other ranks get them */
 };
 struct sgrad_work_gradient {
     double bytes;                   /* of the parameter's gradient */
@@ -191,6 +206,8 @@ struct sgrad_work {
     int tasks, gradients;
     struct sgrad_work_task *task;
     struct sgrad_work_gradient *gradient;   /* the first made first */
+    double rows;                    /* second order: the share of ranks that precondition a layer; 0: one; below 0: the cheapest */
+    bool joint;                     /* no weight has its next value before all gradients are there */
     int fields, classes;            /* of a sample; of its label, 0: there is none */
     struct sgrad_work_field {
         char *name;
@@ -228,6 +245,7 @@ double sgrad_work_bucket(double bytes, const struct sgrad_network *network, cons
  * on NETWORK, of whose ranks these are the first. */
 struct sgrad_mesh_question {
     int ranks, workers;
+    const char *mesh;               /* the only one that is asked about; NULL: all that there are */
     const struct sgrad_network *network;
     int64_t batch;                  /* samples, over all ranks */
     double flops, bandwidth;        /* a second; bytes a second, of a rank's memory */

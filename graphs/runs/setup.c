@@ -12,7 +12,8 @@
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    char *trace = o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
+    char *trace = r->trace_folder ? sgrad_format("%s", r->trace_folder)
+                  : o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
     const struct sgrad_context_options how = { .cpus = o->cpus,
                                                .cudas = o->gpus,
                                                .scheduler = o->scheduler,
