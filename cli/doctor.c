@@ -212,7 +212,7 @@ static void check_starpu(struct doctor *d) {
 
     find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS,
          sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
-    if (STARPU_NMAXBUFS <= SGRAD_MAX_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_MAX_OPERANDS + 1);
+    if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
     if (cores > 0) find(d, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
     if (gpus > 0) find(d, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));

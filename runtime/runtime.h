@@ -166,8 +166,7 @@ enum sgrad_lifetime {
     SGRAD_TRANSIENT,    /* allocated where it is first written, freed by sgrad_tensor_forget */
     SGRAD_SCRATCH,      /* sgrad_workspace_create's: every task that is handed it gets memory of its own */
 };
-struct starpu_codelet;
-struct _starpu_data_state;
+struct starpu_codelet; struct _starpu_data_state;
 struct sgrad_tensor {
     char *name;
     struct sgrad_view view;
@@ -192,7 +191,7 @@ size_t sgrad_tensors_most(void);
 
 /* ---- kernels and tasks --------------------------------------------------------------------------------------- */
 
-#define SGRAD_MAX_OPERANDS 15   /* StarPU is built for 16 buffers a task; the last is the workspace */
+enum { SGRAD_MAX_OPERANDS = 31, SGRAD_FEW_OPERANDS = 15 };     /* StarPU is built for 16 a task, and can do more */
 
 enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 
@@ -203,20 +202,21 @@ struct sgrad_kind {
 };
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step;      /* what all tasks of one step share, and what all steps do: the runtime passes them on unread */
-struct sgrad_batch;
+struct sgrad_step; struct sgrad_batch;  /* what all tasks of one step share, and all steps: the runtime passes them on unread */
+enum { SGRAD_STEP_BYTES = 48 };
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
     void *const *data;              /* of each operand, on the kernel's device; NULL when absent */
     const void *attrs;              /* the operation's own attributes */
-    const struct sgrad_step *step;
+    const struct sgrad_step *step;  /* on a GPU, where it lies there: for what runs there, and not for the CPU that launches it */
     const struct sgrad_batch *batch;
-    int64_t first;                  /* where the rows of these operands begin, among all */
+    int64_t first;                  /* where the rows of these operands begin, among the step's */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
     bool deterministic;             /* same input, same bits */
     bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
     void *workspace;
     size_t workspace_size;          /* bytes */
+    const struct sgrad_args *next;  /* more of the same kernel and types, none of which needs another's: for .many */
 };
 
 struct sgrad_kernel {
@@ -229,6 +229,7 @@ struct sgrad_kernel {
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
+    bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
@@ -245,12 +246,15 @@ struct sgrad_call {
     unsigned accumulate;
     unsigned rows; /* bit i: operand i consists of rows (its first dimension), and the kernel does each by itself */
     bool deterministic, tf32;
+    bool recorded;                  /* on GPUs, as a CUDA graph for the same memory: recording.c */
     size_t workspace, gpu_workspace;    /* filled by sgrad_call_prepare: on a CPU, on a GPU */
     double flops, bytes;            /* filled by sgrad_call_prepare */
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
+    struct sgrad_recordings *recordings;    /* filled by sgrad_call_prepare, if it is recorded */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
+void sgrad_call_forget(struct sgrad_call *call);    /* its recordings, when no task of it runs any more */
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -307,8 +311,7 @@ struct sgrad_context_options {
     const char *network;        /* JSON file, else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
-struct sgrad_network;
-struct sgrad_group;
+struct sgrad_network; struct sgrad_group;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
     int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
@@ -405,16 +408,14 @@ enum sgrad_isa sgrad_isa(void);
 const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16" */
 
 /* Per-worker handles, made once; call from inside a kernel only. */
-struct dnnl_engine;
-struct dnnl_stream;
+struct dnnl_engine; struct dnnl_stream;
 struct dnnl_engine *sgrad_dnnl_engine(void);        /* dnnl_engine_t */
 struct dnnl_stream *sgrad_dnnl_stream(void);        /* dnnl_stream_t: one thread, in order */
-struct CUstream_st;
-struct cudnnContext;
-struct cublasContext;
+struct CUstream_st; struct cudnnContext; struct cublasContext;
 struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
 /* Ends the program, after a line that names the worker's task: what comes after a failed launch means nothing. */
 void sgrad_cuda_fail(const char *why, const char *where) __attribute__((noreturn));
+bool sgrad_cuda_excuses(const char *why, const char *where);   /* does it end no more than a recording of the task? */
 struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
 struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 

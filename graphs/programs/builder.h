@@ -127,8 +127,9 @@ void sgrad__fuse(struct sgrad__builder *b);
 /* What is computed again waits for the gradient that comes to whoever takes it. */
 void sgrad__hold_back(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
-/* After that: micro-batch m uses the memory of m - APART. LITTLE: buffers of different sizes use the same, too. */
-void sgrad__share_memory(struct sgrad__program *p, int apart, bool little);
+/* After that: micro-batch m uses the memory of m - APART. LITTLE: buffers of different sizes use the same, too.
+ * FOR_GOOD: what is no samples' keeps its memory, however large. */
+void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool for_good);
 
 /* ---- sums.c ---- */
 

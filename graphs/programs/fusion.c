@@ -6,7 +6,9 @@
  *     stats        3     │   6   │   9              the first writes sums, the others add to them                              */
 #include "graphs/programs/fusion.h"
 
-static void run(const struct sgrad_args *a, bool cuda) {
+#include <string.h>
+
+static void run_cpu(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
     char *room = (char *)sgrad_aligned((size_t)a->workspace);
     for (int i = 0; i < f->slices; i++)
@@ -26,12 +28,32 @@ static void run(const struct sgrad_args *a, bool cuda) {
             args.step = a->step;
             args.first = a->first + first;
             args.workspace = room + f->room[f->inner];
-            args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
-            (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
+            args.workspace_size = call->workspace;
+            call->kernel->cpu(&args);
         }
 }
-static void run_cpu(const struct sgrad_args *a) { run(a, false); }
-static void run_cuda(const struct sgrad_args *a) { run(a, true); }
+
+/* On all samples, with nothing in between: some links, of one kernel, are done at once. */
+static void run_cuda(const struct sgrad_args *a) {
+    const struct sgrad__fusion *f = a->attrs;
+    struct sgrad_args args[SGRAD__GPU_LINKS];
+    void *data[SGRAD__GPU_LINKS][SGRAD_MAX_OPERANDS];
+    for (int first = 0, next; first < f->links; first = next) {
+        next = first + 1 + f->link[first].with;
+        for (int i = first; i < next; i++) {
+            const struct sgrad__link *l = &f->link[i];
+            for (int j = 0; j < l->whole->operands; j++) data[i][j] = l->operand[j] < 0 ? NULL : a->data[l->operand[j]];
+            args[i] = sgrad_call_args(l->whole);
+            args[i].data = data[i];
+            args[i].step = a->step;
+            args[i].first = a->first;
+            args[i].workspace = (void *)sgrad_aligned((size_t)a->workspace);
+            args[i].workspace_size = l->whole->gpu_workspace;
+            args[i].next = i + 1 < next ? &args[i + 1] : NULL;
+        }
+        f->link[first].whole->kernel->cuda(&args[first]);
+    }
+}
 
 static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
 static size_t gpu_workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->gpu_workspace; }
@@ -45,12 +67,46 @@ static const struct sgrad_kernel kernels[][2] = {
     { FUSED(forward, NULL), FUSED(forward, run_cuda) },
     { FUSED(backward, NULL), FUSED(backward, run_cuda) },
     { FUSED(update, NULL), FUSED(update, run_cuda) },
+    { FUSED(reduction, NULL), FUSED(reduction, run_cuda) },
 };
 
 const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, bool cuda) {
     int i = 0;
     while (kernels[i][cuda].kind != kind) i++;
     return &kernels[i][cuda];
+}
+
+/* ---- what a GPU does at once ---- */
+
+/* Has one of them to wait for the other? */
+static bool meet(const struct sgrad__link *a, const struct sgrad__link *b) {
+    for (int i = 0; i < a->whole->operands; i++)
+        for (int j = 0; j < b->whole->operands; j++)
+            if (a->operand[i] >= 0 && a->operand[i] == b->operand[j] &&
+                (a->whole->access[i] != SGRAD_R || b->whole->access[j] != SGRAD_R))
+                return true;
+    return false;
+}
+
+static bool are_alike(const struct sgrad_call *a, const struct sgrad_call *b) {
+    if (a->kernel != b->kernel || !a->kernel->many || a->operands != b->operands) return false;
+    for (int i = 0; i < a->operands; i++)
+        if (a->view[i].dtype != b->view[i].dtype) return false;
+    return true;
+}
+
+void sgrad__fusion_gather(struct sgrad__fusion *f) {
+    for (int first = 0; first < f->links; first += 1 + f->link[first].with)
+        for (int l = first + 1; l < f->links; l++) {
+            const struct sgrad__link link = f->link[l];
+            const int to = first + 1 + f->link[first].with;
+            bool waits = !are_alike(f->link[first].whole, link.whole);
+            for (int i = first; i < l && !waits; i++) waits = meet(&f->link[i], &link);
+            if (waits) continue;
+            memmove(&f->link[to + 1], &f->link[to], (size_t)(l - to) * sizeof link);
+            f->link[to] = link;
+            f->link[first].with++;
+        }
 }
 
 static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }

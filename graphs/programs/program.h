@@ -150,7 +150,8 @@ struct sgrad__program_options {
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, tf32;
     long histograms;                    /* steps from one to the next, of all weights and gradients; 0: none */
-    bool fuse; /* neighbouring operations become one task; without GPUs, activations have places for good */
+    bool fuse;                          /* neighbouring operations become one task; activations have places for good */
+    bool recorded;                      /* on GPUs, too, whose tasks are recorded as CUDA graphs; else there not */
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;

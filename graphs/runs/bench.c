@@ -150,9 +150,7 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     qsort(took, STEPS, sizeof *took, by_size);
     result->step_ms = 1e3 * took[STEPS / 2];
     find_learnt(r, result);
-    struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still, on whatever rank from 0 on */
-    step.first = 0;
-    SGRAD_TRY(time_kernels(r, &step, result));
+    SGRAD_TRY(time_kernels(r, &r->runner->slot[0].step, result));      /* its samples are there still */
     SGRAD_TRY(time_memory(r, result));
     tell_network(r->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);

@@ -193,7 +193,7 @@ static void blend(const struct sgrad_args *a) {
     const int64_t voxels = sgrad_shape_count(shape) / shape->dim[0] / shape->dim[4];
     double *stat = a->data[1];
     for (int64_t i = 0; i < shape->dim[0]; i++) {
-        const int64_t sample = a->step->sample[a->first - a->step->first + i];
+        const int64_t sample = a->step->sample[a->first + i];
         if (sample == SGRAD__NO_SAMPLE) continue;
         struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
         const double start = sgrad_now();
