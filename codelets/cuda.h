@@ -22,6 +22,7 @@
 #include <cudnn.h>
 
 #include "codelets/codelets.h"
+#include "runtime/handles.h"
 
 /* ---- errors: a task cannot return one, and what comes after a failed launch means nothing, so the program ends, or else what is
  * recorded meanwhile --- */

@@ -4,7 +4,7 @@
  * comes first (async, mixed, backup) is each node's push and pull, of which a server takes one after another.
  *
  * Second order: what ranks deal out among them is done when the one that has most of it is done; how often each part comes, and
- * how many ranks precondition a layer, is as in training (graphs/programs/curvature.h), but that the cheapest is by these rates. */
+ * how many ranks precondition a layer, is as in training (graphs/programs/curvature.h), the cheapest being so by these rates. */
 #include "config.h"
 #include "graphs/programs/programs.h"
 #include "planner/planner.h"
@@ -153,12 +153,13 @@ static struct curvature send_curvature(const struct study *s, int rows, const st
 /* The ranks that precondition a layer, of all: as asked for, as near as can be, or the cheapest. */
 static int find_rows(const struct study *s, double samples, const struct sgrad_network *net) {
     const double wanted = s->q->work->rows * net->ranks;
+    const bool cheapest = s->q->work->rows < 0;
     double least = INFINITY;
     int best = net->ranks;
     for (int rows = net->ranks; rows > 0 && s->q->work->rows != 1; rows--) {
         if (net->ranks % rows) continue;
-        const struct curvature sent = s->q->work->rows < 0 ? send_curvature(s, rows, net) : (struct curvature){ 0 };
-        const double cost = s->q->work->rows < 0 ? compute(s, samples, net->ranks, rows).all + sent.late + sent.now : fabs(rows - wanted);
+        const struct curvature sent = cheapest ? send_curvature(s, rows, net) : (struct curvature){ 0 };
+        const double cost = cheapest ? compute(s, samples, net->ranks, rows).all + sent.late + sent.now : fabs(rows - wanted);
         if (cost < least) least = cost, best = rows;
     }
     return best;

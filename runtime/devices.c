@@ -1,5 +1,6 @@
 /* devices.c: the library handles of each worker: oneDNN, CUDA, cuDNN, cuBLAS. Made on a worker's first use of them. */
 #include "config.h"
+#include "runtime/handles.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 

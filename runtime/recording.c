@@ -16,6 +16,7 @@
  * capture": a capture that other threads cannot disturb, since it is of the stream of one thread, which does not synchronise with
  * the default one.) */
 #include "config.h"
+#include "runtime/handles.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 

@@ -387,7 +387,7 @@ int sgrad_worker_here(void);    /* which of them runs this; -1: none */
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
-/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, since
+/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, as
  * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
 double sgrad_call_learnt(const struct sgrad_call *call);
 
@@ -406,18 +406,6 @@ int sgrad_cpus(void);       /* that this process may run on */
 enum sgrad_isa { SGRAD_BASELINE, SGRAD_AVX2, SGRAD_AVX512, SGRAD_AVX512_BF16, SGRAD_AMX };
 enum sgrad_isa sgrad_isa(void);
 const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16" */
-
-/* Per-worker handles, made once; call from inside a kernel only. */
-struct dnnl_engine; struct dnnl_stream;
-struct dnnl_engine *sgrad_dnnl_engine(void);        /* dnnl_engine_t */
-struct dnnl_stream *sgrad_dnnl_stream(void);        /* dnnl_stream_t: one thread, in order */
-struct CUstream_st; struct cudnnContext; struct cublasContext;
-struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
-/* Ends the program, after a line that names the worker's task: what comes after a failed launch means nothing. */
-void sgrad_cuda_fail(const char *why, const char *where) __attribute__((noreturn));
-bool sgrad_cuda_excuses(const char *why, const char *where);   /* does it end no more than a recording of the task? */
-struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
-struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 
 #define SGRAD_MAX_WORKERS 1024     /* no StarPU that has more is compiled with */
 /* A cache of whatever a kernel makes once per shape and keeps (primitive descriptors, algorithm choices): one cache

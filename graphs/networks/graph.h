@@ -45,7 +45,7 @@ struct sgrad__parameter {
     struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
     struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
-    int dealt, owner;                   /* of so many ranks that have it OWNER updates it for all, and has the states; 0: all do */
+    int dealt, owner;                   /* of so many ranks OWNER updates it for all, and has the states; 0: all do */
 };
 
 struct sgrad__node {

@@ -191,8 +191,8 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
 
 /* ---- shares ---- */
 
-/* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. What every rank updates
- * is no one's share. */
+/* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. What every rank
+ * updates is no one's share. */
 static struct sgrad_copy_piece share_of(const struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *e,
                                         int share) {
     const struct sgrad__parameter *p = &b->g->parameter[e->parameter];

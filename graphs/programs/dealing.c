@@ -42,7 +42,8 @@ static void deal_within(struct sgrad_graph *g, const struct sgrad__program_optio
                         struct sgrad_group group) {
     double *size = sgrad_alloc((size_t)g->parameter_count, sizeof *size);
     double *load = sgrad_alloc((size_t)group.count, sizeof *load);
-    int *bin = sgrad_alloc((size_t)g->parameter_count, sizeof *bin), *which = sgrad_alloc((size_t)g->parameter_count, sizeof *which);
+    int *bin = sgrad_alloc((size_t)g->parameter_count, sizeof *bin);
+    int *which = sgrad_alloc((size_t)g->parameter_count, sizeof *which);
     int count = 0;
     for (int i = 0; i < g->parameter_count; i++)
         if (wanted[i] && g->parameter[i].stages == stages) {

@@ -206,7 +206,7 @@ struct sgrad_work {
     int tasks, gradients;
     struct sgrad_work_task *task;
     struct sgrad_work_gradient *gradient;   /* the first made first */
-    double rows;                    /* second order: the share of ranks that precondition a layer; 0: one; below 0: the cheapest */
+    double rows;                    /* second order: the share of ranks that precondition a layer; 0: one; < 0: the cheapest */
     bool joint;                     /* no weight has its next value before all gradients are there */
     int fields, classes;            /* of a sample; of its label, 0: there is none */
     struct sgrad_work_field {

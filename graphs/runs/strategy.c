@@ -39,7 +39,8 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
 
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
     if (!r->strategy->shares || !is->whole || can_be_dealt(is)) return 0;
-    return sgrad_fail(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option, is->name);
+    return sgrad_fail(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
+                      is->name);
 }
 
 void sgrad__run_deal_updates(struct sgrad__run *r, const struct sgrad__program_options *how) {

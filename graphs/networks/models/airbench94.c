@@ -56,6 +56,7 @@ const struct sgrad_model sgrad_airbench94_model = {
     .summary = "CIFAR-10's speed record: whitened, six 3x3 convolutions (docs/record.md)",
     .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024",
     .least_side = 9,
-    .options = (const struct sgrad_model_option[]){ { "no_whitening", 0, 0, 1, false }, { "no_identity", 0, 0, 1, false }, { 0 } },
+    .options = (const struct sgrad_model_option[]){
+        { "no_whitening", 0, 0, 1, false }, { "no_identity", 0, 0, 1, false }, { 0 } },
     .build = build,
 };
