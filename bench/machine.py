@@ -46,7 +46,8 @@ def steps_s(out, batch):
 
 
 class Failed(SystemExit):
-    """A program failed: ends this one, too, with what that said, unless it is caught."""
+    """A program failed: ends this one, too, with what that said, unless it is caught. LATE: it was stopped at its limit."""
+    late = False
 
 
 def run(command, environment={}, limit_s=None):
@@ -62,8 +63,10 @@ def run(command, environment={}, limit_s=None):
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
-            raise Failed(f"{errors.read()}{pathlib.Path(sys.argv[0]).name}: exit status {process.returncode}: "
-                         f"{' '.join(process.args)}")
+            failure = Failed(f"{errors.read()}{pathlib.Path(sys.argv[0]).name}: exit status {process.returncode}: "
+                             f"{' '.join(process.args)}")
+            failure.late = bool(limit_s) and time.monotonic() - started >= limit_s
+            raise failure
         others = busy() - busy_before - usage.ru_utime - usage.ru_stime
         output.seek(0)
         return (output.read(), usage.ru_maxrss / 1024,

@@ -1,0 +1,59 @@
+"""A file that holds what was measured on a GPU: sections in markdown, one for each program that writes here, each with one table.
+A section is written anew after every row, so that what is known stays whatever comes next; the others' stay as they are."""
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+FILE = pathlib.Path(os.environ.get("GPU_TABLE", "gpu.md"))
+
+
+def smi(query):
+    """The first GPU's properties, as nvidia-smi says them; None where there is none."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else [field.strip() for field in done.stdout.split(",")]
+
+
+def machine():
+    """"NVIDIA H100 80GB HBM3, driver 580.82, 81559 MiB", or what is there in its place."""
+    found = smi("name,driver_version,memory.total")
+    emulated = os.environ.get("STARGRAD_EMULATED_GPUS")
+    device = (f"{found[0]}, driver {found[1]}, {found[2]} MiB" if found else
+              f"no GPU: {emulated} emulated on CPU threads, which say nothing of speed" if emulated else "no GPU")
+    with open("/proc/cpuinfo") as f:
+        names = re.findall(r"^model name\s*: (.*)$", f.read(), re.M)
+    return f"{device}; {os.cpu_count()} cores{f' of {names[0]}' if names else ''}"
+
+
+class Table:
+    def __init__(self, section, columns, about=""):
+        self.section, self.columns, self.about = section, columns, about
+        self.rows, self.notes, self.started = [], [], time.monotonic()
+        self.date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        self.device = machine()
+        self.write()
+
+    def add(self, *cells):
+        self.rows.append([str(cell) for cell in cells])
+        self.write()
+
+    def text(self):
+        lines = [f"## {self.section}", "", f"{self.device}. {self.about}{', ' if self.about else ''}{self.date}; "
+                 f"{time.monotonic() - self.started:.0f} s in all.", ""]
+        for cells in (self.columns, ["---"] * len(self.columns), *self.rows):
+            lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        return "\n".join(lines + [""] + [f"- {note}" for note in self.notes] + [""] * bool(self.notes))
+
+    def write(self):
+        """Other programs' sections stay; the file is there whole or as it was."""
+        old = FILE.read_text() if FILE.exists() else ""
+        others = [part for part in re.split(r"^(?=## )", old, flags=re.M)[1:] if not part.startswith(f"## {self.section}\n")]
+        beside = FILE.with_name(FILE.name + ".new")
+        beside.write_text("# Stargrad on GPUs\n\n" + "\n".join(part.strip("\n") + "\n" for part in [*others, self.text()]))
+        beside.replace(FILE)
