@@ -132,6 +132,7 @@ const struct sgrad_op sgrad_conv2d_op = {
     .patches = patches,
     .forward = { { { .name = "conv2d forward", .kind = &sgrad_forward_kind, .cpu = sgrad__pass_forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__conv2d_forward_cuda),
+                     .cuda_with = SGRAD_CUDA_WITH(sgrad__conv2d_forward_with_cuda),
                      .workspace = sgrad__pass_forward_workspace, .gpu_workspace = sgrad__pass_gpu_workspace,
                      .flops = sgrad__pass_forward_flops },
                    { SGRAD_IN(X, 0), SGRAD_IN_FACTOR(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },

@@ -192,7 +192,6 @@ size_t sgrad_tensors_most(void);
 /* ---- kernels and tasks --------------------------------------------------------------------------------------- */
 
 #define SGRAD_MAX_OPERANDS 15   /* StarPU is built for 16 buffers a task; the last is the workspace */
-
 enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 
 /* What a task does for its program: the word and the colour that it has in every picture. */
@@ -202,8 +201,7 @@ struct sgrad_kind {
 };
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step;      /* what all tasks of one step share, and what all steps do: the runtime passes them on unread */
-struct sgrad_batch;
+struct sgrad_step; struct sgrad_batch;      /* what all tasks of one step share, all steps do: passed on unread */
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
     void *const *data;              /* of each operand, on the kernel's device; NULL when absent */
@@ -228,6 +226,8 @@ struct sgrad_kernel {
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
+    /* Does this and NEXT with ITS arguments as one, or neither: false. ONLY: what NEXT takes, nobody else does. NULL: never */
+    bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
@@ -376,6 +376,7 @@ int sgrad_launched_rank(void);
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
+double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */

@@ -6,28 +6,57 @@
  *     stats        3     │   6   │   9              the first writes sums, the others add to them                              */
 #include "graphs/programs/fusion.h"
 
-static void run(const struct sgrad_args *a, bool cuda) {
+/* Link L's arguments in turn I, whose operands lie in DATA. */
+static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *l, int i, bool cuda, void **data) {
     const struct sgrad__fusion *f = a->attrs;
     char *room = (char *)sgrad_aligned((size_t)a->workspace);
+    const int s = f->backwards ? f->slices - 1 - i : i, larger = (int)(f->samples % f->slices);
+    const int64_t first = f->samples / f->slices * s + (s < larger ? s : larger);
+    const struct sgrad_call *call = l->slice[s >= larger][i > 0];
+    for (int j = 0; j < call->operands; j++) {
+        const int at = l->operand[j];
+        data[j] = at < 0                     ? NULL
+                  : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
+                                             : (char *)a->data[at] + (size_t)first * f->row[at];
+    }
+    struct sgrad_args args = sgrad_call_args(call);
+    args.data = data;
+    args.step = a->step;
+    args.first = a->first + first;
+    args.workspace = room + f->room[f->inner];
+    args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
+    return args;
+}
+
+/* Is what link L+1 takes first in the workspace, and taken by no later one? */
+static bool only_next_takes(const struct sgrad__fusion *f, const struct sgrad__link *l) {
+    const int at = l[1].operand[0];
+    for (const struct sgrad__link *later = l + 2; later < f->link + f->links; later++)
+        for (int j = 0; j < later->whole->operands; j++)
+            if (later->operand[j] == at) return false;
+    return at >= SGRAD_MAX_OPERANDS;
+}
+
+/* Link L and the next one as one on a GPU, where their kernel knows how. */
+static bool run_two(const struct sgrad_args *a, const struct sgrad__link *l, int i) {
+    const struct sgrad__fusion *f = a->attrs;
+    if (l + 1 == f->link + f->links || !l->whole->kernel->cuda_with) return false;
+    void *data[SGRAD_MAX_OPERANDS], *its_data[SGRAD_MAX_OPERANDS];
+    const struct sgrad_args args = args_of(a, l, i, true, data), its = args_of(a, l + 1, i, true, its_data);
+    return l->whole->kernel->cuda_with(&args, l[1].whole->kernel, &its, only_next_takes(f, l));
+}
+
+static void run(const struct sgrad_args *a, bool cuda) {
+    const struct sgrad__fusion *f = a->attrs;
     for (int i = 0; i < f->slices; i++)
         for (const struct sgrad__link *l = f->link; l < f->link + f->links; l++) {
-            const int s = f->backwards ? f->slices - 1 - i : i, larger = (int)(f->samples % f->slices);
-            const int64_t first = f->samples / f->slices * s + (s < larger ? s : larger);
-            const struct sgrad_call *call = l->slice[s >= larger][i > 0];
-            void *data[SGRAD_MAX_OPERANDS];
-            for (int j = 0; j < call->operands; j++) {
-                const int at = l->operand[j];
-                data[j] = at < 0                     ? NULL
-                          : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
-                                                     : (char *)a->data[at] + (size_t)first * f->row[at];
+            if (cuda && run_two(a, l, i)) {
+                l++;
+                continue;
             }
-            struct sgrad_args args = sgrad_call_args(call);
-            args.data = data;
-            args.step = a->step;
-            args.first = a->first + first;
-            args.workspace = room + f->room[f->inner];
-            args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
-            (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
+            void *data[SGRAD_MAX_OPERANDS];
+            const struct sgrad_args args = args_of(a, l, i, cuda, data);
+            (cuda ? l->whole->kernel->cuda : l->whole->kernel->cpu)(&args);
         }
 }
 static void run_cpu(const struct sgrad_args *a) { run(a, false); }

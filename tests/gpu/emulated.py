@@ -77,6 +77,46 @@ def test_shares():
     agree((*arguments, "--precision", "bf16"), 1e-2)
 
 
+def test_shares_follow_rates():
+    """A second run shares by what the first has measured: the slower a GPU, the less it has; and it is the same batch."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.05)
+    of_gpu = []
+    needs("stargrad")
+    for delay in (0, 3000):
+        env = {"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": str(delay), "STARPU_HOME": tempfile.mkdtemp(dir=FOLDER)}
+        stargrad("train", *arguments, "--steps", 16, *CUDA, "--out", folder("first"), env=env)
+        said = stargrad("train", *arguments, *CUDA, "--print", env=env)
+        of_gpu.append(int(re.search(r"micro-batch(?:es)? of (\d+) on GPUs", said)[1]))
+    assert of_gpu[0] > of_gpu[1], of_gpu
+
+
+def test_graphs():
+    """Convolutions as cuDNN's graphs, with bias, ReLU and batch norm's sums, wherever the emulated cuDNN has one."""
+    env = {"STARGRAD_CUDNN": "graph"}
+    done = subprocess.run([os.path.join(PROGRAMS, "operations")], capture_output=True, text=True, timeout=600, env={**os.environ, **env})
+    assert done.returncode == 0 and re.search(r"OK.* cuda$", done.stdout + done.stderr, re.M), done.stdout + done.stderr
+    for arguments in (reference("lenet", "idx", 0.01), reference("resnet20", "cifar10", 0.002)):
+        for precision, within in (("f32", 1e-4), ("tf32", 3e-2), ("bf16", 1e-2)):
+            cpu = losses(train("cpu", *arguments, "--precision", precision, *CPU))
+            cuda = losses(train("cuda", *arguments, "--precision", precision, *SHARED, *CUDA, env=env))
+            assert max(abs(a - b) / b for a, b in zip(cuda, cpu, strict=True)) <= 10 * within, f"{arguments} {precision}: {cuda} is not {cpu}"
+
+
+def test_parts():
+    """What tests/gpu/run does, a little of it: a part that cannot run is a row like the others, and ends none of them."""
+    needs("stargrad")
+    table = os.path.join(folder("table"), "gpu.md")
+    os.makedirs(os.path.dirname(table))
+    words = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "parts.py"), "--emulated", "--part", "lenet f32", "trace"]
+    for missing in (False, True):
+        env = {**os.environ, "GPU_TABLE": table, "STARGRAD_EMULATED_GPUS": "0" if missing else "1"}
+        done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
+        with open(table) as file:
+            rows = [line for line in file if line.startswith("| ")][2:]
+        assert done.returncode == missing and len(rows) == 2, done.stdout + done.stderr
+        assert all(("FAILED" in row) == missing for row in rows), rows
+
+
 def test_every_gpu_has_a_micro_batch():
     """Where a core would have less than a sample GPUs have all; and where batch norm's groups are cut, each has a piece."""
     arguments = ("train", "--model", "convnet", "--data", "synthetic:8x8x3,10,256", *CUDA[:2], "--print")

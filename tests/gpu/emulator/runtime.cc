@@ -3,6 +3,7 @@
 #include "tests/gpu/emulator/emulator.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdarg>
@@ -28,6 +29,7 @@ struct CUstream_st {
 /* How often it was recorded, and how many of those have been reached. */
 struct event {
     std::atomic<unsigned> recorded, reached;
+    std::atomic<int64_t> microseconds{ 0 }; /* when that was */
 };
 struct CUevent_st {
     std::shared_ptr<struct event> event; /* which outlives the handle that the program destroys */
@@ -384,7 +386,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const unsigned number = ++event->event->recorded;
-    enqueue(stream, [=, kept = event->event] { kept->reached = number; });
+    enqueue(stream, [=, kept = event->event] {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        kept->microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+        kept->reached = number;
+    });
     return cudaSuccess;
 }
 
@@ -397,6 +403,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     while (cudaEventQuery(event) == cudaErrorNotReady) usleep(10);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    *milliseconds = 1e-3f * (float)(to->event->microseconds - from->event->microseconds);
     return cudaSuccess;
 }
 
