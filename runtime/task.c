@@ -10,6 +10,7 @@
 #include "runtime/runtime.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,12 @@ void sgrad_call_prepare(struct sgrad_call *call) {
     uint64_t cost[] = { (uint64_t)call->flops, (uint64_t)call->bytes, call->tf32 };
     call->hash = starpu_hash_crc32c_be_n(cost, sizeof cost, call->hash);
     call->codelet = codelet_of(call->kernel);
+}
+
+double sgrad_call_expected(const struct sgrad_call *call, int worker) {
+    if (!call->codelet) return NAN;
+    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype((int)worker, STARPU_NMAX_SCHED_CTXS);
+    return 1e-6 * starpu_perfmodel_history_based_expected_perf(((struct starpu_codelet *)call->codelet)->model, arch, call->hash);
 }
 
 /* ---- tasks ---- */
