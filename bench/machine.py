@@ -39,6 +39,43 @@ def busy():
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # less idle, less waiting
 
 
+class Energy:
+    """What processors have taken while it was open, as the machine's own counters (RAPL) tell: .joules, None where .why says why not.
+    Counters begin again within minutes, so they are read on the way."""
+    FOLDER = pathlib.Path("/sys/class/powercap")
+
+    def __init__(self):
+        self.joules, self.why, self.files = None, None, sorted(self.FOLDER.glob("*-rapl:?/energy_uj"))
+        if not self.files:
+            self.why = f"{self.FOLDER} has no counters of energy"
+        elif not all(os.access(file, os.R_OK) for file in self.files):
+            self.why = f"{self.files[0]} is root's alone to read"
+
+    def read(self):
+        now = [int(file.read_text()) for file in self.files]
+        for file, before, after in zip(self.files, self.last, now):
+            around = int(file.with_name("max_energy_range_uj").read_text()) if after < before else 0
+            self.joules += (after - before + around) / 1e6
+        self.last = now
+
+    def watch(self):
+        while not self.over.wait(20):
+            self.read()
+
+    def __enter__(self):
+        if not self.why:
+            self.joules, self.last = 0, [int(file.read_text()) for file in self.files]
+            self.over, self.thread = threading.Event(), threading.Thread(target=self.watch, daemon=True)
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        if not self.why:
+            self.over.set()
+            self.thread.join()
+            self.read()
+
+
 def steps_s(out, batch):
     """Seconds of every step of the run in folder OUT."""
     events = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())

@@ -14,6 +14,8 @@ static const struct sgrad__option options[] = {
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
+    { "no-cuda-graphs", NULL, "what a task does on a GPU is launched one by one, and memory found anew each step",
+      &sgrad__flag, SGRAD__FIELD(no_cuda_graphs) },
     { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
       SGRAD__FIELD(bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
@@ -65,6 +67,7 @@ static int run(const struct sgrad__request *request) {
         else print(&result);
     }
     free(result.kernel);
+    free(result.call);
     return SGRAD__DONE;
 }
 

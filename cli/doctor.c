@@ -172,7 +172,7 @@ static void check_cpu(struct doctor *d) {
     struct machine *m = d->machine;
     const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
     find(d, bf16 ? OK : NOTE, "CPU",
-         bf16 ? NULL : "on CPUs, train with --precision f32: bf16 has no instructions here, so it saves memory, and no time",
+         bf16 ? NULL : "bf16 has no instructions here: on CPUs it saves memory, and time only where steps wait for that",
          "%d %s, %d %s of %s; kernels use %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
          sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, sgrad_isa_title(sgrad_isa()));
     if (!m->seen)
@@ -212,7 +212,7 @@ static void check_starpu(struct doctor *d) {
 
     find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS,
          sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
-    if (STARPU_NMAXBUFS <= SGRAD_MAX_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_MAX_OPERANDS + 1);
+    if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
     if (cores > 0) find(d, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
     if (gpus > 0) find(d, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));

@@ -1,6 +1,6 @@
 /* machine.c: this machine as a file for stargrad plan: what its kernels reach, its memory, what one network makes of it, and,
- * where several ranks look, its network. Each figure says that it was measured, and by what; what could not be is told as
- * assumed. Limits: CPUs alone. */
+ * where several ranks look, its network; and what each task of the one network took in steps. Each figure says that it was
+ * measured, and by what; what could not be is told as assumed. Limits: CPUs alone. */
 #include "cli/machine.h"
 
 #include <math.h>
@@ -29,9 +29,10 @@ static json_t *device(const struct sgrad_bench_result *r, const char *how) {
                              "all cores of a node together");
     json_object_set_new(json, "memory", figure(memory, "the system"));
     json_object_set_new(json, "bandwidth", figure(1e9 * r->gbytes, "measured: sums of arrays that fit no cache, on all cores"));
-    json_object_set_new(json, "launch", figure(8e-6 / r->workers, "assumed: what a task costs StarPU"));
+    json_object_set_new(json, "launch", figure(8e-6 / r->workers, "assumed: what a task costs StarPU, of all cores"));
     json_t *gflops = figure(1e9 * r->gflops, "measured: matrix products, on all cores");
     json_object_set_new(json, "flops", json_pack("{s:o}", "f32", gflops));
+    json_object_set_new(json, "workers", figure(r->workers, "StarPU's, of this rank"));
     json_object_set_new(json, "share", shares);
     free(name);
     return json;
@@ -39,6 +40,15 @@ static json_t *device(const struct sgrad_bench_result *r, const char *how) {
 
 static json_t *network(double latency, double bandwidth, const char *source) {
     return json_pack("{s:o, s:o}", "latency", figure(latency, source), "bandwidth", figure(bandwidth, source));
+}
+
+/* By kernel and hash, as the simulated trainer knows its own. */
+static json_t *calls(const struct sgrad_bench_result *r, const char *how) {
+    json_t *list = json_array();
+    for (const struct sgrad_bench_call *c = r->call; c < r->call + r->calls; c++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:o}", "kernel", c->kernel, "hash", (json_int_t)c->hash, "seconds",
+                                              figure(c->seconds, how)));
+    return list;
 }
 
 static json_t *machine(const struct sgrad__request *request, const struct sgrad_bench_result *r) {
@@ -56,6 +66,7 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
         "network", joined ? network(r->latency, r->bandwidth, "measured: messages between ranks") : network(5e-5, 1.18e8, alone),
         "measured", "model", o->model, "batch", (double)o->batch, "precision", sgrad_precision_name(o->precision),
         "samples_per_second", figure(1e3 * (double)r->batch / r->step_ms, how));
+    json_object_set_new(json, "calls", calls(r, how));
     free(how);
     return json;
 }
@@ -65,6 +76,7 @@ int sgrad__machine_measure(const struct sgrad__request *request) {
     struct sgrad_bench_result result;
     options.json = true;        /* nothing of the run is printed */
     options.gpus = -1;
+    setenv("STARPU_CALIBRATE", "2", 1);     /* StarPU forgets what it knew, and learns what tasks take */
     int error = sgrad_bench(&options, &result);
     if (error) return sgrad__status(error);
     if (sgrad_launched_rank() == 0) {
@@ -72,5 +84,6 @@ int sgrad__machine_measure(const struct sgrad__request *request) {
         if (!error && !request->train.json) printf("%s: this machine, as stargrad plan takes it\n", request->plan.machine);
     }
     free(result.kernel);
+    free(result.call);
     return sgrad__status(error);
 }

@@ -1,4 +1,4 @@
-/* meshes.c: stargrad plan --mesh auto: what each way to split a network over ranks would cost, on more and more of them. */
+/* meshes.c: stargrad plan --mesh: what each way to split a network over ranks would cost, or one, on more and more of them. */
 #include "cli/meshes.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@ static const struct way { const char *name, *has, *lacks; } ways[] = {
     { "3d", "tensor=3d", "pipe" }, { "pipe and tensor", "pipe", NULL },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
+static const struct way asked = { "asked for", "", "?" };      /* any */
 
 static bool is_of(const char *mesh, const struct way *way) {
     if (!strcmp(way->name, "data") && strstr(mesh, "tensor")) return false;
@@ -31,22 +32,22 @@ static const char *why_not(const struct sgrad_mesh_choice *c, const struct way *
     return "no mesh of so many ranks is of that kind";
 }
 
-static json_t *point(const struct sgrad_mesh_choice *c, int ranks, double alone, bool json) {
+static json_t *point(const struct sgrad_mesh_choice *c, const struct way *way, int count, int ranks, double alone, bool json) {
     json_t *list = json_array();
-    for (int w = 0; w < WAYS; w++) {
-        const struct sgrad_mesh_price *p = best_of(c, &ways[w]);
+    for (const struct way *end = way + count; way < end; way++) {
+        const struct sgrad_mesh_price *p = best_of(c, way);
         if (p)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "kind", ways[w].name, "mesh",
+            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "kind", way->name, "mesh",
                                                   p->mesh, "step_seconds", p->step, "computing_seconds", p->computing,
                                                   "sending_seconds", p->sending, "waiting_seconds", p->waiting, "memory_bytes",
                                                   p->memory, "speedup", alone / p->step, "best",
                                                   c->best >= 0 && p == &c->price[c->best]));
         if (json) continue;
         if (p)
-            printf("%6d %-15s %-28s %10.2f %10.2f %10.2f %10.2f %8.2f %9.2f%s\n", ranks, ways[w].name, p->mesh, 1e3 * p->step,
+            printf("%6d %-15s %-28s %10.2f %10.2f %10.2f %10.2f %8.2f %9.2f%s\n", ranks, way->name, p->mesh, 1e3 * p->step,
                    1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory, alone / p->step,
                    c->best >= 0 && p == &c->price[c->best] ? "  best" : "");
-        else printf("%6d %-15s not: %s\n", ranks, ways[w].name, why_not(c, &ways[w]));
+        else printf("%6d %-15s not: %s\n", ranks, way->name, why_not(c, way));
     }
     return list;
 }
@@ -63,23 +64,26 @@ int sgrad__plan_meshes(const struct sgrad__request *r, const struct sgrad_machin
     json_t *points = json_array();
     double alone = 0;
     int error = 0;
+    const char *only = strcmp(r->train.mesh, "auto") ? r->train.mesh : NULL;
     if (!json)
-        printf("%s on %s, batch %ld: the cheapest mesh of each kind, by cost; milliseconds of a step\n\n"
-               "%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n", r->train.model, m->name, r->train.batch, "ranks", "kind",
+        printf("%s on %s, batch %ld: %s, by cost; milliseconds of a step\n\n"
+               "%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n", r->train.model, m->name, r->train.batch,
+               only ? "this mesh" : "the cheapest mesh of each kind", "ranks", "kind",
                "mesh", "step", "computing", "sending", "waiting", "GB each", "speed-up");
     for (int nodes = from; !error; nodes = nodes * 2 > to && nodes < to ? to : nodes * 2) {
         for (int first = alone > 0; first < 2 && !error; first++) {        /* one rank, to compare with, then all */
             struct sgrad_network net = sgrad_machine_network(m, nodes);
             struct sgrad_mesh_choice c;
-            const struct sgrad_mesh_question q = { .ranks = first ? net.ranks : 1, .workers = 1, .network = &net,
+            const struct sgrad_mesh_question q = { .ranks = first ? net.ranks : 1, .workers = 1, .mesh = first ? only : NULL,
+                                                   .network = &net,
                                                    .batch = r->train.batch, .flops = rate(m, r->train.precision),
                                                    .bandwidth = m->device.bandwidth * m->device.traffic_share,
                                                    .memory = first ? m->device.memory : 0 };
             error = sgrad_mesh_choose(&r->train, &q, &c);
             if (!error && !first) alone = c.best < 0 ? 1 : c.price[c.best].step;
-            if (!error && first)
-                json_array_append_new(points, json_pack("{s:i, s:i, s:o}", "nodes", nodes, "ranks", net.ranks, "kinds",
-                                                        point(&c, net.ranks, alone, json)));
+            json_t *kinds = error || !first ? NULL : point(&c, only ? &asked : ways, only ? 1 : WAYS, net.ranks, alone, json);
+            if (kinds)
+                json_array_append_new(points, json_pack("{s:i, s:i, s:o}", "nodes", nodes, "ranks", net.ranks, "kinds", kinds));
             sgrad_mesh_choice_free(&c);
             free((void *)net.host);
         }

@@ -220,10 +220,8 @@ static int run(const struct sgrad__request *request) {
     if (request->plan.simulate && (status = sgrad__simulate_check(request))) return status;
     struct sgrad_question q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
                                 .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
-    if (request->train.mesh && strcmp(request->train.mesh, "auto"))
-        return sgrad__wrong("plan: --mesh %s: takes auto, which tells what all meshes cost", request->train.mesh);
     if (request->train.mesh && (request->train.out || request->plan.mini_batch))
-        return sgrad__wrong("plan: --mesh auto goes without --%s", request->train.out ? "out" : "mini-batch");
+        return sgrad__wrong("plan: --mesh goes without --%s", request->train.out ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
         return sgrad__wrong("plan: --nodes %s: takes N, or A-B up to %d", request->plan.nodes, MOST_NODES);
     int error = sgrad_machine_read(request->plan.machine, &machine);
@@ -274,8 +272,8 @@ const struct sgrad__command sgrad__plan_command = {
     .defaults = defaults,
     .run = run,
     .notes = "--batch is that of all devices together (strong scaling); without it each device has --micro-batch, or the usual "
-             "batch\n(weak scaling). Speed-up is throughput over one device's. --out DIR gets a picture, plan.svg. --mesh auto "
-             "tells instead what\nsplitting the network over devices would cost, by kind of mesh. Nothing is trained. For "
-             "example:\n\n"
+             "batch\n(weak scaling). Speed-up is throughput over one device's. --out DIR gets a picture, plan.svg. --mesh "
+             "tells instead what\nsplitting the network over devices would cost, so, or with auto by kind of mesh. Nothing is "
+             "trained. For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 --machine machines/iris-v100.json",
 };

@@ -57,13 +57,24 @@ static void set_defaults(struct sgrad__request *r) {
     };
 }
 
+/* At first what will be done; then, on a terminal, how far it is. */
 static void tell(const struct sgrad_segment_options *o, const struct sgrad_segment_result *r) {
-    (void)o;
-    if (!isatty(STDERR_FILENO)) return;
-    char *text = sgrad_format("chunk %lld of %lld, %lld there already", (long long)(r->chunks + r->skipped),
-                              (long long)r->all_chunks, (long long)r->skipped);
-    sgrad_status(text);
-    free(text);
+    static double began;
+    if (!r->chunks && !r->skipped) {
+        began = sgrad_now();
+        printf("%lld chunks of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
+               "%lldx%lldx%lld; %.3g GB\n", (long long)r->all_chunks, (long long)r->chunk[0], (long long)r->chunk[1],
+               (long long)r->chunk[2], (long long)r->block[0], (long long)r->block[1], (long long)r->block[2], r->shown,
+               (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], r->memory / 1e9);
+        fflush(stdout);
+    } else if (isatty(STDERR_FILENO)) {
+        const double seconds = sgrad_now() - began, each = r->chunks > 1 ? seconds / (double)(r->chunks - 1) : 0;
+        char *text = sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(r->chunks + r->skipped),
+                                  (long long)r->all_chunks, (long long)r->skipped,
+                                  each * (double)(r->all_chunks - r->chunks - r->skipped + 1));
+        sgrad_status(text);
+        free(text);
+    }
 }
 
 /* Million voxels of the output in a second of all workers, if they did nothing else. */
@@ -71,38 +82,57 @@ static double speed(const struct sgrad_segment_result *r, double seconds) {
     return seconds > 0 ? (double)r->voxels / 1e6 / seconds * r->workers : 0;
 }
 
-static void print(const struct sgrad__request *request, const struct sgrad_segment_result *r) {
-    const double all = r->seconds * r->workers, compute = all - r->load - r->blend - r->save;
+static void print_stages(const struct sgrad_segment_result *r) {
+    const double all = r->seconds * r->workers;
     const struct {
         const char *name;
         double seconds;
-    } stage[] = { { "load", r->load }, { "compute", compute > 0 ? compute : 0 }, { "blend", r->blend }, { "save", r->save } };
-    printf("%lld chunks of %lldx%lldx%lld (%lld were there already), %lld patches; each voxel is shown %.2f times\n",
-           (long long)r->chunks, (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->skipped,
-           (long long)r->patches, r->shown);
+    } stage[] = { { "load", r->sum.load }, { "compute", r->sum.compute }, { "blend", r->sum.blend }, { "save", r->sum.save },
+                  { "wait", r->sum.wait } };
+    printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
+    for (int i = 0; i < 5; i++) {
+        printf("%-8s  %10.2f  %5.1f%%", stage[i].name, stage[i].seconds, all > 0 ? 100 * stage[i].seconds / all : 0);
+        if (i < 4) printf("  %.3g", speed(r, stage[i].seconds));
+        printf("\n");
+    }
+    printf("\n%-8s  %10s  %10s  %10s  %10s  %10s\n", "worker", "load", "compute", "blend", "save", "wait, s");
+    for (int i = 0; i <= r->workers; i++) {
+        const struct sgrad_segment_worker *w = &r->worker[i];
+        printf("%-8s  %10.2f  %10.2f  %10.2f  %10.2f  %10.2f\n", w->name, w->load, w->compute, w->blend, w->save, w->wait);
+    }
+}
+
+static void print(const struct sgrad__request *request, const struct sgrad_segment_result *r) {
+    printf("%lld chunks done here (%lld were there already), %lld patches\n", (long long)r->chunks, (long long)r->skipped,
+           (long long)r->patches);
     if (r->blank)
         printf("%lld blocks of %lldx%lldx%lld are blank, zeros or masked: zeros are written there\n", (long long)r->blank,
                (long long)r->block[0], (long long)r->block[1], (long long)r->block[2]);
     if (!r->chunks) return;
-    printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
-    for (int i = 0; i < 4; i++)
-        printf("%-8s  %10.2f  %5.1f%%  %.3g\n", stage[i].name, stage[i].seconds, all > 0 ? 100 * stage[i].seconds / all : 0,
-               speed(r, stage[i].seconds));
-    printf("\n%s: %.2f Mvoxel in %.1f s on %d workers: %.3g Mvoxel/s\n", request->segment.out, (double)r->voxels / 1e6,
-           r->seconds, r->workers, r->seconds > 0 ? (double)r->voxels / 1e6 / r->seconds : 0);
+    print_stages(r);
+    printf("\n%s: %.2f Mvoxel in %.1f s on %d %s: %.3g Mvoxel/s\n", request->segment.out, (double)r->voxels / 1e6, r->seconds,
+           r->workers, sgrad_plural(r->workers, "worker", "workers"), r->seconds > 0 ? (double)r->voxels / 1e6 / r->seconds : 0);
+}
+
+static json_t *seconds_of(const struct sgrad_segment_worker *w) {
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "name", w->name, "load_seconds", w->load, "compute_seconds", w->compute,
+                     "blend_seconds", w->blend, "save_seconds", w->save, "wait_seconds", w->wait);
 }
 
 static json_t *as_json(const struct sgrad_segment_result *r) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:i}", "chunks", (json_int_t)r->chunks, "skipped",
-                     (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches, "voxels",
-                     (json_int_t)r->voxels, "shown", r->shown, "seconds", r->seconds, "load_seconds", r->load, "blend_seconds",
-                     r->blend, "save_seconds", r->save, "workers", r->workers);
+    json_t *each = json_array();
+    for (int i = 0; i <= r->workers && r->workers; i++) json_array_append_new(each, seconds_of(&r->worker[i]));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o}", "chunks", (json_int_t)r->chunks,
+                     "skipped", (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches,
+                     "voxels", (json_int_t)r->voxels, "shown", r->shown, "memory_bytes", r->memory, "seconds", r->seconds,
+                     "load_seconds", r->sum.load, "compute_seconds", r->sum.compute, "blend_seconds", r->sum.blend,
+                     "save_seconds", r->sum.save, "workers", r->workers, "each", each);
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_segment_options o = request->segment;
     struct sgrad_segment_result result;
-    o.tell = tell;
+    if (!request->train.json) o.tell = tell;
     int error = sgrad_segment(&o, &result);
     sgrad_status(NULL);
     if (error) return sgrad__status(error);

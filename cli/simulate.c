@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,18 +54,18 @@ static int simulated(const struct sgrad__request *r, int nodes) {
     const struct sgrad_train_options *t = &r->train;
     const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
     const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->alike;
-    for (int i = 0; sgrad_optimizers[i]; i++)
-        if (sgrad_optimizers[i]->update_all && !strcmp(sgrad_optimizers[i]->name, t->optimizer)) return nodes;
-    return nodes > 2 && power && sums && alike && !r->plan.every_node ? 2 : nodes;
+    const struct sgrad_optimizer *optimizer = sgrad_record_find("optimizer", t->optimizer, sgrad_optimizers);
+    return nodes > 2 && power && sums && alike && !optimizer->update_all && !r->plan.every_node ? 2 : nodes;
 }
 
 static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
-                         const struct sgrad_point *p, const char *folder) {
+                         const struct sgrad_point *p, const char *folder, const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
     json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields",
                              fields_json(q->work), "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices",
                              p->devices, "alike", simulated(r, p->nodes) < p->nodes, "scale",
                              f->scale > 0 ? f->scale : 1);
+    if (traced) json_object_set_new(json, "trace", json_string(traced));
     const int error = sgrad_json_write(path, json, 17);
     free(path);
     return error;
@@ -145,7 +146,24 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
     return 0;
 }
 
-static int read_answer(const char *folder, int nodes, double *seconds) {
+/* What stargrad report wants of a run beside its trace: one that has no losses. */
+static int write_run(const char *folder, const struct sgrad_question *q, const struct sgrad_point *p, const json_t *seconds) {
+    char *config = sgrad_format("%s/config.json", folder), *metrics = sgrad_format("%s/metrics.jsonl", folder);
+    char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", q->work->model, p->nodes, q->machine->name);
+    struct sgrad_file file;
+    int error = sgrad_json_write(config, json_pack("{s:s, s:b, s:s}", "begun", begun, "simulated", 1, "samples", "samples"), 17);
+    if (!error) error = sgrad_file_begin(metrics, &file);
+    for (size_t i = 0; i < json_array_size(seconds) && !error; i++)
+        fprintf(file.stream, "{\"event\":\"step\",\"step\":%zu,\"epoch\":0,\"loss\":null,\"samples_per_second\":%.9g}\n", i + 1,
+                p->batch / json_number_value(json_array_get(seconds, i)));
+    if (!error) error = sgrad_file_commit(&file);
+    free(begun);
+    free(metrics);
+    free(config);
+    return error;
+}
+
+static int read_answer(const char *folder, int nodes, double *seconds, json_t **answer) {
     char *path = sgrad_format("%s/answer.json", folder);
     json_t *json = NULL;
     int error = access(path, R_OK) ? sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes ended without an answer", nodes)
@@ -155,7 +173,8 @@ static int read_answer(const char *folder, int nodes, double *seconds) {
     for (size_t i = 0; i < json_array_size(list); i++) sum += json_number_value(json_array_get(list, i));
     if (!error && !(sum > 0)) error = sgrad_fail(SGRAD_EFORMAT, "%s: has no seconds", path);
     if (!error) *seconds = sum / (double)json_array_size(list);
-    json_decref(json);
+    if (error) json_decref(json);
+    else *answer = json;
     free(path);
     return error;
 }
@@ -171,6 +190,42 @@ static void remove_files(const char *folder) {
     }
 }
 
+/* DIR/nodes-N/trace, with --trace and --out DIR; NULL: not asked for. */
+static int make_run(const struct sgrad__request *r, int nodes, char **run) {
+    *run = NULL;
+    if (!r->train.trace || !r->train.out) return 0;
+    char *folder = sgrad_format("%s/nodes-%d", r->train.out, nodes), *trace = sgrad_format("%s/trace", folder);
+    const bool made = (!mkdir(r->train.out, 0777) || errno == EEXIST) && (!mkdir(folder, 0777) || errno == EEXIST) &&
+                      (!mkdir(trace, 0777) || errno == EEXIST);
+    const int error = made ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", trace, strerror(errno));
+    free(trace);
+    *run = realpath(folder, NULL);
+    free(folder);
+    return error;
+}
+
+/* One point, in a folder of its own. */
+static int simulate(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
+                    struct sgrad_point *p, const char *trainer, const char *folder) {
+    const int ranks = simulated(r, p->nodes);
+    json_t *answer = NULL;
+    char *run;
+    double seconds = 0;
+    SGRAD_TRY(make_run(r, p->nodes, &run));
+    char *trace = run ? sgrad_format("%s/trace", run) : NULL;
+    int error = sgrad_platform_write(q->machine, p->nodes, ranks, folder);
+    if (!error) error = write_request(r, q, f, p, folder, trace);
+    if (!error) error = run_child(folder, trainer, ranks);
+    if (!error) error = read_answer(folder, p->nodes, &seconds, &answer);
+    if (!error && run) error = sgrad_trace_convert(trace, ranks);
+    if (!error && run) error = write_run(run, q, p, json_object_get(answer, "seconds"));
+    if (!error) sgrad_point_simulated(p, seconds);
+    json_decref(answer);
+    free(trace);
+    free(run);
+    return error;
+}
+
 int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_question *q, struct sgrad_forecast *f) {
     char *trainer;
     int error = 0;
@@ -178,13 +233,8 @@ int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_question 
     const char *place = getenv("TMPDIR");
     for (struct sgrad_point *p = f->point; p < f->point + f->points && !error; p++) {
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
-        double seconds = 0;
         if (!mkdtemp(folder)) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
-        if (!error) error = sgrad_platform_write(q->machine, p->nodes, simulated(r, p->nodes), folder);
-        if (!error) error = write_request(r, q, f, p, folder);
-        if (!error) error = run_child(folder, trainer, simulated(r, p->nodes));
-        if (!error) error = read_answer(folder, p->nodes, &seconds);
-        if (!error) sgrad_point_simulated(p, seconds);
+        if (!error) error = simulate(r, q, f, p, trainer, folder);
         remove_files(folder);
         free(folder);
     }

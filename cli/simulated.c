@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 1, STEPS = 2 };
+enum { WARM = 2, STEPS = 2 };
 
 struct rates {
     const struct sgrad_machine *machine;
@@ -16,11 +16,15 @@ struct rates {
     double scale;
 };
 
-/* As the formulas have it, whichever worker it is; what reads samples does not read more of them than the machine's file says. */
+/* As was measured, or else as the formulas have it, of all workers of a CPU machine together; what reads samples does not read
+ * more of them than the machine's file says. */
 static double seconds_of(const struct sgrad_call *call, const void *arg) {
     const struct rates *r = arg;
+    const double timed = sgrad_machine_timed(r->machine, call->kernel->name, call->hash);
     const double computes =
-        r->scale * sgrad_machine_seconds(r->machine, r->precision, call->kernel->name, call->flops, call->bytes);
+        isfinite(timed) ? timed + r->machine->device.workers * r->machine->device.launch
+                        : sgrad_platform_workers(r->machine) * r->scale *
+                              sgrad_machine_seconds(r->machine, r->precision, call->kernel->name, call->flops, call->bytes);
     if (strcmp(call->kernel->name, "read") || r->machine->input <= 0) return computes;
     return fmax(computes, (double)call->view[0].shape.dim[0] / r->machine->input);
 }
@@ -58,8 +62,9 @@ static void set_options(struct sgrad_train_options *o, const json_t *request, co
     if (m->device.is_gpu && (weak || !o->micro_batch)) o->micro_batch = o->batch % devices ? 0 : o->batch / devices;
     o->custom_dataset[SGRAD_TRAIN] = make_samples(request, SGRAD_TRAIN, o->batch * (WARM + STEPS));
     o->custom_dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, o->batch * nodes);
-    o->cpus = 1, o->gpus = m->device.is_gpu ? m->device.count : -1;
-    o->no_fuse = o->no_shuffle = true;
+    o->cpus = sgrad_platform_workers(m), o->gpus = m->device.is_gpu ? m->device.count : -1;
+    o->no_fuse |= !m->timings;       /* what was measured is what tasks are there */
+    o->no_shuffle = true;
     o->resume = o->best = o->tensorboard = false;
     o->histograms = o->prometheus = 0;
     o->init = o->init_skip = o->exclude = o->network = o->trace = o->show_batch = o->out = NULL;
@@ -91,7 +96,8 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
                                                  .ranks = json_is_true(json_object_get(request, "alike")) ? nodes : 0 };
     sgrad_simulation_set(&simulation);
     set_options(&r->train, request, machine);
-    SGRAD_TRY(sgrad_steps_time(&r->train, WARM, STEPS, seconds, &rank));
+    const char *trace = json_string_value(json_object_get(request, "trace"));
+    SGRAD_TRY(sgrad_steps_time(&r->train, trace, WARM, STEPS, seconds, &rank));
     return rank ? 0 : answer(seconds);
 }
 

@@ -107,6 +107,8 @@ static const struct sgrad__option options[] = {
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
+    { "no-cuda-graphs", NULL, "what a task does on a GPU is launched one by one, and memory found anew each step",
+      &sgrad__flag, SGRAD__FIELD(no_cuda_graphs) },
     { "mesh", "AXIS=N,...",
       "ranks that share the samples (data), the work of layers, on a line (tensor=1d:P), a square (2d:Q) or a cube (3d:Q), and "
       "the layers (pipe=P): data=2,pipe=2,tensor=1d:2; or auto, the cheapest by cost",

@@ -46,6 +46,7 @@ const struct sgrad_kernel sgrad_adam_kernel = {
     .kind = &sgrad_update_kind,
     .cpu = adam,
     .cuda = SGRAD_ON_CUDA(sgrad__adam_cuda),
+    .many = true,
     .flops = flops,
 };
 const struct sgrad_kernel sgrad_adamw_kernel = {
@@ -53,5 +54,6 @@ const struct sgrad_kernel sgrad_adamw_kernel = {
     .kind = &sgrad_update_kind,
     .cpu = adamw,
     .cuda = SGRAD_ON_CUDA(sgrad__adamw_cuda),
+    .many = true,
     .flops = flops,
 };

@@ -1,54 +1,43 @@
 /* adam_cuda.cu: adam.c on CUDA devices. */
-#include <cmath>
-
 #include "codelets/cuda.h"
 #include "codelets/updates.h"
 
-/* What does not differ from element to element: see adam.c. */
-struct scales {
-    float coupled, decoupled; /* weight decay added to the gradient, taken from the weight */
-    float beta1, beta2, eps, clip_norm;
-    float size, root; /* rate/(1-beta1^t), 1/sqrt(1-beta2^t) */
+struct job : sgrad__job {
+    bool decoupled; /* the weight decay is taken from the weight, not added to the gradient */
+    struct sgrad_hyper h;
+    const double *squares;
+    float *w, *m, *v;
+    const float *dw;
+    template <typename P> __device__ void at(uint32_t i, const struct sgrad_step *step) const {
+        const float c = sgrad__clip(h.clip_norm, squares), rate = sgrad_rate_of(&h, step);
+        const float coupled = decoupled ? 0 : h.weight_decay, taken = decoupled ? rate * h.weight_decay : 0;
+        const float size = rate / sgrad__one_less(h.beta1, step->number);
+        const float root = 1 / sqrtf(sgrad__one_less(h.beta2, step->number));
+        float wv[P::size], g[P::size], mv[P::size], vv[P::size];
+        sgrad__load((const P *)w + i, wv);
+        sgrad__load((const P *)dw + i, g);
+        sgrad__load((const P *)m + i, mv);
+        sgrad__load((const P *)v + i, vv);
+        for (int j = 0; j < P::size; j++) {
+            g[j] = c * g[j] + coupled * wv[j];
+            mv[j] = h.beta1 * mv[j] + (1 - h.beta1) * g[j];
+            vv[j] = h.beta2 * vv[j] + (1 - h.beta2) * g[j] * g[j];
+            wv[j] = wv[j] - taken * wv[j] - size * mv[j] / (sqrtf(vv[j]) * root + h.eps);
+        }
+        sgrad__store((P *)w + i, wv);
+        sgrad__store((P *)m + i, mv);
+        sgrad__store((P *)v + i, vv);
+    }
 };
 
-template <typename P>
-static __global__ void update(uint32_t n, struct scales s, const double *squares, P *w, const P *dw, P *m, P *v) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    const float c = sgrad__clip(s.clip_norm, squares);
-    float wv[P::size], g[P::size], mv[P::size], vv[P::size];
-    sgrad__load(w + i, wv);
-    sgrad__load(dw + i, g);
-    sgrad__load(m + i, mv);
-    sgrad__load(v + i, vv);
-    for (int j = 0; j < P::size; j++) {
-        g[j] = c * g[j] + s.coupled * wv[j];
-        mv[j] = s.beta1 * mv[j] + (1 - s.beta1) * g[j];
-        vv[j] = s.beta2 * vv[j] + (1 - s.beta2) * g[j] * g[j];
-        wv[j] = wv[j] - s.decoupled * wv[j] - s.size * mv[j] / (sqrtf(vv[j]) * s.root + s.eps);
-    }
-    sgrad__store(w + i, wv);
-    sgrad__store(m + i, mv);
-    sgrad__store(v + i, vv);
-}
-
-static void submit(const struct sgrad_args *a, float coupled, float decoupled) {
-    const struct sgrad_hyper *h = (const struct sgrad_hyper *)a->attrs;
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    const double t = a->step->number;
-    const float size = (float)(sgrad_rate(a) / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
-    const struct scales s = { coupled, decoupled, h->beta1, h->beta2, h->eps, h->clip_norm, size, root };
-    sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
-        using P = decltype(pack);
-        sgrad__launch(update<P>, n / P::size, s, a->data[2], a->data[0], a->data[1], a->data[3], a->data[4]);
+/* w, dw, Σ g² (1) or absent, m, v */
+static void update(const struct sgrad_args *a, bool decoupled) {
+    sgrad__launch_jobs(a, [=](const struct sgrad_args *one) {
+        return job{ sgrad__job_of(&one->view[0]), decoupled, *(const struct sgrad_hyper *)one->attrs,
+                    (const double *)one->data[2], (float *)one->data[0], (float *)one->data[3], (float *)one->data[4],
+                    (const float *)one->data[1] };
     });
 }
 
-/* w, dw, Σ g² (1) or absent, m, v */
-extern "C" void sgrad__adam_cuda(const struct sgrad_args *a) {
-    submit(a, ((const struct sgrad_hyper *)a->attrs)->weight_decay, 0);
-}
-
-extern "C" void sgrad__adamw_cuda(const struct sgrad_args *a) {
-    submit(a, 0, sgrad_rate(a) * ((const struct sgrad_hyper *)a->attrs)->weight_decay);
-}
+extern "C" void sgrad__adam_cuda(const struct sgrad_args *a) { update(a, false); }
+extern "C" void sgrad__adamw_cuda(const struct sgrad_args *a) { update(a, true); }

@@ -216,10 +216,12 @@ SGRAD_ALWAYS_INLINE int64_t seen(bool causal, int64_t i, int64_t first, int64_t 
     return i < first ? 0 : i - first + 1;
 }
 
+/* Of the first COUNT of a block's row. */
 SGRAD_ALWAYS_INLINE float greatest(const float *x, int64_t count) {
-    wide most = wide_of(-INFINITY);
+    const wide lowest = wide_of(-INFINITY);
+    wide most = lowest;
     for (int64_t j = 0; j < count; j += WIDE) {
-        const wide at = wide_load(x + j, count - j, -INFINITY);
+        const wide at = wide_either(wide_first(count - j), wide_load(x + j, WIDE, 0), lowest);
         most = wide_choose(at, most, most, at);
     }
     return wide_max(most);
@@ -227,12 +229,15 @@ SGRAD_ALWAYS_INLINE float greatest(const float *x, int64_t count) {
 
 /* s becomes exp(s·SCALE - MAX) of the first COUNT, and 0 of what is left of a block; the sum is returned. */
 SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, float max) {
-    wide sum = wide_of(0);
-    for (int64_t j = 0; j < BLOCK; j += WIDE) {
-        const wide p = wide_exp(wide_load(s + j, count - j > 0 ? count - j : 0, -INFINITY) * scale - max);
+    const wide none = wide_of(0);
+    wide sum = none;
+    int64_t j = 0;
+    for (; j < count; j += WIDE) {
+        const wide p = wide_either(wide_first(count - j), wide_exp(wide_load(s + j, WIDE, 0) * scale - max), none);
         wide_store(s + j, WIDE, p);
         sum += p;
     }
+    for (; j < BLOCK; j += WIDE) wide_store(s + j, WIDE, none);
     return wide_sum(sum);
 }
 

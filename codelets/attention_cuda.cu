@@ -119,17 +119,19 @@ static __global__ void backward_keys(uint32_t rows, struct sizes s, const T *x, 
 
 /* ---- a row a step ------------------------------------------------------------------------------------------------ */
 
-/* x (1,1,3C), cache (2,places,C): the keys and values of PLACE */
-template <typename T> static __global__ void remember(uint32_t n, int place, int places, const T *x, float *cache) {
+/* x (1,1,3C), cache (2,places,C): the keys and values of the step's place */
+template <typename T>
+static __global__ void remember(uint32_t n, const struct sgrad_step *step, int places, const T *x, float *cache) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
+    const int place = (int)step->number - 1;
     cache[(int64_t)place * n + i] = (float)x[n + i];
     cache[((int64_t)places + place) * n + i] = (float)x[2 * n + i];
 }
 
 template <typename T>
-static __global__ void attend_to_cache(uint32_t heads, struct sizes s, int place, int places, const T *x, const float *cache,
-                                       T *y) {
+static __global__ void attend_to_cache(uint32_t heads, struct sizes s, const struct sgrad_step *step, int places, const T *x,
+                                       const float *cache, T *y) {
     const uint32_t number = sgrad__warp();
     if (number >= heads) return;
     const struct matrix<T> queries = { x + number * s.size, 0 };
@@ -137,7 +139,7 @@ static __global__ void attend_to_cache(uint32_t heads, struct sizes s, int place
     const struct matrix<float> values = { keys.at + (int64_t)places * s.width, s.width };
     float q[COLUMNS];
     queries.load(0, s.size, q, 1 / sqrtf((float)s.size));
-    attend(q, keys, values, place + 1, s.size, y + number * s.size);
+    attend(q, keys, values, (int)step->number, s.size, y + number * s.size);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
@@ -163,11 +165,11 @@ extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *a) {
 extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *a) {
     if (!a->data[3]) return sgrad__attention_forward_cuda(a);
     const struct sizes s = sizes_of(a);
-    const int place = (int)a->step->number - 1, places = (int)a->view[3].shape.dim[1];
+    const int places = (int)a->view[3].shape.dim[1];
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        sgrad__launch(remember<T>, s.width, place, places, a->data[0], a->data[3]);
-        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, place, places, a->data[0], a->data[3], a->data[1]);
+        sgrad__launch(remember<T>, s.width, a->step, places, a->data[0], a->data[3]);
+        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, a->step, places, a->data[0], a->data[3], a->data[1]);
     });
 }
 

@@ -461,7 +461,8 @@ const struct sgrad_op sgrad_batchnorm_op = {
     .inference = { { KERNEL("inference", &sgrad_forward_kind, inference),
                      { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(S, 0), SGRAD_IN(S, 1),
                        SGRAD_OUT(Y, 0) } } },
-    .finish = { { KERNEL("finish", &sgrad_update_kind, finish),
+    .finish = { { { .name = "batchnorm finish", .kind = &sgrad_update_kind, .cpu = finish,
+                    .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_finish_cuda), .many = true },
                   { SGRAD_IN(STAT, 0), SGRAD_INOUT(S, 0), SGRAD_INOUT(S, 1), SGRAD_INOUT(S, 2) }, SGRAD_STEP } },
     .fill = fill,
     .tests = {

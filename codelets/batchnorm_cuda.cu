@@ -197,15 +197,18 @@ static __global__ void parameters(uint32_t C, const double *sum, float *dweight,
     dweight[c] = (float)sum[C + c];
 }
 
-/* The running statistics move towards the mean over the groups. */
-static __global__ void finish(uint32_t C, double groups, double momentum, const double *stat, float *mean, float *variance,
-                              int64_t *batches) {
-    const uint32_t c = sgrad__thread();
-    if (c >= C) return;
-    mean[c] = (float)((1 - momentum) * mean[c] + momentum * (stat[c] / groups));
-    variance[c] = (float)((1 - momentum) * variance[c] + momentum * (stat[C + c] / groups));
-    if (c == 0) ++*batches;
-}
+/* The running statistics of C channels move towards the mean over the groups. */
+struct move : sgrad__job {
+    double groups, momentum;
+    const double *stat;
+    float *mean, *variance;
+    int64_t *batches;
+    template <typename P> __device__ void at(uint32_t c, const struct sgrad_step *) const {
+        mean[c] = (float)((1 - momentum) * mean[c] + momentum * (stat[c] / groups));
+        variance[c] = (float)((1 - momentum) * variance[c] + momentum * (stat[n + c] / groups));
+        if (c == 0) ++*batches;
+    }
+};
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
@@ -281,6 +284,9 @@ extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
 
 /* stat (2C), running mean (C), running variance (C), batches (1) I64 */
 extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
-    sgrad__launch(finish, a->view[1].shape.dim[0], (double)a->batch->samples / (double)a->batch->group, attrs_of(a)->momentum,
-                  a->data[0], a->data[1], a->data[2], a->data[3]);
+    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+        return move{ { (uint32_t)sgrad_shape_count(&one->view[1].shape), false }, (double)one->batch->samples / one->batch->group,
+                     attrs_of(one)->momentum, (const double *)one->data[0], (float *)one->data[1], (float *)one->data[2],
+                     (int64_t *)one->data[3] };
+    });
 }

@@ -131,6 +131,11 @@ struct sgrad_step {
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */
     int64_t first;              /* index, in the whole batch, of sample[0] */
 };
+#ifdef __cplusplus
+static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is the runtime's");
+#else
+_Static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is the runtime's");
+#endif
 
 /* How a parameter starts. FAN is the number of inputs (or, for SGRAD_HE, outputs, as the operation chooses) of one unit. */
 enum sgrad_init {

@@ -109,9 +109,11 @@ static void do_without(struct plan *plan) {
     sgrad_warn("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
 }
 
-/* Whether cuDNN supports what it answered with STATUS. */
+/* Whether cuDNN supports what it answered with STATUS. It does where it ran before, so that what it will not do while it is
+ * recorded ends the recording alone. */
 static bool supported(cudnnStatus_t status) {
-    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
+        return sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution");
     SGRAD_CUDA(status);
     return true;
 }

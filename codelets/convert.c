@@ -22,6 +22,7 @@ const struct sgrad_kernel sgrad_round_kernel = {
     .kind = &sgrad_update_kind,
     .cpu = forward,
     .cuda = SGRAD_ON_CUDA(sgrad__convert_cuda),
+    .many = true,
     .flops = sgrad_no_flops,
 };
 

@@ -22,19 +22,24 @@
 #include <cudnn.h>
 
 #include "codelets/codelets.h"
+#include "runtime/handles.h"
 
-/* ---- errors: a task cannot return one, and what comes after a failed launch means nothing, so the program ends --- */
+/* ---- errors: a task cannot return one, and what comes after a failed launch means nothing, so the program ends, or else what is
+ * recorded meanwhile --- */
 
 #define SGRAD_CUDA(call) sgrad__cuda_check(call, #call)
 
+static inline void sgrad__cuda_failed(const char *why, const char *where) {
+    if (!sgrad_cuda_excuses(why, where)) sgrad_cuda_fail(why, where);
+}
 static inline void sgrad__cuda_check(cudaError_t status, const char *what) {
-    if (status != cudaSuccess) sgrad_cuda_fail(cudaGetErrorString(status), what);
+    if (status != cudaSuccess) sgrad__cuda_failed(cudaGetErrorString(status), what);
 }
 static inline void sgrad__cuda_check(cudnnStatus_t status, const char *what) {
-    if (status != CUDNN_STATUS_SUCCESS) sgrad_cuda_fail(cudnnGetErrorString(status), what);
+    if (status != CUDNN_STATUS_SUCCESS) sgrad__cuda_failed(cudnnGetErrorString(status), what);
 }
 static inline void sgrad__cuda_check(cublasStatus_t status, const char *what) {
-    if (status != CUBLAS_STATUS_SUCCESS) sgrad_cuda_fail(cublasGetStatusString(status), what);
+    if (status != CUBLAS_STATUS_SUCCESS) sgrad__cuda_failed(cublasGetStatusString(status), what);
 }
 
 /* ---- packs ----------------------------------------------------------------------------------------------------- */
@@ -243,6 +248,75 @@ template <typename Term, typename Out> static inline void sgrad__sum_rows(Term t
     sgrad__launch_grid(sgrad__sum_chunks<sgrad__partial_term, Out>, sheet.grid, sheet.block, sgrad__partial_term{ partial, sums },
                        chunks, sums, chunks, out);
 }
+
+/* ---- many small tensors in one launch ----------------------------------------------------------------------------
+ *
+ * A *job* is one tensor's: of its n elements, a block does 1024. Blocks are dealt out to the jobs in their order:
+ *
+ *     blocks   0 1 2 │ 3 │ 4 5 │ …
+ *     jobs       0   │ 1 │  2  │ …
+ *
+ * job.template at<P>(i, step) does pack i, of 4 elements or of one. */
+
+struct sgrad__job {
+    uint32_t n;
+    bool fours; /* packs have 4 elements */
+};
+static inline struct sgrad__job sgrad__job_of(const struct sgrad_view *view) {
+    const int64_t n = sgrad_shape_count(&view->shape);
+    if (n > UINT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    return { (uint32_t)n, n % 4 == 0 };
+}
+
+template <typename Job> struct sgrad__jobs {
+    static constexpr int fit = (int)(3500 / (sizeof(Job) + sizeof(uint32_t))), most = fit < 32 ? fit : 32;
+    int count;
+    uint32_t first[most + 1]; /* block */
+    Job job[most];
+};
+
+static __device__ inline int sgrad__job_of_block(const uint32_t *first, int count) {
+    int j = 0;
+    while (j + 1 < count && blockIdx.x >= first[j + 1]) j++;
+    return j;
+}
+
+template <typename Job> static __global__ void sgrad__do_jobs(struct sgrad__jobs<Job> jobs, const struct sgrad_step *step) {
+    const int j = sgrad__job_of_block(jobs.first, jobs.count);
+    const Job &job = jobs.job[j];
+    const uint32_t block = blockIdx.x - jobs.first[j];
+    if (job.fours) {
+        const uint32_t i = block * 256 + threadIdx.x;
+        if (i < job.n / 4) job.template at<sgrad__pack<float, 4>>(i, step);
+    } else {
+        for (uint32_t i = block * 1024 + threadIdx.x; i < job.n && i < (block + 1) * 1024; i += 256)
+            job.template at<sgrad__pack<float, 1>>(i, step);
+    }
+}
+
+/* LAUNCH(jobs, blocks) for as many as fit, until none is left: MAKE(args) is a job, of A, and of those that it leads to. */
+template <typename Make, typename Launch>
+static inline void sgrad__each_jobs(const struct sgrad_args *a, uint32_t elements_a_block, Make make, Launch launch) {
+    using Job = decltype(make(a));
+    struct sgrad__jobs<Job> jobs = {};
+    for (; a; a = a->next) {
+        jobs.job[jobs.count] = make(a);
+        const uint32_t blocks = (uint32_t)sgrad__ceil(jobs.job[jobs.count].n, elements_a_block);
+        jobs.first[jobs.count + 1] = jobs.first[jobs.count] + blocks;
+        if (++jobs.count < jobs.most && a->next) continue;
+        launch(jobs, jobs.first[jobs.count]);
+        jobs.count = 0;
+    }
+}
+template <typename Make> static inline void sgrad__launch_jobs(const struct sgrad_args *a, Make make) {
+    sgrad__each_jobs(a, 1024, make, [=](const auto &jobs, uint32_t blocks) {
+        using Job = decltype(make(a));
+        sgrad__launch_grid(sgrad__do_jobs<Job>, dim3(blocks), dim3(256), jobs, a->step);
+    });
+}
+
+/* 1 - beta^t, beta near 1: exact where the power is near 1, too */
+static __device__ inline float sgrad__one_less(float beta, uint32_t t) { return -expm1f((float)t * log1pf(beta - 1)); }
 
 /* What gradients are multiplied by so that their norm is at most LIMIT (0: any), from the sum of their squares or NULL:
  * sgrad_clip_factor of norms.h. */

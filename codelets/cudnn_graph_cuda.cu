@@ -5,12 +5,12 @@
  *     w ─┘             └ bias
  *
  * Operations are a graph; cuDNN's heuristics answer with configurations of engines, the likely fastest first; an engine becomes
- * a plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, which takes a second or so:
- * of those the first alone is tried. Engines may say that they round to what tensor cores take, F32 to TF32, for one: they are
+ * a plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, in every run, which takes a
+ * second or so: only who wants graphs gets them, and of those the first alone is tried. Engines may say that they round to what tensor cores take, F32 to TF32, for one: they are
  * left out where that was not asked for. So are those that do not give the same bits every time, though who wants these bits does
  * not come here.
  *
- *     STARGRAD_CUDNN=measured      whichever is faster; if not set
+ *     STARGRAD_CUDNN=measured      whichever is faster, of those that need not be compiled; if not set
  *     STARGRAD_CUDNN=graph         a graph wherever cuDNN has one that runs
  *     STARGRAD_CUDNN=algorithms    none
  *
@@ -21,9 +21,8 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
-
-#include <pthread.h>
 
 namespace {
 
@@ -314,14 +313,14 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
                                      const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
     std::unique_ptr<struct plan> best;
     double least = wanted() == GRAPH ? INFINITY : time_of([&] { return ways.apart(), CUDNN_STATUS_SUCCESS; });
-    bool compiled = false;
+    bool compiled = wanted() == GRAPH; /* the first of those may be tried */
     sgrad_status("measuring cuDNN's graphs, once for each kind of GPU and shape");
     for (int i = 0; i < 2 * CONFIGURATIONS; i++) {
         struct engine is;
-        std::unique_ptr<struct plan> plan = plan_of(key, i, !compiled, &is);
+        std::unique_ptr<struct plan> plan = plan_of(key, i, compiled, &is);
         if (!plan) continue;
         const double took = time_of([&] { return as_graph(key, *plan, o, ways); });
-        compiled |= is.compiled;
+        compiled &= !is.compiled;
         if (!(took < least)) continue;
         least = took, best = std::move(plan), *number = i, *engine = is.number;
     }
@@ -331,18 +330,18 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
 void choose(struct choice *c, const struct sgrad__graph_operands &o, const struct sgrad__graph_ways &ways,
             const std::string &memo) {
     static const char topic[] = "cudnn";
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* as for algorithms: one measures, the others find its memo */
+    static std::recursive_mutex lock; /* as for algorithms: one measures, the others find its memo; apart may have graphs, too */
+    const std::lock_guard<std::recursive_mutex> locked(lock);
     const std::string name =
         memo + " graph " + std::to_string(c->key.bias) + std::to_string(c->key.relu) + std::to_string(c->key.stats);
     char value[48];
     int number = -1;
     long long engine = -1;
     struct engine is;
-    pthread_mutex_lock(&lock);
     if (wanted() == MEASURED && sgrad_memo_find(topic, name.c_str(), value, sizeof value) &&
         sscanf(value, "%d %lld", &number, &engine) == 2) {
         std::unique_ptr<struct plan> plan;
-        if (number >= 0) plan = plan_of(c->key, number, true, &is);
+        if (number >= 0) plan = plan_of(c->key, number, false, &is);
         c->plan = plan && is.number == engine ? plan.release() : NULL;
     } else {
         int64_t found = -1;
@@ -350,7 +349,6 @@ void choose(struct choice *c, const struct sgrad__graph_operands &o, const struc
         snprintf(value, sizeof value, "%d %lld", c->plan ? number : -1, (long long)found);
         if (wanted() == MEASURED) sgrad_memo_add(topic, name.c_str(), value);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 } // namespace
@@ -368,7 +366,7 @@ void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__gra
     }
     if (c->plan) {
         const cudnnStatus_t status = as_graph(*key, *c->plan, *operands, *ways);
-        if (status == CUDNN_STATUS_SUCCESS) return;
+        if (status == CUDNN_STATUS_SUCCESS || sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution's graph")) return;
         sgrad_warn("convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels does not run: %s; it is computed without",
                    key->x[0], key->x[1], key->x[key->dims - 2], key->x[key->dims - 1], key->y[1], cudnnGetErrorString(status));
         delete c->plan;

@@ -27,13 +27,14 @@ SGRAD_VECTOR(drop)(const struct sgrad_args *a) {
     const int64_t samples = a->view[0].shape.dim[0], size = sgrad_shape_count(&a->view[0].shape) / samples;
     const uint64_t seed = a->step->seed;
     const uint32_t step = a->step->number;
+    const int64_t first = a->step->first + a->first;
     const float p = d->p;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     uint32_t word[SGRAD_ROW];
     for (int64_t s = 0; s < samples; s++)
         for (int64_t e = 0, n; (n = sgrad_piece(e, size)); e += n) {
             for (int64_t block = 0; 4 * block < n; block++) {
-                const struct sgrad_random r = sgrad__dropout_draw(seed, step, d->stream, a->first + s, e / 4 + block);
+                const struct sgrad_random r = sgrad__dropout_draw(seed, step, d->stream, first + s, e / 4 + block);
                 for (int k = 0; k < 4; k++) word[4 * block + k] = r.word[k];
             }
             const float *x = sgrad_row(type, a->data[0], s * size + e, n, x_room);

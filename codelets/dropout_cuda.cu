@@ -5,9 +5,9 @@
 #include "codelets/ops/dropout.h"
 
 struct chances {
-    uint64_t seed;
-    uint32_t step, layer;
-    int64_t first; /* sample of the whole batch */
+    const struct sgrad_step *step;
+    int64_t first; /* sample of the step */
+    uint32_t layer;
     float p;
 };
 
@@ -16,7 +16,8 @@ template <typename P> static __global__ void drop(uint32_t n, struct chances s, 
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const uint32_t element = i % size * P::size;
-    const struct sgrad_random draw = sgrad__dropout_draw(s.seed, s.step, s.layer, s.first + i / size, element / 4);
+    const struct sgrad_random draw = 
+        sgrad__dropout_draw(s.step->seed, s.step->number, s.layer, s.step->first + s.first + i / size, element / 4);
     float v[P::size];
     sgrad__load(from + i, v);
     for (int j = 0; j < P::size; j++) v[j] *= sgrad__dropout_factor(draw.word[(element + j) % 4], s.p);
@@ -26,7 +27,7 @@ template <typename P> static __global__ void drop(uint32_t n, struct chances s, 
 static void submit(const struct sgrad_args *a, bool add) {
     const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)a->attrs;
     const int64_t n = sgrad_shape_count(&a->view[0].shape), size = n / a->view[0].shape.dim[0];
-    const struct chances s = { a->step->seed, a->step->number, attrs->stream, a->first, attrs->p };
+    const struct chances s = { a->step, a->first, attrs->stream, attrs->p };
     sgrad__with_pack(a->view[0].dtype, size, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), a->data[0], a->data[1], add);

@@ -15,7 +15,7 @@ void sgrad__ema_cuda(const struct sgrad_args *a);
 SGRAD_VECTOR(ema)(const struct sgrad_args *a) {
     const float *restrict x = a->data[0];
     float *restrict y = a->data[1];
-    const float share = sgrad_ema_share(a);
+    const float share = sgrad_ema_share(*(const double *)a->attrs, a->step);
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) y[i] += share * (x[i] - y[i]);
 }
 
@@ -26,5 +26,6 @@ const struct sgrad_kernel sgrad_ema_kernel = {
     .kind = &sgrad_update_kind,
     .cpu = ema,
     .cuda = SGRAD_ON_CUDA(sgrad__ema_cuda),
+    .many = true,
     .flops = flops,
 };

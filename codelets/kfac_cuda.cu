@@ -9,10 +9,11 @@ static __device__ inline float scale_of(const struct sgrad_hyper &h, const doubl
 }
 
 template <typename P>
-static __global__ void kfac(uint32_t n, struct sgrad_hyper h, float rate, const double *product, P *w, const P *v, P *b) {
+static __global__ void kfac(uint32_t n, struct sgrad_hyper h, const struct sgrad_step *step, const double *product, P *w,
+                            const P *v, P *b) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const float scale = scale_of(h, product, rate);
+    const float rate = sgrad_rate_of(&h, step), scale = scale_of(h, product, rate);
     float wv[P::size], g[P::size], bv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(v + i, g);
@@ -31,7 +32,7 @@ extern "C" void sgrad__kfac_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(kfac<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], a->data[0],
+        sgrad__launch(kfac<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step, a->data[2], a->data[0],
                       a->data[1], a->data[3]);
     });
 }

@@ -6,12 +6,14 @@
 
 /* What does not differ from element to element: see lamb.c. */
 struct scales {
-    float beta1, beta2, eps, decay, clip_norm;
-    float size, root; /* 1/(1-beta1^t), 1/sqrt(1-beta2^t) */
+    struct sgrad_hyper h;
+    const struct sgrad_step *step;
 };
 
 static __device__ inline float direction(const struct scales &s, float w, float m, float v) {
-    return s.size * m / (sqrtf(v) * s.root + s.eps) + s.decay * w;
+    const float size = 1 / sgrad__one_less(s.h.beta1, s.step->number);
+    const float root = 1 / sqrtf(sgrad__one_less(s.h.beta2, s.step->number));
+    return size * m / (sqrtf(v) * root + s.h.eps) + s.h.weight_decay * w;
 }
 
 /* Every pack is a row of one column: it brings the moments a step on, and adds to Σ w² and Σ u². */
@@ -23,7 +25,7 @@ template <typename P> struct moments_term {
     P *m, *v;
     __device__ void column(int) {}
     __device__ void add(int row, int, double (*sum)[size]) const {
-        const float c = sgrad__clip(s.clip_norm, squares);
+        const float c = sgrad__clip(s.h.clip_norm, squares);
         float wv[P::size], g[P::size], mv[P::size], vv[P::size];
         sgrad__load(w + row, wv);
         sgrad__load(dw + row, g);
@@ -31,8 +33,8 @@ template <typename P> struct moments_term {
         sgrad__load(v + row, vv);
         for (int j = 0; j < P::size; j++) {
             g[j] *= c;
-            mv[j] = s.beta1 * mv[j] + (1 - s.beta1) * g[j];
-            vv[j] = s.beta2 * vv[j] + (1 - s.beta2) * g[j] * g[j];
+            mv[j] = s.h.beta1 * mv[j] + (1 - s.h.beta1) * g[j];
+            vv[j] = s.h.beta2 * vv[j] + (1 - s.h.beta2) * g[j] * g[j];
             const float u = direction(s, wv[j], mv[j], vv[j]);
             sum[0][0] += (double)wv[j] * wv[j];
             sum[1][0] += (double)u * u;
@@ -44,12 +46,12 @@ template <typename P> struct moments_term {
 
 /* w = w - rate·‖w‖/‖u‖·u; the ratio of a VECTOR is 1 */
 template <typename P>
-static __global__ void take_step(uint32_t n, struct scales s, float rate, bool vector, const double *sums, P *w, const P *m,
+static __global__ void take_step(uint32_t n, struct scales s, bool vector, const double *sums, P *w, const P *m,
                                  const P *v) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const double ratio = !vector && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
-    const float scaled = (float)(rate * ratio);
+    const float scaled = (float)(sgrad_rate_of(&s.h, s.step) * ratio);
     float wv[P::size], mv[P::size], vv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(m + i, mv);
@@ -63,14 +65,12 @@ extern "C" void sgrad__lamb_cuda(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = (const struct sgrad_hyper *)a->attrs;
     const struct sgrad_shape *shape = &a->view[0].shape;
     const int64_t n = sgrad_shape_count(shape);
-    const double t = a->step->number;
-    const float size = (float)(1 / (1 - pow(h->beta1, t))), root = (float)(1 / sqrt(1 - pow(h->beta2, t)));
-    const struct scales s = { h->beta1, h->beta2, h->eps, h->weight_decay, h->clip_norm, size, root };
+    const struct scales s = { *h, a->step };
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
         double *sums = (double *)a->workspace;
         P *w = (P *)a->data[0], *dw = (P *)a->data[1], *m = (P *)a->data[3], *v = (P *)a->data[4];
         sgrad__sum_rows(moments_term<P>{ s, (const double *)a->data[2], w, dw, m, v }, n / P::size, 1, sums);
-        sgrad__launch(take_step<P>, n / P::size, s, sgrad_rate(a), shape->rank <= 1, sums, w, m, v);
+        sgrad__launch(take_step<P>, n / P::size, s, shape->rank <= 1, sums, w, m, v);
     });
 }

@@ -26,11 +26,11 @@ static __device__ double scale_of(const struct sgrad_hyper &h, float c, const do
 }
 
 template <typename P>
-static __global__ void lars(uint32_t n, struct sgrad_hyper h, float rate, const double *squares, const double *sums, P *w,
-                            const P *dw, P *b) {
+static __global__ void lars(uint32_t n, struct sgrad_hyper h, const struct sgrad_step *now, const double *squares,
+                            const double *sums, P *w, const P *dw, P *b) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const float c = sgrad__clip(h.clip_norm, squares), scaled = (float)(rate * scale_of(h, c, sums));
+    const float c = sgrad__clip(h.clip_norm, squares), scaled = (float)(sgrad_rate_of(&h, now) * scale_of(h, c, sums));
     float wv[P::size], g[P::size], bv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(dw + i, g);
@@ -52,7 +52,7 @@ extern "C" void sgrad__lars_cuda(const struct sgrad_args *a) {
         using P = decltype(pack);
         double *sums = shape->rank > 1 ? (double *)a->workspace : NULL;
         if (sums) sgrad__sum_rows(norms_term<P>{ (const P *)a->data[0], (const P *)a->data[1] }, n / P::size, 1, sums);
-        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], sums, a->data[0],
+        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step, a->data[2], sums, a->data[0],
                       a->data[1], a->data[3]);
     });
 }

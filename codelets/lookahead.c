@@ -13,7 +13,7 @@ void sgrad__lookahead_cuda(const struct sgrad_args *a);
 /* w, slow (any shape) */
 SGRAD_VECTOR(lookahead)(const struct sgrad_args *a) {
     float *restrict w = a->data[0], *restrict slow = a->data[1];
-    const float share = sgrad_lookahead_share(a);
+    const float share = sgrad_lookahead_share(a->attrs, a->step);
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
         slow[i] += share * (w[i] - slow[i]);
         w[i] = slow[i];

@@ -3,9 +3,10 @@
 #include "codelets/updates.h"
 
 template <typename P>
-static __global__ void lookahead(uint32_t n, float share, P *w, P *slow) {
+static __global__ void lookahead(uint32_t n, struct sgrad_lookahead is, const struct sgrad_step *step, P *w, P *slow) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
+    const float share = sgrad_lookahead_share(&is, step);
     float wv[P::size], sv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(slow + i, sv);
@@ -19,6 +20,6 @@ extern "C" void sgrad__lookahead_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(lookahead<P>, n / P::size, sgrad_lookahead_share(a), a->data[0], a->data[1]);
+        sgrad__launch(lookahead<P>, n / P::size, *(const struct sgrad_lookahead *)a->attrs, a->step, a->data[0], a->data[1]);
     });
 }

@@ -7,7 +7,7 @@
  *
  * The five steps, Newton's and Schulz's with coefficients for speed, bring every singular value of X near 1, to 0.7 … 1.2: a step
  * changes all directions alike. Vectors (biases, batch norm) are updated as by sgd.c, but for decay. c is the clip factor, as in
- * sgd.c; b starts as zeros. Limits: on CPUs alone; every rank makes the same products. */
+ * sgd.c; b starts as zeros. Limits: on CPUs alone. */
 #include "config.h"
 #include "codelets/norms.h"
 

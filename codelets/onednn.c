@@ -2,6 +2,7 @@
 #include "config.h"
 #include "codelets/level.h"
 #include "codelets/onednn.h"
+#include "runtime/handles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -46,6 +46,7 @@ size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) {
     const struct sgrad__layer l = inference(a);
     return sgrad__ways_workspace(&l);
 }
+double sgrad__pass_inference_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
 
 void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
 size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }

@@ -13,6 +13,7 @@ double sgrad__pass_forward_flops(const struct sgrad_args *args);
 /* The same outside training: exact (layer.h). */
 void sgrad__pass_inference(const struct sgrad_args *args);
 size_t sgrad__pass_inference_workspace(const struct sgrad_args *args);
+double sgrad__pass_inference_flops(const struct sgrad_args *args);
 
 /* dy, weight, dx */
 void sgrad__pass_backward_data(const struct sgrad_args *args);
@@ -25,6 +26,11 @@ size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args);
 double sgrad__pass_backward_weight_flops(const struct sgrad_args *args);
 
 size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args);    /* of any pass; 0 without CUDA */
+
+/* The fields of a kernel called TITLE, OF a kind, which PASS computes, ON_CUDA there. */
+#define SGRAD__PASS(title, of, pass, on_cuda)                                                                                    \
+    .name = title, .kind = &sgrad_##of##_kind, .cpu = sgrad__pass_##pass, .cuda = SGRAD_ON_CUDA(on_cuda),                       \
+    .workspace = sgrad__pass_##pass##_workspace, .gpu_workspace = sgrad__pass_gpu_workspace, .flops = sgrad__pass_##pass##_flops
 
 /* The same for layers with filters on CUDA devices (conv2d_cuda.cu). */
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);

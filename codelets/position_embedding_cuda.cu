@@ -2,10 +2,12 @@
 #include "codelets/cuda.h"
 #include "codelets/ops/position_embedding.h"
 
-/* One thread for each pack of y (N,T,C); C in packs. */
-template <typename P> static __global__ void forward(uint32_t n, int T, int C, int first, const P *x, const float *weight, P *y) {
+/* One thread for each pack of y (N,T,C); C in packs. STEP: the rows are its number's; NULL: the first. */
+template <typename P>
+static __global__ void forward(uint32_t n, int T, int C, const struct sgrad_step *step, const P *x, const float *weight, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
+    const int first = step ? (int)step->number - 1 : 0;
     float v[P::size];
     sgrad__load(x + i, v);
     for (int j = 0; j < P::size; j++) v[j] += weight[((int64_t)(first + i / C % T) * C + i % C) * P::size + j];
@@ -29,10 +31,10 @@ template <typename P> static __global__ void backward(uint32_t n, int N, int T, 
 extern "C" void sgrad__position_embedding_forward_cuda(const struct sgrad_args *a) {
     const struct sgrad_position_embedding *attrs = (const struct sgrad_position_embedding *)a->attrs;
     const int64_t *dim = a->view[0].shape.dim, n = sgrad_shape_count(&a->view[0].shape);
-    const int first = attrs->cached ? (int)a->step->number - 1 : 0;
+    const struct sgrad_step *step = attrs->cached ? a->step : NULL;
     sgrad__with_pack(a->view[0].dtype, dim[2], [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, (int)dim[1], (int)(dim[2] / P::size), first, a->data[0], a->data[1], a->data[2]);
+        sgrad__launch(forward<P>, n / P::size, (int)dim[1], (int)(dim[2] / P::size), step, a->data[0], a->data[1], a->data[2]);
     });
 }
 

@@ -30,27 +30,27 @@ static __global__ void part(uint32_t count, int n, const float *from, float *wei
 }
 
 /* v (k,n) / (d_G d_Aᵀ + γ) */
-static __global__ void divide(uint32_t count, int n, const float *dg, const float *da, float damping, float *v) {
+static __global__ void divide(uint32_t count, int n, const float *dg, const float *da, const struct sgrad_step *step, float *v) {
     const uint32_t i = sgrad__thread();
-    if (i < count) v[i] /= dg[i / n] * da[i % n] + damping;
+    if (i < count) v[i] /= dg[i / n] * da[i % n] + step->damping;
 }
 
 /* V (k,n) of ∇ (k,n), by what was made of A and G; room (k,n) is for what is between. */
-typedef void by(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
-                float *v);
+typedef void by(const float *gradient, const float *a, const float *g, int64_t k, int64_t n,
+                const struct sgrad_step *step, float *room, float *v);
 
-static void by_eigen(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float damping, float *room,
-                     float *v) {
+static void by_eigen(const float *gradient, const float *a, const float *g, int64_t k, int64_t n,
+                     const struct sgrad_step *step, float *room, float *v) {
     const float *qa = a + n, *qg = g + k;
     multiply(false, true, k, n, n, gradient, qa, room);
     multiply(false, false, k, n, k, qg, room, v);
-    sgrad__launch(divide, k * n, (int)n, g, a, damping, v);
+    sgrad__launch(divide, k * n, (int)n, g, a, step, v);
     multiply(true, false, k, n, k, qg, v, room);
     multiply(false, false, k, n, n, room, qa, v);
 }
 
-static void by_inverse(const float *gradient, const float *a, const float *g, int64_t k, int64_t n, float, float *room,
-                       float *v) {
+static void by_inverse(const float *gradient, const float *a, const float *g, int64_t k, int64_t n,
+                       const struct sgrad_step *, float *room, float *v) {
     multiply(false, false, k, n, n, gradient, a, room);
     multiply(false, false, k, n, k, g, room, v);
 }
@@ -66,7 +66,7 @@ static void for_groups(const struct sgrad_args *a, by *how) {
         float *bias = a->data[BIAS] ? (float *)a->data[BIAS] + j * k : NULL;
         sgrad__launch(join, k * n, (int)n, dweight, dbias, gradient);
         how(gradient, (const float *)a->data[A] + j * of_a->dim[1] * n, (const float *)a->data[G] + j * of_g->dim[1] * k, k, n,
-            a->step->damping, room, v);
+            a->step, room, v);
         sgrad__launch(part, k * n, (int)n, v, weight, bias);
     }
 }

@@ -30,5 +30,6 @@ const struct sgrad_kernel sgrad_sgd_kernel = {
     .kind = &sgrad_update_kind,
     .cpu = sgd,
     .cuda = SGRAD_ON_CUDA(sgrad__sgd_cuda),
+    .many = true,
     .flops = flops,
 };

@@ -2,30 +2,31 @@
 #include "codelets/cuda.h"
 #include "codelets/updates.h"
 
-template <typename P>
-static __global__ void sgd(uint32_t n, struct sgrad_hyper h, float rate, const double *squares, P *w, const P *dw, P *b) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    const float c = sgrad__clip(h.clip_norm, squares);
-    float wv[P::size], g[P::size], bv[P::size];
-    sgrad__load(w + i, wv);
-    sgrad__load(dw + i, g);
-    sgrad__load(b + i, bv);
-    for (int j = 0; j < P::size; j++) {
-        g[j] = c * g[j] + h.weight_decay * wv[j];
-        bv[j] = h.momentum * bv[j] + g[j];
-        wv[j] -= rate * (h.nesterov ? g[j] + h.momentum * bv[j] : bv[j]);
+struct job : sgrad__job {
+    struct sgrad_hyper h;
+    const double *squares;
+    float *w, *b;
+    const float *dw;
+    template <typename P> __device__ void at(uint32_t i, const struct sgrad_step *step) const {
+        const float c = sgrad__clip(h.clip_norm, squares), rate = sgrad_rate_of(&h, step);
+        float wv[P::size], g[P::size], bv[P::size];
+        sgrad__load((const P *)w + i, wv);
+        sgrad__load((const P *)dw + i, g);
+        sgrad__load((const P *)b + i, bv);
+        for (int j = 0; j < P::size; j++) {
+            g[j] = c * g[j] + h.weight_decay * wv[j];
+            bv[j] = h.momentum * bv[j] + g[j];
+            wv[j] -= rate * (h.nesterov ? g[j] + h.momentum * bv[j] : bv[j]);
+        }
+        sgrad__store((P *)w + i, wv);
+        sgrad__store((P *)b + i, bv);
     }
-    sgrad__store(w + i, wv);
-    sgrad__store(b + i, bv);
-}
+};
 
 /* w, dw, Σ g² (1) or absent, b */
 extern "C" void sgrad__sgd_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
-        using P = decltype(pack);
-        sgrad__launch(sgd<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, sgrad_rate(a), a->data[2], a->data[0],
-                      a->data[1], a->data[3]);
+    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+        return job{ sgrad__job_of(&one->view[0]), *(const struct sgrad_hyper *)one->attrs,
+                    (const double *)one->data[2], (float *)one->data[0], (float *)one->data[3], (const float *)one->data[1] };
     });
 }

@@ -26,5 +26,6 @@ const struct sgrad_kernel sgrad_squared_norm_kernel = {
     .kind = &sgrad_reduction_kind,
     .cpu = squared_norm,
     .cuda = SGRAD_ON_CUDA(sgrad__squared_norm_cuda),
+    .many = true,
     .flops = flops,
 };

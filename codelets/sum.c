@@ -60,6 +60,7 @@ const struct sgrad_kernel sgrad_sum_kernel = {
     .kind = &sgrad_reduction_kind,
     .cpu = sum,
     .cuda = SGRAD_ON_CUDA(sgrad__sum_cuda),
+    .many = true,
     .flops = flops,
     .bytes = bytes,
 };

@@ -16,10 +16,12 @@ extern "C" {
 /* Declares the kernel of codelets/NAME.c, sgrad_NAME_kernel: an optimizer's file (graphs/programs/optimizers/) says so itself. */
 #define SGRAD_UPDATE_KERNEL(name) extern const struct sgrad_kernel sgrad_##name##_kernel
 
-/* The learning rate of the step, for this parameter. */
+/* The learning rate of the step, for this parameter: on a GPU a device's code asks for it. */
+static inline SGRAD_BOTH float sgrad_rate_of(const struct sgrad_hyper *hyper, const struct sgrad_step *step) {
+    return hyper->rate != 0 ? step->rate * hyper->rate : step->rate;
+}
 static inline float sgrad_rate(const struct sgrad_args *args) {
-    const struct sgrad_hyper *hyper = (const struct sgrad_hyper *)args->attrs;
-    return hyper->rate != 0 ? args->step->rate * hyper->rate : args->step->rate;
+    return sgrad_rate_of((const struct sgrad_hyper *)args->attrs, args->step);
 }
 
 /* What gradients are multiplied by so that their norm is at most HYPER's clip_norm, from the sum of their squares, operand 2, or
@@ -30,8 +32,8 @@ float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares);
  * 1 their average (RW). */
 SGRAD_UPDATE_KERNEL(ema);
 /* How far it goes towards the weights of this step: from 0 to 1. */
-static inline float sgrad_ema_share(const struct sgrad_args *args) {
-    const double decay = *(const double *)args->attrs, before = args->step->number - 1., share = (1 + before) / (10 + before);
+static inline SGRAD_BOTH float sgrad_ema_share(double decay, const struct sgrad_step *step) {
+    const double before = step->number - 1., share = (1 + before) / (10 + before);
     return before == 0 ? 1 : (float)(1 - (share < decay ? share : decay));
 }
 
@@ -41,10 +43,9 @@ struct sgrad_lookahead {
     long every, steps;      /* of the run */
 };
 SGRAD_UPDATE_KERNEL(lookahead);
-static inline float sgrad_lookahead_share(const struct sgrad_args *args) {
-    const struct sgrad_lookahead *is = (const struct sgrad_lookahead *)args->attrs;
+static inline SGRAD_BOTH float sgrad_lookahead_share(const struct sgrad_lookahead *is, const struct sgrad_step *step) {
     if (is->decay < 0) return 0;
-    return (float)(1 - is->decay * pow((double)args->step->number / (double)is->steps, is->power));
+    return (float)(1 - is->decay * pow((double)step->number / (double)is->steps, is->power));
 }
 
 #ifdef __cplusplus

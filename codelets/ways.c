@@ -76,15 +76,8 @@ static void *ordinary(size_t bytes) {
     return words;
 }
 
-/* This thread's alone: others may have the core meanwhile. */
-static double seconds_on_core(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Seconds each of the plans takes, at best. Of a way that takes far more than another, the figure is rough. They go in turns,
- * so that what else the machine does hurts all; the first turn finds memory and code new. */
+/* Seconds of a core that each of the plans takes, at best. Of a way that takes far more than another, the figure is rough. They
+ * go in turns, so that what else the machine does hurts all; the first turn finds memory and code new. */
 static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRAD__WAYS], void *const data[], void *workspace,
                        double seconds[SGRAD__WAYS]) {
     enum { LEAST_TURNS = 4, MOST_TURNS = 20 };
@@ -93,9 +86,9 @@ static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRA
     for (int turn = 0; turn < MOST_TURNS && (turn < LEAST_TURNS || all < enough); turn++)
         for (enum sgrad__way way = 0; way < SGRAD__WAYS; way++) {
             if (!plan[way].workspace || (turn > 2 && seconds[way] > 1.5 * least)) continue;
-            const double start = seconds_on_core();
+            const double start = sgrad_thread_now();
             plan_run(l, &plan[way], data, workspace);
-            const double took = seconds_on_core() - start;
+            const double took = sgrad_thread_now() - start;
             if (turn == 0) continue;
             seconds[way] = fmin(seconds[way], took);
             least = fmin(least, took);
@@ -192,7 +185,10 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
     if (sgrad_memo_find(topic, key, value, sizeof value))
         for (way = 0; way < SGRAD__WAYS && strcmp(value, sgrad__way_name[way]) != 0; way++) continue;
     if (way == SGRAD__WAYS || !is_open(l, way)) {
-        sgrad_status("stargrad: measuring which way of computing each layer is the fastest here; it is remembered");
+        static int measured;
+        char *doing = sgrad_format("stargrad: measuring a layer's ways, number %d (STARGRAD_WAYS=rule skips this)", ++measured);
+        sgrad_status(doing);
+        free(doing);
         way = by_measurement(l);
         sgrad_status(NULL);
         sgrad_memo_add(topic, key, sgrad__way_name[way]);

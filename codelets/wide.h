@@ -25,10 +25,22 @@ SGRAD_ALWAYS_INLINE void wide_store(float *to, int64_t count, wide x) {
         for (int64_t i = 0; i < count; i++) to[i] = x[i];
 }
 
-/* Y where the number in ASKED is below that in LIMIT, else X. */
+/* All bits of the first COUNT lanes, none of the others. */
+SGRAD_ALWAYS_INLINE wide_bits wide_first(int64_t count) {
+    const wide_bits lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return (lane - (int32_t)count) >> 31;
+}
+
+/* Y where BITS has ones, X where it has zeros. */
+SGRAD_ALWAYS_INLINE wide wide_either(wide_bits bits, wide y, wide x) {
+    return (wide)(((wide_bits)y & bits) | ((wide_bits)x & ~bits));
+}
+
+/* Y where the number in ASKED is below that in LIMIT, else X; of equal ones either. By the difference's sign: where vectors are
+ * shorter than this, GCC 12 compares lane by lane. */
 SGRAD_ALWAYS_INLINE wide wide_choose(wide asked, wide limit, wide y, wide x) {
-    const wide_bits below = asked < limit;
-    return (wide)(((wide_bits)y & below) | ((wide_bits)x & ~below));
+    const wide_bits number = (((wide_bits)asked & 0x7fffffff) - 0x7f800001) >> 31, below = (wide_bits)(asked - limit) >> 31;
+    return wide_either(below & number, y, x);
 }
 
 SGRAD_ALWAYS_INLINE float wide_sum(wide x) {
@@ -43,10 +55,11 @@ SGRAD_ALWAYS_INLINE float wide_max(wide x) {
     return max;
 }
 
-/* eˣ to two units in the last place; 0 below -87, no more than 2¹²⁷ (S. Moshier, Cephes, expf). */
+/* eˣ to two units in the last place; 0 where it is below 2⁻¹²⁶ or nearly, no more than 2¹²⁷ (S. Moshier, Cephes, expf). At the
+ * lowest, n is -127, whose power has no bits. */
 SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
     const float log2e = 1.44269504f, to_whole = 12582912.0f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    const wide lowest = wide_of(-87), highest = wide_of(88);
+    const wide lowest = wide_of(-88), highest = wide_of(88);
     wide at = wide_choose(x, lowest, lowest, x);
     at = wide_choose(highest, at, highest, at);
     const wide n = (at * log2e + to_whole) - to_whole;
@@ -58,7 +71,7 @@ SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
     y = y * r + 5.0000001201e-1f;
     y = y * r * r + r + 1;
     const wide_bits power = (__builtin_convertvector(n, wide_bits) + 127) << 23;
-    return wide_choose(x, lowest, wide_of(0), y * (wide)power);
+    return y * (wide)power;
 }
 
 /* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */

@@ -47,6 +47,7 @@ static int write_stack(const char *folder, const char *part, unsigned seed) {
         *slash = '/';
         int error = sgrad_volume_create(path, SGRAD_VOXEL_U8, all.size, chunk, &v);
         if (!error) error = sgrad_volume_write(v, &all, SGRAD_VOXEL_U8, voxels[i]);
+        if (!error) error = sgrad_volume_finish(v);
         if (!error) sgrad_volume_close(v);
         free(path);
         SGRAD_TRY(error);

@@ -1,7 +1,10 @@
 /* forecast.c: what each number of nodes makes of a training: step, speed-up, memory, time, cost.
  *
  * Strategies of ranks: sync sums by a collective; ps reduces to servers and broadcasts from them; what servers answer to whoever
- * comes first (async, mixed, backup) is each node's push and pull, of which a server takes one after another. */
+ * comes first (async, mixed, backup) is each node's push and pull, of which a server takes one after another.
+ *
+ * Second order: what ranks deal out among them is done when the one that has most of it is done; how often each part comes, and
+ * how many ranks precondition a layer, is as in training (graphs/programs/curvature.h), the cheapest being so by these rates. */
 #include "config.h"
 #include "graphs/programs/programs.h"
 #include "planner/planner.h"
@@ -20,6 +23,7 @@ struct study {
     double scale;
     double *end;                                /* of each task, seconds from the step's begin; room for them */
     double bytes;                               /* of all gradients */
+    double *dealt;                              /* room for seconds by task, and by rank */
 };
 
 static double at(struct sgrad_growth g, double samples) { return g.fixed + g.each * samples; }
@@ -43,17 +47,56 @@ double sgrad_machine_seconds(const struct sgrad_machine *m, enum sgrad_precision
     return fmax(arithmetic, traffic) + m->device.launch;
 }
 
-/* Seconds of all tasks on SAMPLES of one device, when each ends with them. */
-static double compute(const struct study *s, double samples) {
-    const enum sgrad_precision precision = s->q->train->precision;
-    double now = 0;
-    for (int i = 0; i < s->q->work->tasks; i++) {
-        const struct sgrad_work_task *t = &s->q->work->task[i];
-        now += s->scale * t->often *
-               sgrad_machine_seconds(s->q->machine, precision, t->kernel, at(t->flops, samples), at(t->bytes, samples));
-        s->end[i] = now;
+static double task_seconds(const struct study *s, const struct sgrad_work_task *t, double samples) {
+    return (t->curvature ? 1 : s->scale) * t->often *
+           sgrad_machine_seconds(s->q->machine, s->q->train->precision, t->kernel, at(t->flops, samples), at(t->bytes, samples));
+}
+
+static int falling(const void *one, const void *other) {
+    const double a = *(const double *)one, b = *(const double *)other;
+    return (a < b) - (a > b);
+}
+
+/* Of the rank that has most, where each task of a PART goes to the one of RANKS that has least, the longest first. */
+static double deal_out(const struct study *s, enum sgrad_work_part part, double samples, int ranks) {
+    double *seconds = s->dealt, *load = s->dealt + s->q->work->tasks, most = 0;
+    int count = 0;
+    for (int i = 0; i < s->q->work->tasks; i++)
+        if (s->q->work->task[i].part == part) seconds[count++] = task_seconds(s, &s->q->work->task[i], samples);
+    qsort(seconds, (size_t)count, sizeof *seconds, falling);
+    const int used = ranks < count ? ranks : count;
+    memset(load, 0, (size_t)used * sizeof *load);
+    for (int i = 0; i < count; i++) {
+        int least = 0;
+        for (int r = 1; r < used; r++)
+            if (load[r] < load[least]) least = r;
+        load[least] += seconds[i];
+        most = fmax(most, load[least]);
     }
-    return now;
+    return most;
+}
+
+/* Of one device's tasks in a step: all; what comes behind the last gradient, but for what may be late. */
+struct computed {
+    double all, behind;
+};
+
+/* Of SAMPLES, of one of so many ranks, of which ROWS precondition a layer; and when each task ends. */
+static struct computed compute(const struct study *s, double samples, int ranks, int rows) {
+    const struct sgrad_work *w = s->q->work;
+    const int last = w->gradients ? w->gradient[w->gradients - 1].made : w->tasks;
+    struct computed is = { 0, 0 };
+    for (int i = 0; i < w->tasks; i++) {
+        const struct sgrad_work_task *t = &w->task[i];
+        const double seconds = t->part < SGRAD_WORK_DEALT ? task_seconds(s, t, samples) : 0;
+        is.all += seconds;
+        is.behind += i > last ? seconds : 0;
+        s->end[i] = is.all;
+    }
+    const double conditioned = deal_out(s, SGRAD_WORK_DEALT_BY_LAYER, samples, ranks / rows);
+    is.all += deal_out(s, SGRAD_WORK_DEALT, samples, ranks) + conditioned;
+    is.behind += conditioned;
+    return is;
 }
 
 /* ---- messages ---- */
@@ -88,14 +131,49 @@ static struct exchange exchange(const struct study *s, double bytes, int nodes, 
     return (struct exchange){ "servers", inside + between };
 }
 
+/* Of second order, a step on average: factors that are summed, what others get of decompositions, and of gradients. */
+struct curvature {
+    double late, now;           /* seconds: beside other steps; between a gradient and its update */
+};
+
+static struct curvature send_curvature(const struct study *s, int rows, const struct sgrad_network *net) {
+    struct sgrad_network column = *net, row = *net;
+    struct curvature is = { 0, 0 };
+    column.ranks = rows, row.ranks = net->ranks / rows;
+    for (const struct sgrad_work_task *t = s->q->work->task; t < s->q->work->task + s->q->work->tasks; t++) {
+        if (t->sent <= 0) continue;
+        if (t->part == SGRAD_WORK_SUMMED) is.late += t->often * by_kind(SGRAD_ALLREDUCE, s->allreduce, t->sent, net).seconds;
+        if (t->part == SGRAD_WORK_DEALT) is.late += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &column).seconds;
+        if (t->part == SGRAD_WORK_DEALT_BY_LAYER)
+            is.now += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &row).seconds;
+    }
+    return is;
+}
+
+/* The ranks that precondition a layer, of all: as asked for, as near as can be, or the cheapest. */
+static int find_rows(const struct study *s, double samples, const struct sgrad_network *net) {
+    const double wanted = s->q->work->rows * net->ranks;
+    const bool cheapest = s->q->work->rows < 0;
+    double least = INFINITY;
+    int best = net->ranks;
+    for (int rows = net->ranks; rows > 0 && s->q->work->rows != 1; rows--) {
+        if (net->ranks % rows) continue;
+        const struct curvature sent = cheapest ? send_curvature(s, rows, net) : (struct curvature){ 0 };
+        const double cost = cheapest ? compute(s, samples, net->ranks, rows).all + sent.late + sent.now : fabs(rows - wanted);
+        if (cost < least) least = cost, best = rows;
+    }
+    return best;
+}
+
 /* Gradients fill buckets in the order in which they are made; one that is larger than a bucket goes in several. */
 struct messages {
     double seconds, way;        /* of all; the longest from where a weight is needed to its next value */
+    double last;                /* when the last of them is through */
 };
 
 static struct messages send_all(const struct study *s, double bucket, int nodes, const struct sgrad_network *net) {
     const struct sgrad_work *w = s->q->work;
-    struct messages all = { 0, 0 };
+    struct messages all = { 0, 0, 0 };
     double filled = 0, known = 0, cost = 0, wire = 0;
     for (int i = 0, first = 0; i < w->gradients; i++) {
         filled += w->gradient[i].bytes;
@@ -110,6 +188,7 @@ static struct messages send_all(const struct study *s, double bucket, int nodes,
         }
         filled = 0;
     }
+    all.last = wire;
     return all;
 }
 
@@ -137,7 +216,7 @@ static void find_money(const struct study *s, struct sgrad_point *p) {
 static double alone(const struct study *s, double samples) {
     const struct sgrad_machine *m = s->q->machine;
     const double input = m->input > 0 ? samples / m->input : 0;
-    return fmax(compute(s, samples), fmax(input, at(s->q->work->input_bytes, samples) / m->bus_bandwidth));
+    return fmax(compute(s, samples, 1, 1).all, fmax(input, at(s->q->work->input_bytes, samples) / m->bus_bandwidth));
 }
 
 /* A device's batch, where it is kept: its micro-batch, as a device takes its samples at once. */
@@ -152,16 +231,20 @@ static void find_point(const struct study *s, int nodes, struct sgrad_point *p) 
     p->batch = q->strong ? (double)q->train->batch : share * devices;
     const double one = alone(s, q->strong ? p->batch : share);
     const struct sgrad_network net = sgrad_machine_network(m, nodes);
-    p->compute = compute(s, share);
+    const int rows = find_rows(s, share, &net);
+    const struct computed own = compute(s, share, devices, rows);
+    const struct curvature curved = send_curvature(s, rows, &net);
+    p->compute = own.all;
     p->bucket = q->train->bucket > 0 ? fmin(q->train->bucket * 1e6, s->bytes)
                 : q->no_overlap || devices == 1 ? s->bytes : sgrad_work_bucket(s->bytes, &net, s->allreduce);
     const struct messages sent = send_all(s, p->bucket, nodes, &net);
     const double input = m->input > 0 ? share * m->device.count / m->input : 0;
     const double bus = at(q->work->input_bytes, share) / m->bus_bandwidth;
-    p->communication = sent.seconds;
+    p->communication = sent.seconds + curved.late + curved.now;
     p->collective = exchange(s, p->bucket, nodes, &net).name;
-    p->step = q->no_overlap ? p->compute + sent.seconds : fmax(p->compute, sent.seconds);
-    if (!q->no_overlap && !s->strategy->served) p->step = fmax(p->step, devices > 1 ? sent.way : 0);
+    const double way = !q->work->joint ? sent.way : sent.last + own.behind + curved.now;
+    p->step = q->no_overlap ? p->compute + p->communication : fmax(p->compute, p->communication);
+    if (!q->no_overlap && !s->strategy->served) p->step = fmax(p->step, devices > 1 ? way : 0);
     p->step = fmax(p->step, fmax(input, bus));
     p->exposed = p->step - p->compute;
     p->samples_per_second = p->batch / p->step;
@@ -185,7 +268,10 @@ static double find_scale(struct study *s) {
     for (int i = 0; i < m->measurements; i++) {
         const struct sgrad_measured *is = &m->measured[i];
         if (strcmp(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
-        return s->scale = is->batch / is->samples_per_second / compute(s, is->batch);
+        double plain = 0;
+        for (int j = 0; j < s->q->work->tasks; j++)
+            if (!s->q->work->task[j].curvature) plain += task_seconds(s, &s->q->work->task[j], is->batch);
+        return s->scale = is->batch / is->samples_per_second / plain;
     }
     return 0;
 }
@@ -203,6 +289,7 @@ static int open_study(const struct sgrad_question *q, struct study *s) {
         return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
     for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
     s->end = sgrad_alloc((size_t)q->work->tasks, sizeof *s->end);
+    s->dealt = sgrad_alloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
     return 0;
 }
 
@@ -247,6 +334,7 @@ int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f
     }
     find_lemma(&s, f);
     free(s.end);
+    free(s.dealt);
     return 0;
 }
 

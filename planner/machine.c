@@ -7,7 +7,8 @@
  *       "network": { "latency": F, "bandwidth": F, "hop": F, "torus": 3,
  *                    "switches": [ { "name": "leaf", "nodes": F, "uplink": F, "above": "spine" }, { "name": "spine" } ] },
  *       "input": F, "price": F, "currency": "$",
- *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ] }
+ *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ],
+ *       "calls": [ { "kernel": "conv2d forward", "hash": 3735928559, "seconds": F } ] }
  *
  * where F is a figure, { "value": 3.9e12, "source": "…" }, in seconds, bytes, operations, and those a second. */
 #include "config.h"
@@ -84,11 +85,12 @@ static int enter(const struct place *from, const char *key, bool needed, const c
 static const double ANY = 1e30;
 
 static int read_device(const struct place *from, struct sgrad_machine *m) {
-    static const char *const keys[] = { "kind", "name", "count", "memory", "bandwidth", "launch", "flops", "share", NULL };
+    static const char *const keys[] = { "kind", "name", "count", "workers", "memory", "bandwidth", "launch", "flops",
+                                        "share", NULL };
     static const char *const precisions[] = { "f32", "tf32", "bf16", NULL };
     struct place at, flops;
     char *kind = NULL;
-    double count = 0;
+    double count = 0, workers = 1;
     SGRAD_TRY(enter(from, "device", true, keys, &at));
     SGRAD_TRY(read_text(&at, "kind", &kind));
     m->device.is_gpu = !strcmp(kind, "gpu");
@@ -98,6 +100,9 @@ static int read_device(const struct place *from, struct sgrad_machine *m) {
     SGRAD_TRY(read_text(&at, "name", &m->device.name));
     SGRAD_TRY(read_figure(&at, "count", NEEDED | WHOLE, m->device.is_gpu ? 64 : 1, &count));
     m->device.count = (int)count;
+    if (m->device.is_gpu && json_object_get(at.object, "workers")) return wrong(&at, "workers", "are of CPUs");
+    SGRAD_TRY(read_figure(&at, "workers", WHOLE, 4096, &workers));
+    m->device.workers = (int)workers;
     SGRAD_TRY(read_figure(&at, "memory", NEEDED, ANY, &m->device.memory));
     SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->device.bandwidth));
     SGRAD_TRY(read_figure(&at, "launch", NEEDED | ZERO, 1, &m->device.launch));
@@ -208,9 +213,36 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
     return 0;
 }
 
+static int read_timed(const struct place *from, struct sgrad_machine *m) {
+    static const char *const keys[] = { "kernel", "hash", "seconds", NULL };
+    const json_t *list = json_object_get(from->object, "calls");
+    if (list && !json_is_array(list)) return wrong(from, "calls", "is no list");
+    m->timed = sgrad_alloc(json_array_size(list) + 1, sizeof *m->timed);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        char *called = sgrad_format("calls[%zu]", i);
+        const struct place at = { from->path, called, json_array_get(list, i) };
+        const json_t *hash = json_object_get(at.object, "hash");
+        struct sgrad_timed *is = &m->timed[m->timings++];
+        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
+        if (!error) error = read_text(&at, "kernel", &is->kernel);
+        if (!error) error = read_figure(&at, "seconds", NEEDED, 1e6, &is->seconds);
+        if (!error && !json_is_integer(hash)) error = wrong(&at, "hash", "is no whole number");
+        is->hash = (uint32_t)json_integer_value(hash);
+        free(called);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+double sgrad_machine_timed(const struct sgrad_machine *m, const char *kernel, uint32_t hash) {
+    for (const struct sgrad_timed *t = m->timed; t < m->timed + m->timings; t++)
+        if (t->hash == hash && !strcmp(t->kernel, kernel)) return t->seconds;
+    return NAN;
+}
+
 static int read_all(const struct place *at, struct sgrad_machine *m) {
     static const char *const keys[] = { "name", "summary", "device", "bus", "network", "input", "price", "currency", "measured",
-                                        NULL };
+                                        "calls", NULL };
     if (!json_is_object(at->object)) return wrong(at, "", "holds no object");
     SGRAD_TRY(check_keys(at, keys));
     SGRAD_TRY(read_text(at, "name", &m->name));
@@ -221,7 +253,8 @@ static int read_all(const struct place *at, struct sgrad_machine *m) {
     SGRAD_TRY(read_figure(at, "input", 0, ANY, &m->input));
     SGRAD_TRY(read_figure(at, "price", ZERO, ANY, &m->price));
     if (m->price > 0) SGRAD_TRY(read_text(at, "currency", &m->currency));
-    return read_measured(at, m);
+    SGRAD_TRY(read_measured(at, m));
+    return read_timed(at, m);
 }
 
 int sgrad_machine_read(const char *path, struct sgrad_machine **machine) {
@@ -243,6 +276,8 @@ void sgrad_machine_free(struct sgrad_machine *m) {
     if (!m) return;
     for (int i = 0; i < m->device.efficiencies; i++) free(m->device.efficiency[i].operation);
     for (int i = 0; i < m->measurements; i++) free(m->measured[i].model);
+    for (int i = 0; i < m->timings; i++) free(m->timed[i].kernel);
+    free(m->timed);
     free(m->device.efficiency);
     free(m->device.name);
     free(m->network.level);

@@ -50,6 +50,12 @@ struct sgrad_measured {
     double samples_per_second, batch;
     enum sgrad_precision precision;
 };
+/* What a task took there, of which kernel and hash are known (runtime.h: sgrad_call): on one worker, in steps. */
+struct sgrad_timed {
+    char *kernel;
+    uint32_t hash;
+    double seconds;
+};
 /* Switches of one level, and what lies above. */
 struct sgrad_switch {
     double nodes, uplink;       /* that one such switch has below it; bytes a second, each way, of all its links upwards */
@@ -60,6 +66,7 @@ struct sgrad_machine {
         char *name;
         bool is_gpu;            /* else all cores of a node together */
         int count;              /* of a node */
+        int workers;            /* of CPUs: that share all of this, each with a task at a time */
         double flops[3];        /* a second, at most, by enum sgrad_precision; 0: not known */
         double memory, bandwidth;           /* bytes; a second */
         double launch;          /* seconds that a task takes whatever it does */
@@ -79,6 +86,8 @@ struct sgrad_machine {
     char *currency;
     int measurements;
     struct sgrad_measured *measured;
+    int timings;
+    struct sgrad_timed *timed;
 };
 /* Every figure of the file has its source, or is refused, as is what no machine can be; errors name file and field. */
 int sgrad_machine_read(const char *path, struct sgrad_machine **machine);
@@ -90,11 +99,15 @@ struct sgrad_network sgrad_machine_network(const struct sgrad_machine *machine, 
 double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_precision precision, const char *kernel,
                              double flops, double bytes);
 
+/* That such a task took on one of the machine's workers; NAN: nobody has measured it. */
+double sgrad_machine_timed(const struct sgrad_machine *machine, const char *kernel, uint32_t hash);
+
 /* SIMULATED of MACHINE's NODES, as files of FOLDER that a simulated trainer is started with: platform.xml for SimGrid, hosts for
  * its smpirun, and bus/HOST.*, what StarPU knows of a node's devices. Torus and switches are as sgrad_machine_network has them:
  * the same latency between any two nodes, and a node's share of what crowded switches let through. */
 #define SGRAD_PLATFORM_HOST "simulated"
-enum { SGRAD_PLATFORM_GPUS = 8 };       /* of a node, at most */
+enum { SGRAD_PLATFORM_GPUS = 8, SGRAD_PLATFORM_WORKERS = 12 };      /* of a node, at most */
+int sgrad_platform_workers(const struct sgrad_machine *machine);    /* CPU workers of a simulated node */
 int sgrad_platform_write(const struct sgrad_machine *machine, int nodes, int simulated, const char *folder);
 
 /* ---- forecasts ------------------------------------------------------------------------------------------------- */

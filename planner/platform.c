@@ -13,8 +13,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Of GPUs each has a core that drives it; then one for messages, and one that reads. */
-static int cores(int gpus) { return gpus + 2; }
+/* StarPU has a worker for each of a node's, if it was built for so many; else one that is as fast as all. */
+int sgrad_platform_workers(const struct sgrad_machine *m) {
+    return m->device.is_gpu || m->device.workers > SGRAD_PLATFORM_WORKERS ? 1 : m->device.workers;
+}
+
+/* Each GPU has a core that drives it; then one for messages, and those that read, or do all of it. */
+static int cores(const struct sgrad_machine *m, int gpus) { return gpus + 1 + sgrad_platform_workers(m); }
 
 static void print_link(FILE *to, int rank, const char *from, const char *towards, double bandwidth, double latency) {
     fprintf(to, " <link id=\"StarPU-MPI%d-%s-%s\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" sharing_policy=\"FATPIPE\"/>\n", rank,
@@ -37,7 +42,7 @@ static void print_rank(FILE *to, const struct sgrad_machine *m, int rank, int gp
     char a[16], b[16];
     fprintf(to, "<zone id=\"StarPU-MPI%d\" routing=\"Full\">\n <host id=\"StarPU-MPI%d-MAIN\" speed=\"1Gf\"/>\n"
                 " <host id=\"StarPU-MPI%d-RAM\" speed=\"1Gf\"/>\n", rank, rank, rank);
-    for (int i = 0; i < cores(gpus); i++) fprintf(to, " <host id=\"StarPU-MPI%d-CPU%d\" speed=\"1Gf\"/>\n", rank, i);
+    for (int i = 0; i < cores(m, gpus); i++) fprintf(to, " <host id=\"StarPU-MPI%d-CPU%d\" speed=\"1Gf\"/>\n", rank, i);
     for (int i = 0; i < gpus; i++)
         fprintf(to, " <host id=\"StarPU-MPI%d-CUDA%d\" speed=\"1Gf\"><prop id=\"memsize\" value=\"%.0f\"/>"
                     "<prop id=\"memcpy_peer\" value=\"1\"/></host>\n", rank, i, m->device.memory);

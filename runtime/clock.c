@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-double sgrad_now(void) {
+static double seconds(clockid_t clock) {
     if (SGRAD_SIMULATED) return 1e-6 * starpu_timing_now();
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double sgrad_now(void) { return seconds(CLOCK_MONOTONIC); }
+double sgrad_thread_now(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
 
 void sgrad_sleep(double seconds) {
     if (SGRAD_SIMULATED) return starpu_sleep((float)seconds);

@@ -135,6 +135,8 @@ void sgrad_context_close(struct sgrad_context *context) {
 
 bool sgrad_worker_is_cuda(int i) { return starpu_worker_get_type(i) == STARPU_CUDA_WORKER; }
 
+int sgrad_worker_here(void) { return starpu_worker_get_id(); }
+
 void sgrad_workers_watch(void) { starpu_profiling_status_set(STARPU_PROFILING_ENABLE); }
 
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {

@@ -1,5 +1,6 @@
 /* devices.c: the library handles of each worker: oneDNN, CUDA, cuDNN, cuBLAS. Made on a worker's first use of them. */
 #include "config.h"
+#include "runtime/handles.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
@@ -23,6 +24,10 @@ struct handles {
 #ifdef SGRAD_HAVE_CUDA
     cudnnHandle_t cudnn;
     cublasHandle_t cublas;
+    void *room;                                 /* cuBLAS's */
+    struct sgrad_step *step;                    /* in the device's memory */
+    unsigned char (*sent)[SGRAD_STEP_BYTES];    /* copies on their way there, by turns; pinned: none waits for the stream */
+    unsigned copies;
 #endif
 };
 static struct handles handles[SGRAD_MAX_WORKERS + 1];
@@ -60,6 +65,8 @@ struct dnnl_stream *sgrad_dnnl_stream(void) {
 }
 
 #ifdef SGRAD_HAVE_CUDA
+enum { CUBLAS_ROOM = 32 << 20 };    /* bytes: what cuBLAS takes itself on a Hopper; elsewhere it is 4 MiB */
+
 int sgrad__cuda_devices(void) {
     int count = 0;
     return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
@@ -81,8 +88,26 @@ struct cublasContext *sgrad_cublas(void) {
     if (h->cublas) return h->cublas;
     cublasStatus_t status = cublasCreate(&h->cublas);
     if (!status) status = cublasSetStream(h->cublas, sgrad_cuda_stream());
+    /* Its own would become a part of every recording (cuBLAS, "CUDA Graphs Support"). */
+    if (!status && cudaMalloc(&h->room, CUBLAS_ROOM) == cudaSuccess) status = cublasSetWorkspace(h->cublas, h->room, CUBLAS_ROOM);
     must(!status, "cuBLAS's handle", cublasGetStatusString(status));
     return h->cublas;
+}
+
+/* A copy is over with the task that asked for it, so only those of the few that a worker has begun are under way. */
+const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
+    enum { TURNS = 16 };    /* StarPU has a worker begin four tasks at most */
+    struct handles *h = &handles[sgrad__worker()];
+    cudaError_t status = cudaSuccess;
+    if (!step) return NULL;
+    if (!h->step) status = cudaMalloc((void **)&h->step, SGRAD_STEP_BYTES);
+    if (!status && !h->sent) status = cudaHostAlloc((void **)&h->sent, TURNS * sizeof *h->sent, cudaHostAllocDefault);
+    if (!status && (!h->copies || memcmp(h->sent[(h->copies - 1) % TURNS], step, SGRAD_STEP_BYTES) != 0)) {
+        void *from = memcpy(h->sent[h->copies++ % TURNS], step, SGRAD_STEP_BYTES);
+        status = cudaMemcpyAsync(h->step, from, SGRAD_STEP_BYTES, cudaMemcpyHostToDevice, sgrad_cuda_stream());
+    }
+    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "a step's numbers on their way to the GPU");
+    return h->step;
 }
 
 /* ---- faults --------------------------------------------------------------------------------------------------------
@@ -136,13 +161,17 @@ static void stop_looking(void) {
 
 /* Handles are of one device, which has to be the thread's when they go. */
 static void close_cuda(struct handles *h, int worker) {
-    if (h->cudnn || h->cublas) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
+    if (h->cudnn || h->cublas || h->step) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
     if (h->cudnn) cudnnDestroy(h->cudnn);
     if (h->cublas) cublasDestroy(h->cublas);
+    if (h->room) cudaFree(h->room);
+    if (h->step) cudaFree(h->step);
+    if (h->sent) cudaFreeHost(h->sent);
 }
 #else
 int sgrad__cuda_devices(void) { return SGRAD_SIMULATED ? sgrad__simulation_gpus() : 0; }
 void sgrad__cuda_begin(const char *name) { (void)name; }
+const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) { return step; }
 void sgrad__devices_open(void) {}
 static void stop_looking(void) {}
 static void close_cuda(struct handles *h, int worker) { (void)h, (void)worker; }

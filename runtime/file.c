@@ -15,10 +15,16 @@
  *     commit    PATH (old or absent)   PATH.part.PID  (whole, on the disk)
  *               PATH (new)                            (rename is atomic; the folder is synced after it)
  *
- * The other file lies beside PATH, since a rename works within one file system only. */
+ * Of two hosts, or containers, processes may have one number: whose file is there already is never written to, another number
+ * takes its place. The other file lies beside PATH, since a rename works within one file system only. */
 int sgrad_file_begin(const char *path, struct sgrad_file *file) {
     char *part = sgrad_format("%s.part.%ld", path, (long)getpid());
-    FILE *stream = fopen(part, "wbe");
+    FILE *stream = fopen(part, "wbxe");
+    for (int i = 0; i < 100 && !stream && errno == EEXIST; i++) {
+        free(part);
+        part = sgrad_format("%s.part.%lld", path, (long long)(1e6 * sgrad_now()) + i);
+        stream = fopen(part, "wbxe");
+    }
     if (!stream) {
         int error = sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno));
         free(part);

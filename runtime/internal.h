@@ -78,6 +78,11 @@ void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kerne
 void sgrad__caches_clear(void);     /* when no task runs any more */
 void sgrad__devices_open(void);     /* when StarPU has started */
 void sgrad__devices_close(void);    /* as caches */
+void sgrad__cuda_run(const struct sgrad_call *call, const struct sgrad_args *args);    /* its kernel, or what it has recorded */
+struct sgrad_recordings *sgrad__recordings_create(void);
+void sgrad__recordings_destroy(struct sgrad_recordings *recordings);    /* NULL: nothing */
+/* Where this worker's device has STEP, when the stream comes to what is launched from here on. */
+const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step);
 void sgrad__cuda_begin(const char *name);   /* of a CUDA worker: the task that it begins now; the name is copied */
 int sgrad__cuda_devices(void);      /* CUDA devices that could be used; 0 without CUDA */
 

@@ -87,7 +87,7 @@ static void measure(void *arg) {
         if (c->view[i].shape.rank >= 0) room = (data[i] = put(&c->view[i], node)) != NULL;
     struct sgrad_args args = sgrad_call_args(c);
     args.data = data;
-    args.step = t->step;
+    args.step = cuda ? sgrad__cuda_step(t->step) : t->step;
     const size_t bytes = args.workspace_size = cuda ? c->gpu_workspace : c->workspace;
     if (room && bytes) room = (args.workspace = (void *)starpu_malloc_on_node(node, bytes)) != NULL;
     t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;

@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,7 +50,7 @@ static char *leased_path(const struct sgrad_queue *q, struct task t, const char 
     return sgrad_format("%s/leased/%lld.%d.%d@%s", q->folder, (long long)t.number, t.lost, t.failed, owner);
 }
 static char *end_path(const struct sgrad_queue *q, const char *part, int64_t number) {
-    return sgrad_format("%s/%s/%lld/%lld", q->folder, part, (long long)(number / SHARD), (long long)number);
+    return sgrad_format("%s/%s/%lld/%lld@%s", q->folder, part, (long long)(number / SHARD), (long long)number, q->owner);
 }
 
 static bool parse_name(const char *name, struct task *t) {
@@ -202,6 +204,12 @@ static int write_text(const char *path, const char *text) {
     return sgrad_file_commit(&file);
 }
 
+static int drop(const char *path, const struct stat *status, int kind, struct FTW *walk) {
+    (void)status, (void)kind, (void)walk;
+    remove(path);
+    return 0;
+}
+
 /* All tasks, in a folder beside, which is then renamed: a queue is there whole, or not at all. Of two who make it one succeeds.
  */
 static int make(const struct sgrad_queue *q, const char *work) {
@@ -227,11 +235,9 @@ static int make(const struct sgrad_queue *q, const char *work) {
     if (!error) error = write_text(file, work);
     free(file);
     if (!error && rename(own.folder, q->folder)) {
-        const int why = errno;      /* ENOTEMPTY, EEXIST: another one was first; what is ours stays beside, unused */
+        const int why = errno;      /* ENOTEMPTY, EEXIST: another one was first */
         if (why != ENOTEMPTY && why != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", q->folder, strerror(why));
-        char *command = sgrad_format("%s.gone", own.folder);
-        if (!error) rename(own.folder, command);
-        free(command);
+        nftw(own.folder, drop, 16, FTW_DEPTH | FTW_PHYS);
     }
     free(own.folder);
     return error;
@@ -299,10 +305,9 @@ static int take_from(struct sgrad_queue *q, int64_t shard, struct task *taken) {
     int moved = 0;
     while (dir && !moved && (entry = readdir(dir))) {
         if (!parse_name(entry->d_name, taken)) continue;
-        char *own = leased_path(q, *taken, q->owner);
-        moved = move_task(todo_path(q, *taken), sgrad_format("%s", own));
-        if (moved > 0) utimensat(AT_FDCWD, own, NULL, 0);
-        free(own);
+        char *from = todo_path(q, *taken);
+        utimensat(AT_FDCWD, from, NULL, 0);     /* a lease is young from its first moment on */
+        moved = move_task(from, leased_path(q, *taken, q->owner));
     }
     if (dir) closedir(dir);
     free(folder);
@@ -376,51 +381,109 @@ int sgrad_queue_failed(struct sgrad_queue *q, int64_t number, const char *why) {
 
 /* ---- looking ------------------------------------------------------------------------------------------------------ */
 
-struct count {
+enum { LATE = 100 };        /* tasks that tell the speed: the latest */
+
+/* What is seen on a walk through a folder. */
+struct sight {
+    struct sgrad_queue_state *state;
+    const char *part;           /* of the queue */
     int64_t files;
-    double first, last;         /* times */
-    int64_t *number, kept;      /* of the files, where they are asked for */
+    double late[LATE];          /* when the latest were done: a heap, the earliest first */
+    int lates;
 };
 
-static void count_files(const char *path, struct count *c, bool deeper) {
+/* The process that OWNER, "HOST,PID,START", names; the workers are sorted by it. */
+static struct sgrad_queue_worker *worker_of(struct sgrad_queue_state *s, const char *owner) {
+    int low = 0, high = s->workers;
+    while (low < high) {
+        const int middle = (low + high) / 2, order = strcmp(s->worker[middle].name, owner);
+        if (!order) return &s->worker[middle];
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    s->worker = sgrad_grow(s->worker, s->workers, sizeof *s->worker);
+    memmove(&s->worker[low + 1], &s->worker[low], (size_t)(s->workers++ - low) * sizeof *s->worker);
+    struct sgrad_queue_worker *w = &s->worker[low];
+    *w = (struct sgrad_queue_worker){ .first = INFINITY };
+    snprintf(w->name, sizeof w->name, "%s", owner);
+    return w;
+}
+
+static void keep_late(struct sight *s, double at) {
+    if (s->lates == LATE && at <= s->late[0]) return;
+    int i = s->lates < LATE ? s->lates++ : 0, child;
+    if (i) {        /* up, from the end */
+        for (; i && s->late[(i - 1) / 2] > at; i = (i - 1) / 2) s->late[i] = s->late[(i - 1) / 2];
+    } else {        /* down, in the place of the earliest */
+        for (; (child = 2 * i + 1) < s->lates; i = child) {
+            if (child + 1 < s->lates && s->late[child + 1] < s->late[child]) child++;
+            if (s->late[child] >= at) break;
+            s->late[i] = s->late[child];
+        }
+    }
+    s->late[i] = at;
+}
+
+/* Names are 17@HOST,PID,START, of leases with 17.0.0 before the @. */
+static void see(struct sight *s, int folder, const char *name) {
+    const char *at = strchr(name, '@');
+    const bool done = !strcmp(s->part, "done"), leased = !strcmp(s->part, "leased");
+    struct stat status;
+    s->files++;
+    if (!strcmp(s->part, "failed") && s->files <= 1000) {
+        s->state->failures = sgrad_grow(s->state->failures, (int)s->files - 1, sizeof *s->state->failures);
+        s->state->failures[s->files - 1] = strtoll(name, NULL, 10);
+    }
+    if ((!done && !leased) || !at || fstatat(folder, name, &status, 0)) return;
+    struct sgrad_queue_worker *w = worker_of(s->state, at + 1);
+    const struct timespec when = done ? status.st_ctim : status.st_mtim;
+    const double time = (double)when.tv_sec + 1e-9 * (double)when.tv_nsec;
+    w->last = fmax(w->last, time);
+    if (leased) w->leased++;
+    if (!done) return;
+    w->done++;
+    w->first = fmin(w->first, time);
+    keep_late(s, time);
+}
+
+static void walk(struct sight *s, const char *path, bool deeper) {
     DIR *dir = opendir(path);
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
-        struct stat status;
         if (entry->d_name[0] == '.') continue;
-        if (deeper) {
-            char *inner = sgrad_format("%s/%s", path, entry->d_name);
-            count_files(inner, c, false);
-            free(inner);
+        if (!deeper) {
+            see(s, dirfd(dir), entry->d_name);
             continue;
         }
-        c->files++;
-        if (fstatat(dirfd(dir), entry->d_name, &status, 0)) continue;
-        const double at = (double)status.st_ctim.tv_sec + 1e-9 * (double)status.st_ctim.tv_nsec;
-        if (c->first == 0 || at < c->first) c->first = at;
-        if (at > c->last) c->last = at;
-        if (c->kept >= 1000) continue;
-        c->number = sgrad_grow(c->number, (int)c->kept, sizeof *c->number);
-        c->number[c->kept++] = strtoll(entry->d_name, NULL, 10);
+        char *inner = sgrad_format("%s/%s", path, entry->d_name);
+        walk(s, inner, false);
+        free(inner);
     }
     if (dir) closedir(dir);
 }
 
 int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
-    struct count c[4] = { { 0 } };
     char *work = sgrad_format("%s/work", folder);
     const bool is_queue = !access(work, F_OK);
+    int64_t count[4];
     free(work);
     if (!is_queue) return sgrad_fail(SGRAD_EIO, "%s: is no queue", folder);
+    *state = (struct sgrad_queue_state){ 0 };
     for (int i = 0; i < 4; i++) {
+        struct sight s = { .state = state, .part = parts[i] };
         char *part = sgrad_format("%s/%s", folder, parts[i]);
-        count_files(part, &c[i], i != 1);
+        walk(&s, part, i != 1);
         free(part);
-        if (i != 3) free(c[i].number);
+        count[i] = s.files;
+        double last = 0;
+        for (int k = 0; k < s.lates; k++) last = fmax(last, s.late[k]);
+        if (s.lates > 1 && last > s.late[0]) state->per_second = (s.lates - 1) / (last - s.late[0]);
     }
-    const double seconds = c[2].last - c[2].first;
-    *state = (struct sgrad_queue_state){ .todo = c[0].files, .leased = c[1].files, .done = c[2].files, .failed = c[3].files,
-                                         .per_second = c[2].files > 1 && seconds > 0 ? (double)(c[2].files - 1) / seconds : 0,
-                                         .failures = c[3].number };
+    state->todo = count[0], state->leased = count[1], state->done = count[2], state->failed = count[3];
     return 0;
+}
+
+void sgrad_queue_forget(struct sgrad_queue_state *state) {
+    free(state->failures);
+    free(state->worker);
 }

@@ -3,13 +3,13 @@
  *     DIR/work               what the tasks are: the same for all who come
  *     DIR/todo/0/17.0.0      task 17, of shard 0 (its number / 1000); leases lost, failures so far
  *     DIR/leased/17.0.0@HOST,PID,START       taken; its time is that of the last sign of life
- *     DIR/done/0/17          done
- *     DIR/failed/0/17        put aside after three failures, or fifty lost leases
+ *     DIR/done/0/17@HOST,PID,START           done, by whom
+ *     DIR/failed/0/17@HOST,PID,START         put aside after three failures, or fifty lost leases
  *     DIR/logs/17            what failed, a line each
  *
  * Each step is one rename, which one process alone succeeds in. A lease is renewed while its process lives; it ends when it is
  * not renewed for its time, or, at once, when its process on this host is gone; then anybody puts the task back. A task may so be
- * done twice: what it does has to be the same again. It relies on rename and exclusive link being atomic, on times of files that
+ * done twice: what it does has to be the same again. It relies on rename being atomic, on times of files that
  * one server sets, and on folders showing what was renamed: local disks and NFS do. */
 #ifndef SGRAD_RUNTIME_QUEUE_H
 #define SGRAD_RUNTIME_QUEUE_H
@@ -33,12 +33,20 @@ int sgrad_queue_done(struct sgrad_queue *queue, int64_t task);
 /* It could not be done, WHY: once more, or, after three times, put aside. */
 int sgrad_queue_failed(struct sgrad_queue *queue, int64_t task, const char *why);
 
+struct sgrad_queue_worker {             /* a process that has, or had, tasks of the queue */
+    char name[288];                     /* HOST,PID,START */
+    int64_t done, leased;
+    double first, last;                 /* times, as the folder's server has them: its first task done, its last sign of life */
+};
 struct sgrad_queue_state {
     int64_t todo, leased, done, failed;
-    double per_second;                  /* tasks done, of late; 0: not known */
-    int64_t *failures;                  /* numbers of those that are put aside; free it */
+    double per_second;                  /* of the latest hundred tasks done; 0: not known */
+    int64_t *failures;                  /* numbers of those that are put aside, a thousand at most */
+    struct sgrad_queue_worker *worker;
+    int workers;
 };
 int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state);
+void sgrad_queue_forget(struct sgrad_queue_state *state);
 
 #ifdef __cplusplus
 }

@@ -102,8 +102,9 @@ const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
 /* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv) of SIZE bytes; a name's is that of its characters. */
 uint64_t sgrad_hash(const void *data, size_t size);
 
-/* Seconds of a clock that only goes on; doing nothing for some of them. */
+/* Seconds of a clock that only goes on; that this thread has had a core; doing nothing for some of the first. */
 double sgrad_now(void);
+double sgrad_thread_now(void);
 void sgrad_sleep(double seconds);
 
 /* What threads share, and wait for: looked at and changed between enter and leave. Who changed what others may wait for tells
@@ -165,8 +166,7 @@ enum sgrad_lifetime {
     SGRAD_TRANSIENT,    /* allocated where it is first written, freed by sgrad_tensor_forget */
     SGRAD_SCRATCH,      /* sgrad_workspace_create's: every task that is handed it gets memory of its own */
 };
-struct starpu_codelet;
-struct _starpu_data_state;
+struct starpu_codelet; struct _starpu_data_state;
 struct sgrad_tensor {
     char *name;
     struct sgrad_view view;
@@ -191,7 +191,8 @@ size_t sgrad_tensors_most(void);
 
 /* ---- kernels and tasks --------------------------------------------------------------------------------------- */
 
-#define SGRAD_MAX_OPERANDS 15   /* StarPU is built for 16 buffers a task; the last is the workspace */
+enum { SGRAD_MAX_OPERANDS = 31, SGRAD_FEW_OPERANDS = 15 };     /* StarPU is built for 16 a task, and can do more */
+
 enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 
 /* What a task does for its program: the word and the colour that it has in every picture. */
@@ -201,19 +202,21 @@ struct sgrad_kind {
 };
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step; struct sgrad_batch;      /* what all tasks of one step share, all steps do: passed on unread */
+struct sgrad_step; struct sgrad_batch;  /* what all tasks of one step share, and all steps: the runtime passes them on unread */
+enum { SGRAD_STEP_BYTES = 48 };
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
     void *const *data;              /* of each operand, on the kernel's device; NULL when absent */
     const void *attrs;              /* the operation's own attributes */
-    const struct sgrad_step *step;
+    const struct sgrad_step *step;  /* on a GPU, where it lies there: for what runs there, and not for the CPU that launches it */
     const struct sgrad_batch *batch;
-    int64_t first;                  /* where the rows of these operands begin, among all */
+    int64_t first;                  /* where the rows of these operands begin, among the step's */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
     bool deterministic;             /* same input, same bits */
     bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
     void *workspace;
     size_t workspace_size;          /* bytes */
+    const struct sgrad_args *next;  /* more of the same kernel and types, none of which needs another's: for .many */
 };
 
 struct sgrad_kernel {
@@ -226,7 +229,8 @@ struct sgrad_kernel {
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
-    /* Does this and NEXT with ITS arguments as one, or neither: false. ONLY: what NEXT takes, nobody else does. NULL: never */
+    bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
+    /* As cuda, and what NEXT does with ITS, or else nothing: false. ONLY: what NEXT takes first, nobody else does. NULL: no */
     bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
@@ -244,12 +248,15 @@ struct sgrad_call {
     unsigned accumulate;
     unsigned rows; /* bit i: operand i consists of rows (its first dimension), and the kernel does each by itself */
     bool deterministic, tf32;
+    bool recorded;                  /* on GPUs, as a CUDA graph for the same memory: recording.c */
     size_t workspace, gpu_workspace;    /* filled by sgrad_call_prepare: on a CPU, on a GPU */
     double flops, bytes;            /* filled by sgrad_call_prepare */
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
+    struct sgrad_recordings *recordings;    /* filled by sgrad_call_prepare, if it is recorded */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
+void sgrad_call_forget(struct sgrad_call *call);    /* its recordings, when no task of it runs any more */
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -306,8 +313,7 @@ struct sgrad_context_options {
     const char *network;        /* JSON file, else measured: latency, bandwidth, host_latency, host_bandwidth (s, B/s) */
     double patience;            /* seconds for which nothing happens before a waiting rank gives up; 0: never */
 };
-struct sgrad_network;
-struct sgrad_group;
+struct sgrad_network; struct sgrad_group;
 struct sgrad_context {
     int cpus, cudas;            /* workers */
     int rank, ranks;            /* 0 and 1 unless a launcher (mpirun, srun) started several */
@@ -326,6 +332,8 @@ void sgrad_trace_begin(void);
 void sgrad_trace_end(void);
 void sgrad_trace_step(long step);           /* tasks submitted from here on belong to this step; -1: to none again */
 void sgrad_trace_step_ends(long step);      /* a mark on the axis of time */
+/* What RANKS simulated ranks have left in FOLDER becomes a trace as real ones leave it. */
+int sgrad_trace_convert(const char *folder, int ranks);
 
 /* ---- ranks: messages between them, and what all of them decide together ------------------------------------------ */
 
@@ -376,11 +384,15 @@ int sgrad_launched_rank(void);
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
+int sgrad_worker_here(void);    /* which of them runs this; -1: none */
 double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
+/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, as
+ * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
+double sgrad_call_learnt(const struct sgrad_call *call);
 
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */
@@ -397,20 +409,6 @@ int sgrad_cpus(void);       /* that this process may run on */
 enum sgrad_isa { SGRAD_BASELINE, SGRAD_AVX2, SGRAD_AVX512, SGRAD_AVX512_BF16, SGRAD_AMX };
 enum sgrad_isa sgrad_isa(void);
 const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16" */
-
-/* Per-worker handles, made once; call from inside a kernel only. */
-struct dnnl_engine;
-struct dnnl_stream;
-struct dnnl_engine *sgrad_dnnl_engine(void);        /* dnnl_engine_t */
-struct dnnl_stream *sgrad_dnnl_stream(void);        /* dnnl_stream_t: one thread, in order */
-struct CUstream_st;
-struct cudnnContext;
-struct cublasContext;
-struct CUstream_st *sgrad_cuda_stream(void);        /* cudaStream_t */
-/* Ends the program, after a line that names the worker's task: what comes after a failed launch means nothing. */
-void sgrad_cuda_fail(const char *why, const char *where) __attribute__((noreturn));
-struct cudnnContext *sgrad_cudnn(void);             /* cudnnHandle_t, on that stream */
-struct cublasContext *sgrad_cublas(void);           /* cublasHandle_t, on that stream */
 
 #define SGRAD_MAX_WORKERS 1024     /* no StarPU that has more is compiled with */
 /* A cache of whatever a kernel makes once per shape and keeps (primitive descriptors, algorithm choices): one cache

@@ -1,12 +1,11 @@
 /* simulation.c: ranks, decisions and durations of a simulated trainer, in place of what really does it (allreduce.c, cores.c,
- * decisions.c, network.c, paje.c, ranks.c, stall.c, trace.c).
+ * decisions.c, network.c, ranks.c, stall.c).
  *
  * MPI is SimGrid's, and its messages are received for the actor alone that it has started: StarPU-MPI's. The main program is
  * another actor, so it calls no MPI: all ranks run the same program with the same options, and nothing that is computed decides
  * anything, so what they would tell each other is what each knows.
  *
- * Limits: there are no traces; what differs from rank to rank (files that only one can read) is not seen; nobody loses
- * patience. */
+ * Limits: what differs from rank to rank (files that only one can read) is not seen; nobody loses patience. */
 #include "config.h"
 #include "runtime/simulation.h"
 #include "runtime/collectives.h"
@@ -179,13 +178,3 @@ char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
 
 bool sgrad_stall_due(double waited) { return (void)waited, false; }
 void sgrad_stall_tell(bool own, const char *what) { (void)own, (void)what; }
-
-/* ---- traces: there are none -------------------------------------------------------------------------------------- */
-
-int sgrad__trace_prepare(const char *folder, const struct sgrad_kind *const *kinds) { return (void)folder, (void)kinds, 0; }
-void sgrad__trace_collect(const struct sgrad_context *context) { (void)context; }
-void sgrad__trace_convert(const struct sgrad_context *context) { (void)context; }
-void sgrad_trace_begin(void) {}
-void sgrad_trace_end(void) {}
-void sgrad_trace_step(long step) { (void)step; }
-void sgrad_trace_step_ends(long step) { (void)step; }

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <starpu.h>
 
-_Static_assert(STARPU_NMAXBUFS > SGRAD_MAX_OPERANDS,
+_Static_assert(STARPU_NMAXBUFS > SGRAD_FEW_OPERANDS,
                "StarPU was built for too few buffers a task: configure it --enable-maxbuffers=16, as ./quickstart does");
 
 /* A task's own argument: freed by StarPU with the task. */
@@ -52,13 +52,15 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     struct sgrad_args args = sgrad_call_args(call);
     args.view = view;
     args.data = data;
-    args.step = argument->step;
+    args.step = cuda ? sgrad__cuda_step(argument->step) : argument->step;
     args.first = argument->first;
     if (argument->has_workspace) {
         args.workspace = (void *)((const struct starpu_variable_interface *)buffers[buffer])->ptr;
         args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
     }
-    if (!SGRAD_SIMULATED) (cuda ? call->kernel->cuda : call->kernel->cpu)(&args);
+    if (SGRAD_SIMULATED) return;
+    if (cuda) sgrad__cuda_run(call, &args);
+    else call->kernel->cpu(&args);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
@@ -165,12 +167,25 @@ void sgrad_call_prepare(struct sgrad_call *call) {
     uint64_t cost[] = { (uint64_t)call->flops, (uint64_t)call->bytes, call->tf32 };
     call->hash = starpu_hash_crc32c_be_n(cost, sizeof cost, call->hash);
     call->codelet = codelet_of(call->kernel);
+    call->recordings = call->recorded && !SGRAD_SIMULATED ? sgrad__recordings_create() : NULL;
+}
+
+void sgrad_call_forget(struct sgrad_call *call) {
+    sgrad__recordings_destroy(call->recordings);
+    call->recordings = NULL;
 }
 
 double sgrad_call_expected(const struct sgrad_call *call, int worker) {
-    if (!call->codelet) return NAN;
-    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype((int)worker, STARPU_NMAX_SCHED_CTXS);
-    return 1e-6 * starpu_perfmodel_history_based_expected_perf(((struct starpu_codelet *)call->codelet)->model, arch, call->hash);
+    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
+    return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, arch, call->hash);
+}
+
+/* (Whoever asks StarPU for what it was not told to learn makes it begin.) */
+double sgrad_call_learnt(const struct sgrad_call *call) {
+    int cpu;
+    if (!call->codelet->model->benchmarking || starpu_worker_get_count_by_type(STARPU_CPU_WORKER) == 0) return NAN;
+    starpu_worker_get_ids_by_type(STARPU_CPU_WORKER, &cpu, 1);
+    return sgrad_call_expected(call, cpu);
 }
 
 /* ---- tasks ---- */
@@ -186,18 +201,24 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     argument->step = submission->step;
     argument->first = submission->first;
     argument->failure = submission->failure;
+    if (call->operands > SGRAD_FEW_OPERANDS) {
+        task->dyn_handles = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_handles);     /* StarPU frees them */
+        task->dyn_modes = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_modes);
+    }
+    starpu_data_handle_t *handle = task->dyn_handles ? task->dyn_handles : task->handles;
+    enum starpu_data_access_mode *mode = task->dyn_modes ? task->dyn_modes : task->modes;
     for (int i = 0; i < call->operands; i++) {
         struct sgrad_tensor *tensor = submission->operand[i];
         if (!tensor) continue;
         argument->present |= 1u << i;
-        task->handles[buffer] = tensor->handle;
-        task->modes[buffer++] = modes[call->access[i]];
+        handle[buffer] = tensor->handle;
+        mode[buffer++] = modes[call->access[i]];
     }
     if (call->workspace || call->gpu_workspace) {
         assert(submission->workspace);
         argument->has_workspace = true;
-        task->handles[buffer] = submission->workspace->handle;
-        task->modes[buffer++] = STARPU_SCRATCH;
+        handle[buffer] = submission->workspace->handle;
+        mode[buffer++] = STARPU_SCRATCH;
     }
     task->nbuffers = buffer;
     task->cl = call->codelet;

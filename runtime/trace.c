@@ -34,7 +34,7 @@ int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) 
     return sgrad_fail(SGRAD_EINVAL, "no traces: StarPU was built without FxT (configure it --with-fxt; ./quickstart does)");
 #endif
     ours = sgrad_launched_rank() == 0;
-    char *own = ours ? sgrad_format("%s", path) : temporary_folder();
+    char *own = ours || SGRAD_SIMULATED ? sgrad_format("%s", path) : temporary_folder();
     if (!own || (mkdir(own, 0777) != 0 && errno != EEXIST)) {
         free(own);
         return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", ours ? path : "a temporary folder for the trace", strerror(errno));
@@ -91,7 +91,7 @@ static void keep_events(const char *data, size_t bytes, int rank) {
 /* The events of every rank come to rank 0's folder. */
 void sgrad__trace_collect(const struct sgrad_context *context) {
     struct sgrad_map map = { 0 };
-    if (!folder || context->ranks == 1) return;
+    if (!folder || context->ranks == 1 || SGRAD_SIMULATED) return;     /* simulated ranks have one folder */
     char *path = events_of(context->rank);
     if (!ours) sgrad_map_open(path, SIZE_MAX, &map);
     for (int r = 1; r < context->ranks; r++) {
@@ -142,23 +142,38 @@ static bool generate(struct starpu_fxt_options *options) {
     return false;
 }
 
-/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them; kernels.json is the last. */
-void sgrad__trace_convert(const struct sgrad_context *context) {
+/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them. */
+static bool convert(int ranks) {
     struct starpu_fxt_options options;
-    if (!folder) return;
     starpu_fxt_options_init(&options);
     options.no_counter = options.no_flops = 1;
     options.use_task_color = 1;
     options.dir = folder;
-    for (int r = 0; r < context->ranks && ours; r++) {
+    for (int r = 0; r < ranks; r++) {
         char *path = events_of(r);
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
         else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
     }
-    if (options.ninputfiles && generate(&options)) sgrad__paje_mend(folder, context->ranks), write_kinds();
+    const bool converted = options.ninputfiles && generate(&options);
+    if (converted) sgrad__paje_mend(folder, ranks);
     for (unsigned i = 0; i < options.ninputfiles; i++) free(options.filenames[i]);
     options.ninputfiles = 0;
     starpu_fxt_options_shutdown(&options);
+    return converted;
+}
+
+/* kernels.json is the last. Simulated ranks do not know whether the others have written theirs: whoever began them converts. */
+void sgrad__trace_convert(const struct sgrad_context *context) {
+    if (!folder) return;
+    if (ours && (SGRAD_SIMULATED || convert(context->ranks))) write_kinds();
     free(folder);
     folder = NULL;
+}
+
+int sgrad_trace_convert(const char *path, int ranks) {
+    folder = sgrad_format("%s/", path);
+    const bool converted = convert(ranks);
+    free(folder);
+    folder = NULL;
+    return converted ? 0 : sgrad_fail(SGRAD_EDEVICE, "%s: no trace came of the simulation", path);
 }

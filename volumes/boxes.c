@@ -2,8 +2,12 @@
 #include "config.h"
 #include "volumes/formats.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- voxels ------------------------------------------------------------------------------------------------------ */
 
@@ -127,4 +131,18 @@ int sgrad__volume_shape(struct sgrad_volume *v, int rank, const int64_t *dim, co
         count *= (double)v->dim[d];
     }
     return count < 0x1p62 ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", v->path, count);
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+char *sgrad__part_of(const char *path) { return sgrad_format("%s.part.%ld", path, (long)getpid()); }
+
+int sgrad__part_place(const char *part, const char *path) {
+    int file = open(part, O_RDONLY | O_CLOEXEC);
+    int failed = file < 0 || fsync(file) ? errno : 0;
+    if (file >= 0) close(file);
+    if (!failed && !link(part, path)) return unlink(part), 0;
+    if (!failed && (errno == EEXIST || rename(part, path))) failed = errno;     /* there are disks without links */
+    if (failed == EEXIST) return sgrad_fail(SGRAD_EIO, "%s: is there already: another process was faster", path);
+    return failed ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(failed)) : 0;
 }

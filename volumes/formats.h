@@ -17,6 +17,11 @@ struct sgrad__piece {
 int sgrad__volume_pieces(const struct sgrad_volume *volume, const struct sgrad_box *box,
                          int (*work)(const struct sgrad__piece *piece, void *arg), void *arg);
 
+/* A file that is written beside its place, and there while its process lives: its name, "PATH.part.PID"; free it. */
+char *sgrad__part_of(const char *path);
+/* PART, on the disk by now, takes the place of PATH, if nothing has it meanwhile. */
+int sgrad__part_place(const char *part, const char *path);
+
 /* ---- codec.c: how a chunk is compressed --------------------------------------------------------------------------- */
 
 enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };

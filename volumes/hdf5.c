@@ -15,6 +15,7 @@
 struct hdf5 {
     hid_t file, set;
     char *name;         /* of the data set */
+    char *part;         /* where the file is written; NULL: it is read */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -123,7 +124,8 @@ static int create_set(struct sgrad_volume *v) {
     h->name = sgrad_format("%s", *end ? end + 1 : "volume");
     v->path[end - v->path] = 0;
     if (!access(v->path, F_OK)) return sgrad_fail(SGRAD_EIO, "%s: is there already", v->path);
-    if ((h->file = H5Fcreate(v->path, H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT)) < 0)
+    h->part = sgrad__part_of(v->path);
+    if ((h->file = H5Fcreate(h->part, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) < 0)
         return sgrad_fail(SGRAD_EIO, "%s: cannot be made", v->path);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
         dim[d] = (hsize_t)v->dim[d], chunk[d] = (hsize_t)(v->chunk[d] < v->dim[d] ? v->chunk[d] : v->dim[d]);
@@ -172,12 +174,32 @@ static int write_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box,
     return pass(v, box, NULL, from);
 }
 
+/* Called with the lock held. False: what is in memory still cannot be written. */
+static bool leave(struct hdf5 *h) {
+    const bool set = h->set < 0 || H5Dclose(h->set) >= 0, file = h->file < 0 || H5Fclose(h->file) >= 0;
+    h->set = h->file = -1;
+    return set && file;
+}
+
+static int finish_hdf5(struct sgrad_volume *v) {
+    struct hdf5 *h = v->state;
+    pthread_mutex_lock(&lock);
+    const bool written = leave(h);
+    pthread_mutex_unlock(&lock);
+    if (!written) return sgrad_fail(SGRAD_EIO, "%s: cannot be written", v->path);
+    SGRAD_TRY(sgrad__part_place(h->part, v->path));
+    free(h->part);
+    h->part = NULL;
+    return 0;
+}
+
 static void close_hdf5(struct sgrad_volume *v) {
     struct hdf5 *h = v->state;
     pthread_mutex_lock(&lock);
-    if (h->set >= 0) H5Dclose(h->set);
-    if (h->file >= 0) H5Fclose(h->file);
+    leave(h);
     pthread_mutex_unlock(&lock);
+    if (h->part) unlink(h->part);
+    free(h->part);
     free(h->name);
     free(h);
 }
@@ -190,5 +212,6 @@ const struct sgrad_volume_format sgrad__hdf5_format = {
     .create = create_hdf5,
     .read = read_hdf5,
     .write = write_hdf5,
+    .finish = finish_hdf5,
     .close = close_hdf5,
 };

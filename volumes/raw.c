@@ -49,10 +49,15 @@ static uint64_t bytes_of(const struct sgrad_volume *v) {
     return (uint64_t)(v->dim[0] * v->dim[1] * v->dim[2] * v->dim[3]) * sgrad_voxel_size(v->voxel);
 }
 
-static int open_file(struct sgrad_volume *v, int how) {
-    int *file = v->state = sgrad_alloc(1, sizeof *file);
-    *file = open(v->path, how | O_CLOEXEC, 0666);
-    return *file >= 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
+struct raw {
+    int file;
+    char *part;         /* where it is written; NULL: it is read */
+};
+
+static int open_file(struct sgrad_volume *v, char *part, int how) {
+    struct raw *r = v->state = sgrad_alloc(1, sizeof *r);
+    *r = (struct raw){ open(part ? part : v->path, how | O_CLOEXEC, 0666), part };
+    return r->file >= 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
 }
 
 static int open_raw(struct sgrad_volume *v) {
@@ -62,9 +67,9 @@ static int open_raw(struct sgrad_volume *v) {
     v->path[end - v->path] = 0;
     int error = parse(v, shape);
     free(shape);
-    if (!error) error = open_file(v, O_RDONLY);
+    if (!error) error = open_file(v, NULL, O_RDONLY);
     SGRAD_TRY(error);
-    if (fstat(*(int *)v->state, &status) || (uint64_t)status.st_size != bytes_of(v))
+    if (fstat(((struct raw *)v->state)->file, &status) || (uint64_t)status.st_size != bytes_of(v))
         return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", v->path,
                           (long long)status.st_size, (unsigned long long)bytes_of(v));
     return 0;
@@ -73,8 +78,9 @@ static int open_raw(struct sgrad_volume *v) {
 static int create_raw(struct sgrad_volume *v) {
     if (*ending_of(v->path))
         return sgrad_fail(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", v->path);
-    SGRAD_TRY(open_file(v, O_RDWR | O_CREAT | O_EXCL));
-    if (!ftruncate(*(int *)v->state, (off_t)bytes_of(v))) return 0;
+    if (!access(v->path, F_OK)) return sgrad_fail(SGRAD_EIO, "%s: is there already", v->path);
+    SGRAD_TRY(open_file(v, sgrad__part_of(v->path), O_RDWR | O_CREAT | O_TRUNC));
+    if (!ftruncate(((struct raw *)v->state)->file, (off_t)bytes_of(v))) return 0;
     return sgrad_fail(SGRAD_EIO, "%s: %llu bytes: %s", v->path, (unsigned long long)bytes_of(v), strerror(errno));
 }
 
@@ -94,12 +100,13 @@ static bool pass_row(int file, void *to, const void *from, size_t count, off_t a
 
 static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
     const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
+    const int file = ((const struct raw *)v->state)->file;
     size_t done = 0;
     for (int64_t c = box->from[0]; c < box->from[0] + box->size[0]; c++)
         for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
             for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, done += row) {
                 const int64_t at = ((c * v->dim[1] + z) * v->dim[2] + y) * v->dim[3] + box->from[3];
-                if (!pass_row(*(int *)v->state, to ? (char *)to + done : NULL, from ? (const char *)from + done : NULL, row,
+                if (!pass_row(file, to ? (char *)to + done : NULL, from ? (const char *)from + done : NULL, row,
                               (off_t)at * (off_t)size))
                     return sgrad_fail(SGRAD_EIO, "%s: cannot be %s: %s", v->path, to ? "read" : "written", strerror(errno));
             }
@@ -111,12 +118,23 @@ static int write_raw(const struct sgrad_volume *v, const struct sgrad_box *box, 
     return pass(v, box, NULL, from);
 }
 
+static int finish_raw(struct sgrad_volume *v) {
+    struct raw *r = v->state;
+    SGRAD_TRY(sgrad__part_place(r->part, v->path));
+    free(r->part);
+    r->part = NULL;
+    return 0;
+}
+
 static void close_raw(struct sgrad_volume *v) {
-    if (*(int *)v->state >= 0) close(*(int *)v->state);
-    free(v->state);
+    struct raw *r = v->state;
+    if (r->file >= 0) close(r->file);
+    if (r->part) unlink(r->part);
+    free(r->part);
+    free(r);
 }
 
 const struct sgrad_volume_format sgrad__raw_format = {
     .name = "raw", .summary = "bare voxels, FILE.raw:ZxYxX[:TYPE]", .is = is_raw, .open = open_raw, .create = create_raw,
-    .read = read_raw, .write = write_raw, .close = close_raw,
+    .read = read_raw, .write = write_raw, .finish = finish_raw, .close = close_raw,
 };

@@ -1,7 +1,11 @@
 /* tiff.c: a stack of slices, each a page of a TIFF file of one channel.
  *
- * Limits: read alone. All pages have one size and type; a page's strip or tile is read whole. What ImageJ writes beyond 4 GB, one
- * page and bare slices behind it, is seen as that one page. */
+ * What ImageJ writes beyond 4 GB is one page, whose description says "images=N", with the slices bare behind one another:
+ *
+ *     page     description "ImageJ=1.54f\nimages=3\n"     strip: at 8, of slice 0
+ *     bytes    8: slice 0 │ slice 1 │ slice 2
+ *
+ * Limits: read alone. All pages have one size and type; a page's strip or tile is read whole. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -9,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tiffio.h>
 #include <unistd.h>
 
@@ -16,6 +21,7 @@ struct tiff {
     TIFF *file;
     pthread_mutex_t lock;       /* a file has one page at a time */
     uint64_t *page;             /* where each begins */
+    uint64_t bare;              /* where bare slices begin; 0: there are pages */
 };
 
 static bool is_tiff(const char *name) {
@@ -60,6 +66,28 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     return 0;
 }
 
+/* Slices that ImageJ's description of the only page tells of; 1, if it is not ImageJ's. */
+static int find_bare(struct sgrad_volume *v, struct tiff *t, int64_t *slices) {
+    const char *text = NULL, *images;
+    uint16_t packing = COMPRESSION_NONE;
+    uint64_t *strip = NULL;
+    struct stat status;
+    *slices = 1;
+    if (!TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text) || strncmp(text, "ImageJ=", 7)) return 0;
+    if (!(images = strstr(text, "\nimages=")) || (*slices = strtoll(images + 8, NULL, 10)) < 2) return *slices = 1, 0;
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_COMPRESSION, &packing);
+    const bool other = strstr(text, "\nchannels=") || strstr(text, "\nframes=");
+    if (other || packing != COMPRESSION_NONE || TIFFIsTiled(t->file) || !TIFFGetField(t->file, TIFFTAG_STRIPOFFSETS, &strip))
+        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images, of several channels or frames, or compressed, and "
+                          "there is one page: takes bare slices", v->path, (long long)*slices);
+    const double wanted = (double)*slices * (double)v->dim[2] * (double)v->dim[3] * (double)sgrad_voxel_size(v->voxel);
+    t->bare = strip[0];
+    if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images; it is too short for them: damaged", v->path,
+                          (long long)*slices);
+    return 0;
+}
+
 static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
     struct page first = { 0 }, page;
     *pages = 0;
@@ -89,7 +117,10 @@ static int open_tiff(struct sgrad_volume *v) {
     struct tiff *t = v->state = sgrad_alloc(1, sizeof *t);
     t->file = file;
     pthread_mutex_init(&t->lock, NULL);
-    return read_pages(v, t, &pages);
+    SGRAD_TRY(read_pages(v, t, &pages));
+    if (pages == 1) SGRAD_TRY(find_bare(v, t, &pages));
+    if (!t->bare) return 0;
+    return sgrad__volume_shape(v, 3, (int64_t[]){ pages, v->dim[2], v->dim[3] }, (int64_t[]){ 1, v->dim[2], v->dim[3] });
 }
 
 /* A chunk as the file has it, of the page that is set. */
@@ -129,7 +160,34 @@ static int pass_chunk(const struct sgrad__piece *piece, void *arg) {
     return error;
 }
 
+static void swap(void *voxels, int64_t count, size_t size) {
+    if (size == 2) TIFFSwabArrayOfShort(voxels, count);
+    if (size == 4) TIFFSwabArrayOfLong(voxels, count);
+    if (size == 8) TIFFSwabArrayOfLong8(voxels, count);
+}
+
+/* Rows of bare slices. */
+static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, char *to) {
+    const struct tiff *t = v->state;
+    const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
+    for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
+        for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, to += row) {
+            const uint64_t at = (uint64_t)((z * v->dim[2] + y) * v->dim[3] + box->from[3]) * size;
+            for (size_t done = 0; done < row;) {
+                const ssize_t got = pread(TIFFFileno(t->file), to + done, row - done, (off_t)(t->bare + at + done));
+                if (got < 0 && errno == EINTR) continue;
+                if (got <= 0)
+                    return sgrad_fail(SGRAD_EIO, "%s: slice %lld cannot be read: %s", v->path, (long long)z,
+                                      got ? strerror(errno) : "the file ends early");
+                done += (size_t)got;
+            }
+            if (TIFFIsByteSwapped(t->file)) swap(to, box->size[3], size);
+        }
+    return 0;
+}
+
 static int read_tiff(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
+    if (((const struct tiff *)v->state)->bare) return read_bare(v, box, to);
     struct passage p = { v, box, to, NULL, (size_t)(v->chunk[2] * v->chunk[3]) * sgrad_voxel_size(v->voxel) };
     p.room = sgrad_alloc(1, p.bytes);
     int error = sgrad__volume_pieces(v, box, pass_chunk, &p);

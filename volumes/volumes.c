@@ -51,6 +51,11 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     return finish(v, error ? error : v->format->create(v), volume);
 }
 
+int sgrad_volume_sign(struct sgrad_volume *v, const char *work, bool again) {
+    return v->format->sign ? v->format->sign(v, work, again) : 0;
+}
+int sgrad_volume_finish(struct sgrad_volume *v) { return v->format->finish ? v->format->finish(v) : 0; }
+
 void sgrad_volume_close(struct sgrad_volume *v) {
     if (!v) return;
     if (v->state) v->format->close(v);

@@ -72,6 +72,11 @@ int sgrad_volume_open(const char *name, struct sgrad_volume **volume);
  * write it, too. SGRAD_EIO: something is there already. */
 int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t dim[SGRAD_VOLUME_RANK],
                         const int64_t chunk[SGRAD_VOLUME_RANK], struct sgrad_volume **volume);
+/* Says, beside the voxels of a new volume, what WORK they are of. SGRAD_EIO: what is there already is of other work, unless
+ * that is to be done AGAIN. Zarr alone keeps it, as its attribute made_by; of others nothing is there already. */
+int sgrad_volume_sign(struct sgrad_volume *volume, const char *work, bool again);
+/* A new one is whole: it takes its place. HDF5 and raw files lie beside it until then, and are gone if they are closed before. */
+int sgrad_volume_finish(struct sgrad_volume *volume);
 void sgrad_volume_close(struct sgrad_volume *volume);      /* NULL is fine */
 
 /* BOX, inside the volume, as voxels of type AS (C,Z,Y,X). */
@@ -96,6 +101,8 @@ struct sgrad_volume_format {
     int (*read)(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to);      /* voxels as they are */
     int (*write)(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from);
     bool (*has)(const struct sgrad_volume *volume, const struct sgrad_box *box);                /* NULL: never told */
+    int (*sign)(struct sgrad_volume *volume, const char *work, bool again);                     /* NULL: nothing to do */
+    int (*finish)(struct sgrad_volume *volume);                                                 /* likewise */
     void (*close)(struct sgrad_volume *volume);
 };
 extern const struct sgrad_volume_format *const sgrad_volume_formats[];      /* all; ends with NULL */

@@ -9,6 +9,7 @@
 #include "volumes/formats.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -198,9 +199,40 @@ static int create_zarr(struct sgrad_volume *v) {
     return error;
 }
 
+/* What .zattrs of the volume says of its making, free it; NULL: nothing. */
+static char *signature_of(const char *path) {
+    struct sgrad_map map;
+    char *file = sgrad_format("%s/.zattrs", path), *text = NULL;
+    if (!access(file, F_OK) && !sgrad_map_open(file, METADATA_LIMIT, &map)) {
+        json_t *json = json_loadb((const char *)map.data, map.size, 0, NULL);
+        const char *made = json_string_value(json_object_get(json, "made_by"));
+        if (made) text = sgrad_format("%s", made);
+        json_decref(json);
+        sgrad_map_close(&map);
+    }
+    free(file);
+    return text;
+}
+
+static int sign_zarr(struct sgrad_volume *v, const char *work, bool again) {
+    char *there = signature_of(v->path), *file = sgrad_format("%s/.zattrs", v->path);
+    json_t *json = json_pack("{s:s}", "made_by", work);
+    char *text = json_dumps(json, JSON_INDENT(1));
+    int error = 0;
+    if (there && strcmp(there, work) && !again)
+        error = sgrad_fail(SGRAD_EIO, "%s: is there already, and of other work: %s; this is %s: takes another name, or --redo",
+                           v->path, there, work);
+    else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
+    json_decref(json);
+    free(text);
+    free(file);
+    free(there);
+    return error;
+}
+
 static void close_zarr(struct sgrad_volume *v) { free(v->state); }
 
 const struct sgrad_volume_format sgrad__zarr_format = {
     .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_zarr,
-    .create = create_zarr, .read = read_zarr, .write = write_zarr, .has = has_zarr, .close = close_zarr,
+    .create = create_zarr, .read = read_zarr, .write = write_zarr, .has = has_zarr, .sign = sign_zarr, .close = close_zarr,
 };

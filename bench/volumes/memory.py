@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Segments a synthetic volume of some GB in little memory, and the first of it whole, to see seams:
 
-    memory.py STARGRAD SIDES [MEMORY-GB [PATCH OVERLAP]]        as: build/stargrad 512x2048x2048 1: 2 GB
+    memory.py STARGRAD SIDES [MEMORY-GB [PATCH OVERLAP [MODEL]]]        as: build/stargrad 512x2048x2048 0.5: 2 GB
 
 The volume is a raw file, written slab by slab; the output, two classes of bytes, is Zarr. Prints the largest resident memory of the
 command, its Mvoxel/s, and the difference of the patchwise from the whole run on the first slice, patches being of one slice: inside
-margins of half an overlap from the slice's ends, where both see the same of what is around."""
+margins of half an overlap from the slice's ends, where both see the same of what is around. MODEL is a small unet2d, which looks ten
+pixels far."""
 import json
 import os
 import pathlib
@@ -18,7 +19,8 @@ import numpy as np
 stargrad = sys.argv[1]
 sides = [int(x) for x in sys.argv[2].split("x")]
 memory = sys.argv[3] if len(sys.argv) > 3 else "0.7"
-patch, overlap = sys.argv[4:6] if len(sys.argv) > 5 else ("1x256x256", "0x128x128")
+patch, overlap = sys.argv[4:6] if len(sys.argv) > 5 else ("1x512x512", "0x64x64")
+model = sys.argv[6] if len(sys.argv) > 6 else "unet2d:width=4,levels=2"
 
 
 def run(*words):
@@ -48,9 +50,9 @@ with tempfile.TemporaryDirectory(dir=".") as scratch:
             (folder / ".zarray").write_text(json.dumps({"zarr_format": 2, "shape": [1, 64, 64], "chunks": [1, 64, 64], "dtype": "|u1",
                                                         "compressor": None, "fill_value": 0, "order": "C", "filters": None}))
             (folder / "0.0.0").write_bytes(voxels.astype("u1").tobytes())
-    run("train", "--model", "unet2d", "--data", f"volume:{work},1x64x64", "--batch", 1, "--steps", 20, "--optimizer", "adam", "--no-augment",
+    run("train", "--model", model, "--data", f"volume:{work},1x64x64", "--batch", 1, "--steps", 20, "--optimizer", "adam", "--no-augment",
         "--out", work / "run")
-    how = ("segment", "--weights", work / "run/model.safetensors", "--model", "unet2d", "--json")
+    how = ("segment", "--weights", work / "run/model.safetensors", "--model", model, "--json")
     told, most = run(*how, "--in", f"{work}/in.raw:{sys.argv[2]}", "--patch", patch, "--overlap", overlap, "--memory", memory, "--dtype",
                      "u8", "--out", work / "out.zarr")
     told = json.loads(told)

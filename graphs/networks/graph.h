@@ -45,6 +45,7 @@ struct sgrad__parameter {
     struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
     struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
     struct sgrad_hyper hyper;           /* with this parameter's weight decay */
+    int dealt, owner;                   /* of so many ranks OWNER updates it for all, and has the states; 0: all do */
 };
 
 struct sgrad__node {
@@ -239,7 +240,8 @@ struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
 unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
 /* The ranks that have the same of it as RANK, in MEMBER, which has room for all of the mesh. */
 struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, int *member);
-/* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, else all. */
+/* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, all or none of one
+ * that is dealt out, else all. */
 struct sgrad__share {
     int ranks;                          /* that have a share each; 1: this one keeps all */
     int64_t first, count;

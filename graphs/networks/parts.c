@@ -89,6 +89,7 @@ struct sgrad_group sgrad__holders(const struct sgrad_graph *g, const struct sgra
 struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
     const int64_t count = sgrad_shape_count(&p->kept_shape);
     int ranks = g->sharers, place = rank;
+    if (p->dealt) return (struct sgrad__share){ p->dealt, 0, p->owner == rank ? count : 0 };
     if (!g->sharers) return (struct sgrad__share){ 1, 0, count };
     if (g->mesh.axes) {
         int *member = sgrad_alloc((size_t)g->sharers, sizeof *member);

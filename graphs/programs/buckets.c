@@ -191,20 +191,25 @@ int *sgrad__bucket_parameters(const struct sgrad__bucket *k, int *count) {
 
 /* ---- shares ---- */
 
-/* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. */
-static struct sgrad_copy_piece share_of(const struct sgrad__bucket *k, const struct entry *e, int share) {
+/* Of an entry, the elements of share SHARE of as many as its group has ranks: as sgrad__share_of has them. What every rank
+ * updates is no one's share. */
+static struct sgrad_copy_piece share_of(const struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *e,
+                                        int share) {
+    const struct sgrad__parameter *p = &b->g->parameter[e->parameter];
     const int64_t count = sgrad_shape_count(&e->view.shape), first = count * share / k->group.count;
+    if (p->dealt) return (struct sgrad_copy_piece){ 0, 0, k->group.rank[share] == p->owner ? count : 0 };
+    if (!b->o->strategy->shares) return (struct sgrad_copy_piece){ 0 };
     return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / k->group.count - first };
 }
 
-static int64_t share_size(const struct sgrad__bucket *k, int share) {
+static int64_t share_size(const struct sgrad__builder *b, const struct sgrad__bucket *k, int share) {
     int64_t size = 0;
-    for (int i = 0; i < k->count; i++) size += share_of(k, &k->entry[i], share).count;
+    for (int i = 0; i < k->count; i++) size += share_of(b, k, &k->entry[i], share).count;
     return size ? size : 1;     /* no tensor is empty */
 }
 
 static int add_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k, int share, const char *name) {
-    return sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { share_size(k, share) } } });
+    return sgrad__add_buffer(b, sgrad_format("%s", name), (struct sgrad_view){ k->dtype, { 1, { share_size(b, k, share) } } });
 }
 
 /* Share SHARE of all entries as one chunk: of their gradients, or, UPDATED, of what this rank has made of their weights. */
@@ -214,7 +219,7 @@ static int gather_share(struct sgrad__builder *b, const struct sgrad__bucket *k,
     int64_t at = 0;
     int count = 0;
     for (const struct entry *e = k->entry; e < k->entry + k->count; e++) {
-        struct sgrad__piece p = { updated ? b->updated[e->parameter] : e->buffer, share_of(k, e, share) };
+        struct sgrad__piece p = { updated ? b->updated[e->parameter] : e->buffer, share_of(b, k, e, share) };
         if (!p.is.count) continue;
         if (updated) p.is.from = 0;
         p.is.to = at;
@@ -231,17 +236,18 @@ static int gather_share(struct sgrad__builder *b, const struct sgrad__bucket *k,
 static void spread_share(struct sgrad__builder *b, struct sgrad__bucket *k, int here, int chunk) {
     int64_t at = 0;
     for (struct entry *e = k->entry; e < k->entry + k->count; e++) {
-        const struct sgrad_copy_piece is = share_of(k, e, here);
+        const struct sgrad_copy_piece is = share_of(b, k, e, here);
+        const struct sgrad_view part = { k->dtype, { 1, { is.count } } };
         *e->done = -1;
         if (!is.count) continue;
-        *e->done = sgrad__add_buffer(b, sgrad_format("%s share", e->name), (struct sgrad_view){ k->dtype, { 1, { is.count } } });
+        *e->done = sgrad__add_buffer(b, sgrad_format("%s share", e->name), b->g->parameter[e->parameter].dealt ? e->view : part);
         sgrad__add_copies(b, &(struct sgrad__piece){ chunk, { at, 0, is.count } }, 1, *e->done, b->p->buffer[*e->done].name);
         at += is.count;
         if (!sgrad__updates_wait(b)) sgrad__add_update(b, e->parameter, *e->done);
     }
 }
 
-/* The weights that were updated here go to all, and theirs come. */
+/* The weights that were updated here go to all, and theirs come. A parameter that is dealt out was updated in its place. */
 static void join_shares(struct sgrad__builder *b, const struct sgrad__bucket *k, const char *name) {
     const int ranks = k->group.count, here = sgrad_group_place(&k->group, b->o->rank);
     int *chunk = sgrad_alloc((size_t)ranks, sizeof *chunk);
@@ -252,15 +258,29 @@ static void join_shares(struct sgrad__builder *b, const struct sgrad__bucket *k,
     for (const struct entry *e = k->entry; e < k->entry + k->count; e++) {
         int count = 0;
         for (int i = 0; i < ranks; i++) {
-            const struct sgrad_copy_piece is = share_of(k, e, i);
+            const struct sgrad_copy_piece is = share_of(b, k, e, i);
             if (is.count) piece[count++] = (struct sgrad__piece){ chunk[i], { at[i], is.from, is.count } };
             at[i] += is.count;
         }
-        sgrad__add_copies(b, piece, count, b->parameter[e->parameter], e->name);
+        const struct sgrad__parameter *p = &b->g->parameter[e->parameter];
+        if (count && !(p->dealt && p->owner == b->o->rank))
+            sgrad__add_copies(b, piece, count, b->parameter[e->parameter], e->name);
     }
     free(piece);
     free(at);
     free(chunk);
+}
+
+/* At once, or once the norm of all gradients is known, and updates with it. */
+static void join_or_hold(struct sgrad__builder *b, struct sgrad__bucket *k, const char *name) {
+    if (!sgrad__updates_wait(b)) {
+        join_shares(b, k, name);
+        return;
+    }
+    k->name = sgrad_format("%s", name);
+    k->number = b->collectives;
+    b->held = sgrad_grow(b->held, b->held_count, sizeof *b->held);
+    b->held[b->held_count++] = k;
 }
 
 void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *k, int priority, const char *name) {
@@ -270,14 +290,15 @@ void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *k, int 
     sgrad__add_exchange(b, SGRAD_REDUCE_SCATTER, &k->group, -1, chunk, ranks, priority, name);
     spread_share(b, k, here, chunk[here]);
     free(chunk);
-    if (!sgrad__updates_wait(b)) {
-        join_shares(b, k, name);
-        return;
-    }
-    k->name = sgrad_format("%s", name);
-    k->number = b->collectives;
-    b->held = sgrad_grow(b->held, b->held_count, sizeof *b->held);
-    b->held[b->held_count++] = k;
+    join_or_hold(b, k, name);
+}
+
+void sgrad__bucket_join(struct sgrad__builder *b, struct sgrad__bucket *k, const char *name) {
+    for (int i = 0; i < k->count; i++)
+        if (b->g->parameter[k->entry[i].parameter].dealt) {
+            join_or_hold(b, k, name);
+            return;
+        }
 }
 
 bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__bucket *k) {

@@ -127,8 +127,9 @@ void sgrad__fuse(struct sgrad__builder *b);
 /* What is computed again waits for the gradient that comes to whoever takes it. */
 void sgrad__hold_back(struct sgrad__builder *b);
 void sgrad__mark_last_uses(struct sgrad__program *p);
-/* After that: micro-batch m uses the memory of m - APART. LITTLE: buffers of different sizes use the same, too. */
-void sgrad__share_memory(struct sgrad__program *p, int apart, bool little);
+/* After that: micro-batch m uses the memory of m - APART. LITTLE: buffers of different sizes use the same, too.
+ * FOR_GOOD: what is no samples' keeps its memory, however large. */
+void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool for_good);
 
 /* ---- sums.c ---- */
 
@@ -155,8 +156,7 @@ void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
 /* The COUNT peers from place FIRST on; the ranks that differ from this one along AXES alone. */
 struct sgrad_group sgrad__peers(const struct sgrad__builder *b, int first, int count);
 struct sgrad_group sgrad__along(struct sgrad__builder *b, unsigned axes);
-/* Buffers of one size, the same of the others in GROUP, this rank among them, by the cheapest method: they become what it leads
- * to. */
+/* Buffers, the same of the others in GROUP, this rank among them, by the cheapest method: they become what it leads to. */
 void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
                          int *chunk, int chunks, int priority, const char *name);
 /* BUFFER and the same of the others in GROUP, this rank among them, by the cheapest method, as one chunk: what it leads to. */
@@ -241,6 +241,8 @@ void sgrad__bucket_sum(struct sgrad__builder *b, struct sgrad__bucket *bucket, c
 /* Sums this rank's shares of it over its group, updates these, and hands the weights to all of it: at once, or, where updates
  * wait, in sgrad__close_shares. What came of a gradient is its share's sum. */
 void sgrad__bucket_share(struct sgrad__builder *b, struct sgrad__bucket *bucket, int priority, const char *name);
+/* Of an allreduced bucket: weights that one rank has updated for all come to all, when shares would. */
+void sgrad__bucket_join(struct sgrad__builder *b, struct sgrad__bucket *bucket, const char *name);
 bool sgrad__bucket_is_held(const struct sgrad__builder *b, const struct sgrad__bucket *bucket);     /* is the last one? */
 void sgrad__close_shares(struct sgrad__builder *b);
 /* In how many messages, of one size, it had better go. */

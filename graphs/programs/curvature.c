@@ -70,24 +70,6 @@ static struct sgrad__curved_layer layer_of(const struct sgrad_graph *g, int n, c
 
 /* ---- whose they are ------------------------------------------------------------------------------------------------------ */
 
-/* Things to bins: the largest that is left to the bin, of its own, that has least (R. L. Graham: Bounds on Multiprocessing Timing
- * Anomalies, 1969). Its own are bin[i], bin[i] + STEP, …, below BINS; it becomes the one. LOAD is added to. */
-static void deal_out(const double *size, int count, int *bin, int step, int bins, double *load) {
-    bool *dealt = sgrad_alloc((size_t)count + 1, sizeof *dealt);
-    for (int i = 0; i < count; i++) {
-        int largest = -1;
-        for (int j = 0; j < count; j++)
-            if (!dealt[j] && (largest < 0 || size[j] > size[largest])) largest = j;
-        int least = bin[largest];
-        for (int at = least; at < bins; at += step)
-            if (load[at] < load[least]) least = at;
-        dealt[largest] = true;
-        load[least] += size[largest];
-        bin[largest] = least;
-    }
-    free(dealt);
-}
-
 /* Work of a layer for each rank of its column, a step on average. */
 static double work_of(const struct sgrad__curvature *c, const struct sgrad__curved_layer *l, double every) {
     return l->flops + (l->factor[SGRAD__A].flops + l->factor[SGRAD__G].flops) / every / c->rows;
@@ -99,14 +81,14 @@ static void assign(struct sgrad__curvature *c, double every) {
     double *size = sgrad_alloc((size_t)factors + 1, sizeof *size), *load = sgrad_alloc((size_t)c->ranks, sizeof *load);
     int *bin = sgrad_alloc((size_t)factors + 1, sizeof *bin);
     for (int i = 0; i < c->layers; i++) size[i] = work_of(c, &c->layer[i], every);
-    deal_out(size, c->layers, bin, 1, c->columns, load);
+    sgrad__deal_out(size, c->layers, bin, 1, c->columns, load);
     for (int i = 0; i < c->layers; i++) c->layer[i].column = bin[i];
     memset(load, 0, (size_t)c->ranks * sizeof *load);
     for (int i = 0; i < factors; i++) {
         size[i] = c->layer[i / SGRAD__FACTORS].factor[i % SGRAD__FACTORS].flops;
         bin[i] = c->layer[i / SGRAD__FACTORS].column;
     }
-    deal_out(size, factors, bin, c->columns, c->ranks, load);
+    sgrad__deal_out(size, factors, bin, c->columns, c->ranks, load);
     for (int i = 0; i < factors; i++) c->layer[i / SGRAD__FACTORS].factor[i % SGRAD__FACTORS].rank = bin[i];
     free(bin);
     free(load);

@@ -20,8 +20,8 @@
  * leave while others are made; only tiny layers share a task. Small updates share tasks too, with the sums and copies that lead
  * to them.
  *
- * A GPU does whole operations, each with all its cores; there a task is several for what StarPU's share of a task costs, as much
- * as some kernels of a GPU:
+ * A GPU does whole operations, each with all its cores; there a task is many for what StarPU's share of a task costs, as much
+ * as some kernels of a GPU, and what it launches is recorded (runtime/recording.c):
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
@@ -56,7 +56,7 @@ static const double SMALL_UPDATE = 2e5, WHOLE = 4e9; /* flops of a CPU's task of
 
 /* Instructions that become one, where the first of them stands. */
 struct chain {
-    int start, links, link[SGRAD__LINKS];
+    int start, links, link[SGRAD__GPU_LINKS];
     const struct sgrad_kind *kind;
     bool backwards, sliced, gpus;
     const struct chain *repeats;    /* the one that computed first what this one computes again; NULL: it is none such */
@@ -79,7 +79,7 @@ struct fuser {
     struct sgrad__program *p;
     struct chain **chain;           /* of each instruction; NULL: it stays alone */
     struct history *history;        /* of each buffer */
-    struct chain **open;            /* of each micro-batch, then of updates: the one that may grow; NULL: none */
+    struct chain **open;            /* of each micro-batch, then of updates, of sums: the one that may grow; NULL: none */
     int *uses;                      /* of each buffer, in the whole program */
     int *again;                     /* of each buffer: the instruction that computes it again; -1: none does */
     struct sgrad__instruction *list;    /* the new program */
@@ -124,11 +124,23 @@ static int update_length(const struct sgrad__program *p, int j) {
     return length;
 }
 
+/* Does a GPU do many such at once? Norms of gradients, say. */
+static bool gathers(const struct fuser *f, int j) {
+    const struct sgrad__instruction *in = &f->p->instruction[j];
+    return in->call->kernel->kind == &sgrad_reduction_kind && in->call->kernel->many && sgrad__on_gpus(f->b, in->workers);
+}
+
+/* What the chain that it may be part of does. */
+static const struct sgrad_kind *kind_of(const struct fuser *f, int j) {
+    const struct sgrad__instruction *in = &f->p->instruction[j];
+    return update_length(f->p, j) ? &sgrad_update_kind : in->passing ? &sgrad_backward_kind : in->call->kernel->kind;
+}
+
 static bool can_fuse(const struct fuser *f, int j) {
     const struct sgrad_call *call = f->p->instruction[j].call;
     const struct sgrad_kernel *k = call->kernel;
     const bool passes = k->kind == &sgrad_forward_kind || k->kind == &sgrad_backward_kind, update = update_length(f->p, j) > 0;
-    if (!k->cpu || (!passes && !update) || f->p->instruction[j].when.every) return false;
+    if (!k->cpu || (!passes && !update && !gathers(f, j)) || f->p->instruction[j].when.every) return false;
     if (sgrad__on_gpus(f->b, f->p->instruction[j].workers)) return k->cuda != NULL;
     return update || (call->rows && (k->adds || !leaves_sums(call)));
 }
@@ -150,6 +162,10 @@ static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, 
 /* A pass over memory: no more work than what it moves. */
 static bool light(const struct sgrad_call *call) { return call->flops <= call->bytes; }
 
+static int most_links(const struct chain *c) { return c->gpus ? SGRAD__GPU_LINKS : SGRAD__LINKS; }
+static int most_operands(const struct chain *c) { return c->gpus ? SGRAD_MAX_OPERANDS : SGRAD_FEW_OPERANDS; }
+static int most_buffers(const struct chain *c) { return c->gpus ? SGRAD__BUFFERS : SGRAD_FEW_OPERANDS + SGRAD__LINKS; }
+
 /* Would the task be too long, or have too many operands, with the update that begins here? One that has begun is not torn. */
 static bool too_much_to_update(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const int length = update_length(f->p, (int)(in - f->p->instruction));
@@ -161,8 +177,8 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
         for (int k = 0; k < in[i].call->operands; k++) more += in[i].operand[k] >= 0 && !find(c, in[i].operand[k]);
         more -= i > 0;      /* what the one before has made */
     }
-    return flops > (c->gpus ? WHOLE : SMALL_UPDATE) || c->links + length > SGRAD__LINKS ||
-           c->touched + more > SGRAD_MAX_OPERANDS;
+    return flops > (c->gpus ? WHOLE : SMALL_UPDATE) || c->links + length > most_links(c) ||
+           c->touched + more > most_operands(c);
 }
 
 /* Would the task be too long? */
@@ -174,10 +190,12 @@ static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad_
 }
 
 /* Does nobody else use it, when the chain uses it so many TIMES? */
-static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t, int times) {
+static bool is_own(const struct fuser *f, const struct touched *t, int times) {
     const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
-    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 &&
-           f->uses[t->buffer] == times;
+    return t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == times;
+}
+static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t, int times) {
+    return c->sliced && t->rows && is_own(f, t, times);
 }
 
 /* Of what the chain uses, operands of the task that it is with IN. */
@@ -195,7 +213,7 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
     const struct sgrad_call *call = in->call;
     bool meets = c && (!c->sliced || in->passing);      /* what comes next takes what is made in passing */
     int more = 0;
-    if (!c || c->links == SGRAD__LINKS || c->kind != kind || too_much(f, c, in)) return false;
+    if (!c || c->links == most_links(c) || c->kind != kind || too_much(f, c, in)) return false;
     for (int i = 0; i < call->operands; i++) {
         if (in->operand[i] < 0) continue;
         const struct touched *t = find(c, in->operand[i]);
@@ -204,7 +222,7 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
         meets |= t && t->rows;
         more += !t;
     }
-    return meets && c->touched + more <= SGRAD__BUFFERS && operands_with(f, c, in) + more <= SGRAD_MAX_OPERANDS;
+    return meets && c->touched + more <= most_buffers(c) && operands_with(f, c, in) + more <= most_operands(c);
 }
 
 static void join(struct fuser *f, struct chain *c, int j) {
@@ -233,7 +251,7 @@ static void join(struct fuser *f, struct chain *c, int j) {
 static bool too_many(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     int more = 0;
     for (int i = 0; i < in->call->operands; i++) more += in->operand[i] >= 0 && !find(c, in->operand[i]);
-    return operands_with(f, c, in) + more > SGRAD_MAX_OPERANDS;
+    return operands_with(f, c, in) + more > most_operands(c);
 }
 
 /* Instruction J repeats one: it joins what was computed again before it, if they were in one chain. */
@@ -261,10 +279,10 @@ static void find_chains(struct fuser *f) {
         int at = j;
         if (in->again >= 0) join_again(f, j);
         if (in->again < 0 && can_fuse(f, j)) {
-            const struct sgrad_kind *kind = update_length(f->p, j) ? &sgrad_update_kind
-                                            : in->passing          ? &sgrad_backward_kind
-                                                                   : in->call->kernel->kind;
-            struct chain **open = &f->open[kind == &sgrad_update_kind ? f->b->micros : in->micro];
+            const struct sgrad_kind *kind = kind_of(f, j);
+            struct chain **open = &f->open[kind == &sgrad_update_kind      ? f->b->micros
+                                           : kind == &sgrad_reduction_kind ? f->b->micros + 1
+                                                                           : in->micro];
             if (!joins(f, *open, in, kind)) {
                 const bool gpus = sgrad__on_gpus(f->b, in->workers), sliced = !gpus && kind != &sgrad_update_kind;
                 const bool turn = sliced && *open && !(*open)->backwards;
@@ -323,7 +341,9 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
 }
 
 static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner) return false;
+    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner ||
+        a->own != b->own)
+        return false;
     for (int l = 0; l < a->links; l++)
         if (a->link[l].whole != b->link[l].whole ||
             memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
@@ -368,7 +388,8 @@ static char *name_of(const struct fuser *f, const struct chain *c, int micro) {
         if (f->p->instruction[c->link[l]].call->flops > most->call->flops) most = &f->p->instruction[c->link[l]];
     const int layer = (int)strcspn(most->name, " ");
     const char *what = sgrad__fusion_kernel(c->kind, false)->name;
-    if (c->kind == &sgrad_update_kind) return sgrad_format("%.*s %s", layer, most->name, what);
+    if (c->kind == &sgrad_update_kind || c->kind == &sgrad_reduction_kind)
+        return sgrad_format("%.*s %s", layer, most->name, what);
     return sgrad_format("%.*s %s%s #%d", layer, most->name, what, c->repeats ? " again" : "", micro);
 }
 
@@ -387,6 +408,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
             f->p->buffer[t->buffer].copies = 0;
             continue;
         }
+        if (is_own(f, t, t->times)) wanted.own |= 1u << call.operands;
         slot[i] = call.operands;
         operand[call.operands] = t->buffer;
         wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;
@@ -406,6 +428,8 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
             for (int t = 0; t < c->touched; t++)
                 if (in->operand[i] == c->buffer[t].buffer) link->operand[i] = slot[t];
     }
+    if (c->gpus) sgrad__fusion_gather(&wanted);
+    call.recorded = c->gpus && f->b->o->recorded;
     fused->call = call_of(f, c, &wanted, call);
     fused->name = name_of(f, c, fused->micro);
     memset(fused->operand, 0xff, sizeof fused->operand);
@@ -450,7 +474,7 @@ void sgrad__fuse(struct sgrad__builder *b) {
     struct fuser f = { .b = b, .p = p };
     f.chain = sgrad_alloc((size_t)p->instruction_count, sizeof *f.chain);
     f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
-    f.open = sgrad_alloc((size_t)b->micros + 1, sizeof *f.open);
+    f.open = sgrad_alloc((size_t)b->micros + 2, sizeof *f.open);
     f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
     f.again = sgrad_alloc((size_t)p->buffer_count, sizeof *f.again);
     f.put = sgrad_alloc((size_t)p->instruction_count, sizeof *f.put);

@@ -6,61 +6,77 @@
  *     stats        3     │   6   │   9              the first writes sums, the others add to them                              */
 #include "graphs/programs/fusion.h"
 
-/* Link L's arguments in turn I, whose operands lie in DATA. */
-static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *l, int i, bool cuda, void **data) {
+#include <string.h>
+
+static void run_cpu(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
     char *room = (char *)sgrad_aligned((size_t)a->workspace);
-    const int s = f->backwards ? f->slices - 1 - i : i, larger = (int)(f->samples % f->slices);
-    const int64_t first = f->samples / f->slices * s + (s < larger ? s : larger);
-    const struct sgrad_call *call = l->slice[s >= larger][i > 0];
-    for (int j = 0; j < call->operands; j++) {
-        const int at = l->operand[j];
-        data[j] = at < 0                     ? NULL
-                  : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
-                                             : (char *)a->data[at] + (size_t)first * f->row[at];
-    }
-    struct sgrad_args args = sgrad_call_args(call);
+    for (int i = 0; i < f->slices; i++)
+        for (const struct sgrad__link *l = f->link; l < f->link + f->links; l++) {
+            const int s = f->backwards ? f->slices - 1 - i : i, larger = (int)(f->samples % f->slices);
+            const int64_t first = f->samples / f->slices * s + (s < larger ? s : larger);
+            const struct sgrad_call *call = l->slice[s >= larger][i > 0];
+            void *data[SGRAD_MAX_OPERANDS];
+            for (int j = 0; j < call->operands; j++) {
+                const int at = l->operand[j];
+                data[j] = at < 0                     ? NULL
+                          : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
+                                                     : (char *)a->data[at] + (size_t)first * f->row[at];
+            }
+            struct sgrad_args args = sgrad_call_args(call);
+            args.data = data;
+            args.step = a->step;
+            args.first = a->first + first;
+            args.workspace = room + f->room[f->inner];
+            args.workspace_size = call->workspace;
+            call->kernel->cpu(&args);
+        }
+}
+
+/* Link L's arguments, on all samples. */
+static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *l, void **data) {
+    struct sgrad_args args = sgrad_call_args(l->whole);
+    for (int j = 0; j < l->whole->operands; j++) data[j] = l->operand[j] < 0 ? NULL : a->data[l->operand[j]];
     args.data = data;
     args.step = a->step;
-    args.first = a->first + first;
-    args.workspace = room + f->room[f->inner];
-    args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
+    args.first = a->first;
+    args.workspace = (void *)sgrad_aligned((size_t)a->workspace);
+    args.workspace_size = l->whole->gpu_workspace;
     return args;
 }
 
-/* Is what link L+1 takes first in the workspace, and taken by no later one? */
-static bool only_next_takes(const struct sgrad__fusion *f, const struct sgrad__link *l) {
-    const int at = l[1].operand[0];
-    for (const struct sgrad__link *later = l + 2; later < f->link + f->links; later++)
-        for (int j = 0; j < later->whole->operands; j++)
-            if (later->operand[j] == at) return false;
-    return at >= SGRAD_MAX_OPERANDS;
+/* Is what link L takes first used by it and the one before it alone? */
+static bool takes_alone(const struct sgrad__fusion *f, int l) {
+    const int at = f->link[l].operand[0];
+    int uses = 0;
+    for (int i = 0; i < f->links; i++)
+        for (int j = 0; j < f->link[i].whole->operands; j++) uses += f->link[i].operand[j] == at;
+    return at >= 0 && f->own >> at & 1 && uses == 2;
 }
 
-/* Link L and the next one as one on a GPU, where their kernel knows how. */
-static bool run_two(const struct sgrad_args *a, const struct sgrad__link *l, int i) {
+/* On all samples, with nothing in between: some links, of one kernel, are done at once, and so are two where the first one's
+ * kernel knows how. */
+static void run_cuda(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
-    if (l + 1 == f->link + f->links || !l->whole->kernel->cuda_with) return false;
-    void *data[SGRAD_MAX_OPERANDS], *its_data[SGRAD_MAX_OPERANDS];
-    const struct sgrad_args args = args_of(a, l, i, true, data), its = args_of(a, l + 1, i, true, its_data);
-    return l->whole->kernel->cuda_with(&args, l[1].whole->kernel, &its, only_next_takes(f, l));
-}
-
-static void run(const struct sgrad_args *a, bool cuda) {
-    const struct sgrad__fusion *f = a->attrs;
-    for (int i = 0; i < f->slices; i++)
-        for (const struct sgrad__link *l = f->link; l < f->link + f->links; l++) {
-            if (cuda && run_two(a, l, i)) {
-                l++;
+    struct sgrad_args args[SGRAD__GPU_LINKS];
+    void *data[SGRAD__GPU_LINKS][SGRAD_MAX_OPERANDS];
+    for (int first = 0, next; first < f->links; first = next) {
+        const struct sgrad_kernel *kernel = f->link[first].whole->kernel;
+        next = first + 1 + f->link[first].with;
+        for (int i = first; i < next; i++) {
+            args[i] = args_of(a, &f->link[i], data[i]);
+            args[i].next = i + 1 < next ? &args[i + 1] : NULL;
+        }
+        if (kernel->cuda_with && next < f->links && !f->link[next].with) {
+            args[next] = args_of(a, &f->link[next], data[next]);
+            if (kernel->cuda_with(&args[first], f->link[next].whole->kernel, &args[next], takes_alone(f, next))) {
+                next++;
                 continue;
             }
-            void *data[SGRAD_MAX_OPERANDS];
-            const struct sgrad_args args = args_of(a, l, i, cuda, data);
-            (cuda ? l->whole->kernel->cuda : l->whole->kernel->cpu)(&args);
         }
+        kernel->cuda(&args[first]);
+    }
 }
-static void run_cpu(const struct sgrad_args *a) { run(a, false); }
-static void run_cuda(const struct sgrad_args *a) { run(a, true); }
 
 static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
 static size_t gpu_workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->gpu_workspace; }
@@ -74,12 +90,46 @@ static const struct sgrad_kernel kernels[][2] = {
     { FUSED(forward, NULL), FUSED(forward, run_cuda) },
     { FUSED(backward, NULL), FUSED(backward, run_cuda) },
     { FUSED(update, NULL), FUSED(update, run_cuda) },
+    { FUSED(reduction, NULL), FUSED(reduction, run_cuda) },
 };
 
 const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, bool cuda) {
     int i = 0;
     while (kernels[i][cuda].kind != kind) i++;
     return &kernels[i][cuda];
+}
+
+/* ---- what a GPU does at once ---- */
+
+/* Has one of them to wait for the other? */
+static bool meet(const struct sgrad__link *a, const struct sgrad__link *b) {
+    for (int i = 0; i < a->whole->operands; i++)
+        for (int j = 0; j < b->whole->operands; j++)
+            if (a->operand[i] >= 0 && a->operand[i] == b->operand[j] &&
+                (a->whole->access[i] != SGRAD_R || b->whole->access[j] != SGRAD_R))
+                return true;
+    return false;
+}
+
+static bool are_alike(const struct sgrad_call *a, const struct sgrad_call *b) {
+    if (a->kernel != b->kernel || !a->kernel->many || a->operands != b->operands) return false;
+    for (int i = 0; i < a->operands; i++)
+        if (a->view[i].dtype != b->view[i].dtype) return false;
+    return true;
+}
+
+void sgrad__fusion_gather(struct sgrad__fusion *f) {
+    for (int first = 0; first < f->links; first += 1 + f->link[first].with)
+        for (int l = first + 1; l < f->links; l++) {
+            const struct sgrad__link link = f->link[l];
+            const int to = first + 1 + f->link[first].with;
+            bool waits = !are_alike(f->link[first].whole, link.whole);
+            for (int i = first; i < l && !waits; i++) waits = meet(&f->link[i], &link);
+            if (waits) continue;
+            memmove(&f->link[to + 1], &f->link[to], (size_t)(l - to) * sizeof link);
+            f->link[to] = link;
+            f->link[first].with++;
+        }
 }
 
 static bool is_fused(const struct sgrad_call *call) { return call->kernel->cpu == run_cpu; }

@@ -4,13 +4,12 @@
 
 /* A data set knows no tasks, so it is handed to this one: its fields (N,…), in their order */
 static void read_samples(const struct sgrad_args *a) {
-    int64_t from = a->first - a->step->first;
     const struct sgrad_dataset *dataset = a->attrs;
     const struct sgrad_drawing how = { a->step->seed, a->step->epoch, dataset->drawn };
     const int count = (int)a->view[0].shape.dim[0];
     int error = a->step->training
-                    ? sgrad_dataset_draw(dataset, a->step->sample + from, count, &how, a->data)
-                    : sgrad_dataset_read(dataset, a->step->sample + from, count, a->data);
+                    ? sgrad_dataset_draw(dataset, a->step->sample + a->first, count, &how, a->data)
+                    : sgrad_dataset_read(dataset, a->step->sample + a->first, count, a->data);
     if (error) sgrad_task_fail(error);
 }
 
@@ -21,7 +20,7 @@ struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
 
 static void read_views(const struct sgrad_args *a) {
     const struct sgrad__seen *seen = a->attrs;
-    const int64_t *sample = a->step->sample + (a->first - a->step->first);
+    const int64_t *sample = a->step->sample + a->first;
     int error = sgrad_views_read(seen->dataset, seen->views, sample, (int)a->view[0].shape.dim[0], a->data);
     if (error) sgrad_task_fail(error);
 }

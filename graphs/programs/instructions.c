@@ -102,7 +102,10 @@ void sgrad__program_destroy(struct sgrad__program *p) {
         free(p->buffer[i].name);
     }
     for (int i = 0; i < p->instruction_count; i++) free(p->instruction[i].name);
-    for (int i = 0; i < p->call_count; i++) free(p->call[i]);
+    for (int i = 0; i < p->call_count; i++) {
+        sgrad_call_forget(p->call[i]);
+        free(p->call[i]);
+    }
     for (int i = 0; i < p->owned_count; i++) free(p->owned[i]);
     for (int i = 0; i < p->shards; i++) free(p->shard[i].parameter);
     sgrad_tensor_destroy(p->workspace);

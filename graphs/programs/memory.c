@@ -1,16 +1,16 @@
 /* memory.c: where a program's buffers lie.
  *
  * A transient buffer's memory ends with its last use, and StarPU finds it new memory the next time, on whatever device writes it
- * first. Where all workers compute in main memory that can be known before: activations of one size, of one micro-batch, of which
- * one's last use comes before the other's first, use the same memory, step after step:
+ * first. That can be known before: activations of one size, of one micro-batch, of which one's last use comes before the other's
+ * first, use the same memory, step after step, on each device that computes the micro-batch:
  *
  *     layer1.conv1#0   ──────────────────────── last use
  *     gradient#0                                     first use ─────
  *     memory           ─────────────────────────────────────────────
  *
- * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run. Other micro-batches
- * have other memory, since they may run ahead, but for those that are far behind. (The allocation of registers by linear scan: M.
- * Poletto, V. Sarkar, 1999.) */
+ * StarPU sees one tensor, so the order of uses is kept, and nothing is allocated or freed while steps run; what a GPU launches
+ * for such memory can be recorded (runtime/recording.c). Other micro-batches have other memory, since they may run ahead, but for
+ * those that are far behind. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -78,7 +78,7 @@ void sgrad__hold_back(struct sgrad__builder *b) {
             again[in->operand[j]] |= repeats;
             gradient[in->operand[j]] |= in->call->kernel->kind == &sgrad_backward_kind;
         }
-        if (!repeats || waits || in->call->operands == SGRAD_MAX_OPERANDS) continue;
+        if (!repeats || waits || in->call->operands >= SGRAD_FEW_OPERANDS) continue;
         while (taker->again >= 0) taker++;
         for (int j = 0; j < taker->call->operands; j++)
             if (taker->operand[j] >= 0 && gradient[taker->operand[j]]) {
@@ -133,7 +133,7 @@ static void keep_messages(const struct sgrad__program *p, bool *kept) {
         if (sgrad__is_message(p->instruction[i].call)) kept[p->instruction[i].operand[0]] = true;
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
+void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool for_good) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_alloc((size_t)p->buffer_count, sizeof *seen), *kept = sgrad_alloc((size_t)p->buffer_count, sizeof *kept);
     if (little) keep_messages(p, kept);
@@ -157,7 +157,7 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little) {
             if (!((in->last | in->else_last) >> j & 1)) continue;
             const struct sgrad__buffer *buffer = &p->buffer[in->operand[j]];
             const size_t bytes = sgrad_view_bytes(&buffer->view);
-            if (!buffer->rows && bytes > SMALL) continue;
+            if (!buffer->rows && bytes > SMALL && !for_good) continue;
             const bool ends = in->last >> j & 1;
             in->last &= ~(1u << j), in->else_last &= ~(1u << j);
             if (!ends) continue;

@@ -137,7 +137,9 @@ struct sgrad_group sgrad__along(struct sgrad__builder *b, unsigned axes) {
 
 void sgrad__add_exchange(struct sgrad__builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
                          int *chunk, int chunks, int priority, const char *name) {
-    const struct sgrad_exchange what = { .bytes = (double)chunks * (double)sgrad_view_bytes(&b->p->buffer[*chunk].view),
+    double bytes = 0;
+    for (int i = 0; i < chunks; i++) bytes += (double)sgrad_view_bytes(&b->p->buffer[chunk[i]].view);
+    const struct sgrad_exchange what = { .bytes = bytes,
                                          .limit = chunks,
                                          .group = group,
                                          .root = root,

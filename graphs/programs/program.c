@@ -353,6 +353,7 @@ static void add_step(struct sgrad__builder *b) {
         if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         sgrad__close_shares(b);
+        if (!b->p->note) b->p->note = sgrad__dealt_text(g, b->o);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         if (b->o->lookahead.every) sgrad__add_lookahead(b);
@@ -426,9 +427,11 @@ static void close_builder(struct sgrad__builder *b) {
     free(b->call);
 }
 
-/* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. */
+/* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. Where GPUs and
+ * CPUs have shares, no memory is both's. */
 static int micros_at_once(const struct sgrad__builder *b) {
-    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus);
+    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus + b->o->cudas);
+    if (b->o->gpu_samples) return b->micros;
     const int groups = (wanted + b->group_micros - 1) / b->group_micros;
     return groups * b->group_micros;
 }
@@ -473,7 +476,8 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     if (o->fuse) sgrad__fuse(&b);
     sgrad__hold_back(&b);
     sgrad__mark_last_uses(p);
-    if (o->fuse && o->training && !o->cudas) sgrad__share_memory(p, micros_at_once(&b), marked(g));
+    if (o->fuse && o->training && (!o->cudas || o->recorded))
+        sgrad__share_memory(p, micros_at_once(&b), o->cudas || marked(g), o->cudas);
     *program = p;
     return 0;
 }

@@ -104,7 +104,7 @@ struct sgrad__program {
     void **owned;
     struct sgrad_tensor *workspace;
     struct sgrad_failure *failure;                      /* whoever turns it has it; NULL: of all tasks */
-    char *note;                                         /* of the optimizer: a line that a run begins with, and those that this
+    char *note;                                         /* of updates: a line that a run begins with, and those that this
                                                            one's print begins with; NULL: none */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
@@ -150,7 +150,8 @@ struct sgrad__program_options {
     int servers, group_ranks, backup;   /* parameter servers; ranks of a group of mixed training; backup workers */
     bool training, deterministic, tf32;
     long histograms;                    /* steps from one to the next, of all weights and gradients; 0: none */
-    bool fuse; /* neighbouring operations become one task; without GPUs, activations have places for good */
+    bool fuse;                          /* neighbouring operations become one task; activations have places for good */
+    bool recorded;                      /* on GPUs, too, whose tasks are recorded as CUDA graphs; else there not */
     int cpus, cudas;                    /* workers */
     const struct sgrad_optimizer *optimizer;
     float clip_norm;
@@ -217,6 +218,16 @@ struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen);
 extern const struct sgrad_kernel sgrad__vote_kernel;
 /* plans.c: what is handed to StarPU-MPI, and no task */
 extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
+
+/* ---- dealing.c: work that one rank does for several ---- */
+
+/* Things to bins: the largest that is left to the bin, of its own, that has least (R. L. Graham: Bounds on Multiprocessing Timing
+ * Anomalies, 1969). Its own are bin[i], bin[i] + STEP, …, below BINS; it becomes the one. LOAD is added to. */
+void sgrad__deal_out(const double *size, int count, int *bin, int step, int bins, double *load);
+/* Those WANTED of the parameters that several ranks have whole get an owner each, the same on all ranks. */
+void sgrad__deal_updates(struct sgrad_graph *graph, const struct sgrad__program_options *options, const bool *wanted);
+/* Whose they are, as a program's note; NULL: none is dealt out. */
+char *sgrad__dealt_text(const struct sgrad_graph *graph, const struct sgrad__program_options *options);
 
 /* ---- push.c: a parameter server's half ---- */
 

@@ -37,6 +37,7 @@ struct sgrad_optimizer {
     const char *const *options;         /* of train, those that not every optimizer heeds: "momentum"; ends with NULL */
     const struct sgrad_kernel *update;
     bool whole;                         /* it looks at all of a parameter at once, which may not be split over ranks */
+    bool dear;                          /* its updates are much work: of ranks that have the same, one does it for all */
     const struct sgrad_state *states;   /* what it keeps of each parameter; ends without a name */
     /* Of one that looks at layers, too; the functions are the library's own. What it keeps of them gets memory; what it takes of
      * node N and micro-batch MICRO is added behind their backward pass; and, once all gradients are there (-1: of none), what
@@ -54,6 +55,7 @@ struct sgrad_strategy {
     const char *const *options;         /* of train, those that not every strategy heeds: "servers"; ends with NULL */
     bool sharded;                       /* each parameter has a server: --servers */
     bool shares;                        /* of what several ranks have, each keeps, and updates, a share */
+    bool deals;                         /* where updates are much work, each does some for all */
     bool served;                        /* servers answer whoever comes first */
     bool fresh; /* an update is by pushes of one rank each, all of the newest weights; others are dropped */
     int (*ranks)(const struct sgrad__program_options *options);     /* whose gradients go into one update */

@@ -28,7 +28,9 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     sgrad__add_histogram(b, "gradients", parameter, gradient);
     struct sgrad_call call = { .kernel = w->update ? w->update : b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
     const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
-    const int value = share.ranks > 1 ? add_share(b, parameter, &share) : b->parameter[parameter];
+    if (w->dealt && !share.count) return;       /* another rank does it */
+    const int value = share.ranks > 1 && !w->dealt ? add_share(b, parameter, &share) : b->parameter[parameter];
+    if (w->dealt) b->updated[parameter] = value;
     int operand[SGRAD_MAX_OPERANDS] = { value, gradient, b->norm };
     call.access[0] = SGRAD_RW;
     call.access[1] = call.access[2] = SGRAD_R;

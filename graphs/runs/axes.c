@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum { ALONG_AXIS = 8 };            /* ranks, of a layer that is split */
-static const double CORE_FLOPS = 5e10, CORE_BYTES = 1e10, GPU_FLOPS = 2e13, GPU_BYTES = 1e12;       /* usual ones, a second */
 
 /* ---- candidates ---- */
 
@@ -95,7 +94,11 @@ void sgrad__run_price_meshes(struct sgrad__run *r, int (*build)(struct sgrad__ru
                              bool data_alone, struct sgrad_mesh_choice *c) {
     char why[512];
     *c = (struct sgrad_mesh_choice){ .best = -1 };
-    add_all(c, q->ranks, data_alone);
+    if (q->mesh) {
+        c->price = sgrad_grow(c->price, c->prices, sizeof *c->price);
+        c->price[c->prices] = (struct sgrad_mesh_price){ .why = NULL };
+        snprintf(c->price[c->prices++].mesh, sizeof c->price->mesh, "%s", q->mesh);
+    } else add_all(c, q->ranks, data_alone);
     for (int i = 0; i < c->prices; i++) {
         struct sgrad_mesh_price *p = &c->price[i];
         sgrad_hush(why, sizeof why);
@@ -168,8 +171,10 @@ int sgrad__run_choose_mesh(struct sgrad__run *r, int (*build)(struct sgrad__run 
     struct sgrad_mesh_question q = { .ranks = x->ranks, .network = x->network, .batch = r->options.batch };
     struct sgrad_mesh_choice c;
     q.workers = x->cpus;
-    q.flops = x->cudas ? x->cudas * GPU_FLOPS : x->cpus * CORE_FLOPS;
-    q.bandwidth = x->cudas ? x->cudas * GPU_BYTES : x->cpus * CORE_BYTES;
+    struct sgrad__roof roof = { 0 };
+    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    for (int w = 0; w < roof.workers; w++)
+        q.flops += 1e9 * roof.flops[w], q.bandwidth += 1e9 * roof.bytes[w];
     q.memory = x->cudas ? 0 : 4 * r->room;
     const char *only = alone(r);
     sgrad__run_price_meshes(r, build, &q, only, &c);

@@ -49,6 +49,21 @@ static const struct sgrad_call **operations(const struct sgrad__program *p, int 
     return call;
 }
 
+/* What StarPU has learnt of the program's tasks, each once. */
+static void find_learnt(const struct sgrad__run *r, struct sgrad_bench_result *result) {
+    for (int i = 0; i < r->program->instruction_count; i++) {
+        const struct sgrad_call *call = r->program->instruction[i].call;
+        bool known = sgrad__is_message(call);
+        for (int j = 0; j < result->calls && !known; j++)
+            known = result->call[j].hash == call->hash && !strcmp(result->call[j].kernel, call->kernel->name);
+        const double seconds = known ? NAN : sgrad_call_learnt(call);
+        if (!isfinite(seconds)) continue;
+        result->call = sgrad_grow(result->call, result->calls, sizeof *result->call);
+        result->call[result->calls++] =
+            (struct sgrad_bench_call){ call->kernel->name, call->hash, call->flops, call->bytes, seconds };
+    }
+}
+
 static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
     double *seconds = sgrad_alloc((size_t)result->workers, sizeof *seconds);
     int all, error = 0;
@@ -105,20 +120,15 @@ static int time_steps(struct sgrad__run *r, long warm, long steps, double *secon
     const struct sgrad__slot *slot;
     const long window = r->options.window;
     double before = 0;
+    sgrad__server_expect(r->server, warm + steps, warm + steps);
     for (long done = 0, next = 0; done < warm + steps; done++) {
         while (next < warm + steps && next - done < window) SGRAD_TRY(sgrad__run_submit(r, next++));
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         if (done >= warm) seconds[done - warm] = slot->time - before;
         before = slot->time;
     }
+    if (r->server) SGRAD_TRY(sgrad__server_settle(r));
     return sgrad_wait_all();
-}
-
-/* All that has to be there for steps to be taken. */
-static int open_steps(struct sgrad__run *r) {
-    SGRAD_TRY(sgrad__run_open_training(r));
-    if (!r->strategy->served) return 0;
-    return sgrad_fail(SGRAD_EINVAL, "--strategy %s has no steps that all ranks take together", r->strategy->name);
 }
 
 /* ---- both ---- */
@@ -130,7 +140,7 @@ static int longest_first(const void *one, const void *other) {
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     double took[STEPS];
-    SGRAD_TRY(open_steps(r));
+    SGRAD_TRY(sgrad__run_open_training(r));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
@@ -139,9 +149,8 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     SGRAD_TRY(time_steps(r, WARM, STEPS, took));
     qsort(took, STEPS, sizeof *took, by_size);
     result->step_ms = 1e3 * took[STEPS / 2];
-    struct sgrad_step step = r->runner->slot[0].step;      /* its samples are there still, on whatever rank from 0 on */
-    step.first = 0;
-    SGRAD_TRY(time_kernels(r, &step, result));
+    find_learnt(r, result);
+    SGRAD_TRY(time_kernels(r, &r->runner->slot[0].step, result));      /* its samples are there still */
     SGRAD_TRY(time_memory(r, result));
     tell_network(r->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
@@ -171,14 +180,18 @@ int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_re
 }
 
 static int run_steps(struct sgrad__run *r, long warm, long steps, double *seconds, int *rank) {
-    SGRAD_TRY(open_steps(r));
+    SGRAD_TRY(sgrad__run_open_training(r));
     *rank = r->context->rank;
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
+    sgrad_trace_begin();
     SGRAD_TRY(time_steps(r, warm, steps, seconds));
+    sgrad_trace_end();
     return sgrad__run_agree(r, 0);
 }
 
-int sgrad_steps_time(const struct sgrad_train_options *options, long warm, long steps, double *seconds, int *rank) {
+int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
+                     int *rank) {
     struct sgrad__run *r = open_run(options, warm + steps);
+    r->trace_folder = trace;
     return close_run(r, run_steps(r, warm, steps, seconds, rank));
 }

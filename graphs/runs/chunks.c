@@ -188,8 +188,13 @@ static int submit_chunk(struct sgrad__segment *s, int place) {
     const int64_t patches = c->count[0] * c->count[1] * c->count[2];
     const double start = sgrad_now();
     bool any;
-    c->error = find_shown(s, c, &any);
-    sgrad__segment_add_time(&s->load, start);
+    char reason[sizeof c->reason];
+    c->error = 0;
+    sgrad_hush(reason, sizeof reason);
+    const int error = find_shown(s, c, &any);
+    sgrad_hush(NULL, 0);
+    if (error) sgrad__segment_blame(c, error, reason);
+    sgrad__segment_add_time(s, SGRAD__LOAD, start);
     if (c->error || !any) {
         sgrad__segment_end(s, c);
         return s->error;

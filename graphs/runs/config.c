@@ -206,13 +206,25 @@ char *sgrad__config_shared(const struct sgrad__config *config) {
     return content ? content : sgrad_format("{}");
 }
 
+/* IS may have options that came after WAS was written: 0 means what went without saying. */
+static bool is_same(const char *was, const char *is) {
+    const size_t length = strlen(was);
+    if (strncmp(was, is, length)) return false;
+    for (is += length; *is; is += 2) {
+        if (*is != ':' && *is != ',') return false;
+        is += strcspn(is, "=");
+        if (strncmp(is, "=0", 2)) return false;
+    }
+    return true;
+}
+
 static int same(const char *where, json_t *before, json_t *now) {
     const char *key;
     json_t *value;
     json_object_foreach(now, key, value) {
         const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
         if (!was) return sgrad_fail(SGRAD_EFORMAT, "%s: does not say of which %s its run is", where, key);
-        if (strcmp(was, is ? is : ""))
+        if (!is_same(was, is ? is : ""))
             return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s", where, key, was,
                               is ? is : "none");
     }

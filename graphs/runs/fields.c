@@ -27,7 +27,7 @@ static const struct field {
     FIELD(TEXT, kfac_variant), FIELD(FLAG, kfac_inverse),
     FIELD(TEXT, schedule), FIELD(REAL, warmup), FIELD(REAL, label_smoothing), FIELD(REAL, clip_norm), FIELD(REAL, ema),
     FIELD(TEXT, class_weights), FIELD(REAL, dice), FIELD(FLAG, no_shuffle),
-    FIELD(TEXT, augment), FIELD(FLAG, no_fuse), FIELD(FLAG, recompute), FIELD(INTEGER, image_size),
+    FIELD(TEXT, augment), FIELD(FLAG, no_fuse), FIELD(FLAG, no_cuda_graphs), FIELD(FLAG, recompute), FIELD(INTEGER, image_size),
     FIELD(FLAG, deterministic), FIELD(TEXT, init), FIELD(TEXT, init_skip), FIELD(TEXT, freeze),
     FIELD(TEXT, freeze_after), FIELD(TEXT, optimizer_of), FIELD(TEXT, lr_of), FIELD(TEXT, weight_decay_of),
     FIELD(TEXT, lookahead), FIELD(TEXT, tta), FIELD(TEXT, mean), FIELD(TEXT, deviation), FIELD(TEXT, out), FIELD(FLAG, resume),

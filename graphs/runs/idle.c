@@ -103,6 +103,10 @@ static char *no_tensor_cores(const struct sgrad__run *r) {
     return sgrad_format("tf32 is for GPUs, and this run has none: CPUs compute in f32");
 }
 
+static char *nothing_is_recorded(const struct sgrad__run *r) {
+    return r->context->cudas ? NULL : sgrad_format("CUDA graphs are of GPUs, and this run has none");
+}
+
 static char *staleness_says(const struct sgrad__run *r) {
     if (!r->strategy->served || !r->options.staleness) return NULL;
     return sgrad_format("--staleness says how many steps are in flight");
@@ -152,6 +156,7 @@ static const struct row rows[] = {
     { "label-smoothing", no_labels },
     { "nesterov", no_momentum },
     { "network", one_rank },
+    { "no-cuda-graphs", nothing_is_recorded },
     { "no-decay-1d", no_decay },
     { "precision", no_tensor_cores },
     { "recompute", nothing_to_recompute },

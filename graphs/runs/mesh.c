@@ -150,7 +150,8 @@ static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *i
     for (int other = 0; other < r->context->ranks; other++) {
         if (!sgrad__parameter_on(g, item->split, other)) continue;
         const struct sgrad__share is = sgrad__share_of(g, item->split, other);
-        float *share = sgrad_alloc((size_t)is.count + 1, sizeof *share);        /* of no elements a tensor has one */
+        if (!is.count) continue;
+        float *share = sgrad_alloc((size_t)is.count, sizeof *share);
         if (other == rank) error = sgrad_tensor_read(item->tensor, share);
         sgrad_ranks_broadcast(share, (size_t)is.count * sizeof *share, other);
         if (rank == 0) sgrad__share_put(g, item->split, other, share, *item->whole);

@@ -14,7 +14,16 @@
 #include <string.h>
 
 static float scale_of(const struct sgrad__segment *s) { return s->o->logits ? 0x1p20f : 0x1p30f; }
-void sgrad__segment_add_time(_Atomic int64_t *to, double since) { atomic_fetch_add(to, (int64_t)(1e9 * (sgrad_now() - since))); }
+void sgrad__segment_add_time(struct sgrad__segment *s, enum sgrad__spending stage, double since) {
+    const int worker = sgrad_worker_here();
+    atomic_fetch_add(&s->spent[stage][worker < 0 ? SGRAD_MAX_WORKERS : worker], (int64_t)(1e9 * (sgrad_now() - since)));
+}
+void sgrad__segment_blame(struct sgrad__chunk *c, int error, const char *reason) {
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&c->error, &none, error)) return;
+    snprintf(c->reason, sizeof c->reason, "%s", reason);
+    sgrad_fail(error, "%s", reason);
+}
 
 /* ---- read ----------------------------------------------------------------------------------------------------------- */
 
@@ -67,9 +76,12 @@ int sgrad__segment_read(const struct sgrad_dataset *dataset, int64_t sample, voi
     struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
     if (c->error) return 0;
     const double start = sgrad_now();
+    char reason[sizeof c->reason];
+    sgrad_hush(reason, sizeof reason);
     int error = read_patch(s, c, sample % SGRAD__PLACES, data[0]);
-    if (error) c->error = error;
-    sgrad__segment_add_time(&s->load, start);
+    sgrad_hush(NULL, 0);
+    if (error) sgrad__segment_blame(c, error, reason);
+    sgrad__segment_add_time(s, SGRAD__LOAD, start);
     return 0;
 }
 
@@ -102,7 +114,7 @@ static int write_chunk(struct sgrad__segment *s, struct sgrad__chunk *c) {
     }
     int error = sgrad_volume_write(s->out, &box, SGRAD_VOXEL_F32, value);
     free(value);
-    sgrad__segment_add_time(&s->save, start);
+    sgrad__segment_add_time(s, SGRAD__SAVE, start);
     return error;
 }
 
@@ -110,7 +122,7 @@ static int write_chunk(struct sgrad__segment *s, struct sgrad__chunk *c) {
  * go back. */
 void sgrad__segment_end(struct sgrad__segment *s, struct sgrad__chunk *c) {
     int error = c->error;
-    if (error && s->queue) error = sgrad_queue_failed(s->queue, c->number, sgrad_strerror(error));
+    if (error && s->queue) error = sgrad_queue_failed(s->queue, c->number, c->reason);
     else if (!error) {
         error = write_chunk(s, c);
         if (!error && s->queue) error = sgrad_queue_done(s->queue, c->number);
@@ -181,12 +193,12 @@ static void blend(const struct sgrad_args *a) {
     const int64_t voxels = sgrad_shape_count(shape) / shape->dim[0] / shape->dim[4];
     double *stat = a->data[1];
     for (int64_t i = 0; i < shape->dim[0]; i++) {
-        const int64_t sample = a->step->sample[a->first - a->step->first + i];
+        const int64_t sample = a->step->sample[a->first + i];
         if (sample == SGRAD__NO_SAMPLE) continue;
         struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
         const double start = sgrad_now();
         if (!c->error) add_patch(s, c, sample % SGRAD__PLACES, a->view[0].dtype, a->data[0], i * voxels);
-        sgrad__segment_add_time(&s->blend, start);
+        sgrad__segment_add_time(s, SGRAD__BLEND, start);
         if (atomic_fetch_sub(&c->left, 1) == 1) sgrad__segment_end(s, c);
     }
     stat[0] = 0;

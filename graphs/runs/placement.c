@@ -126,7 +126,7 @@ static void take(const struct sgrad_args *a) {
     const struct sgrad__placement *p = a->attrs;
     const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
     const uint8_t *record = a->data[p->fields];
-    record += (size_t)(step * p->share + a->first - a->step->first) * p->record;
+    record += (size_t)(step * p->share + a->first) * p->record;
     const struct sgrad_drawing how = { a->step->seed, a->step->epoch, p->is.dataset->drawn };
     for (int64_t i = 0; i < count; i++, record += p->record) {
         void *field[SGRAD_MAX_FIELDS];
@@ -135,7 +135,7 @@ static void take(const struct sgrad_args *a) {
             memcpy(field[f], record + p->at[f], p->field[f]);
         }
         if (how.augmentations.count)
-            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first - a->step->first + i], &how, field);
+            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first + i], &how, field);
     }
 }
 

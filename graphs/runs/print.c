@@ -88,7 +88,8 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
 static const char *precision_text(const struct sgrad__run *r) {
     if (r->options.precision != SGRAD_PRECISION_BF16) return "";
     if (r->context->cudas || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
-    return " with f32 master weights, computed in f32: for bf16 there are no instructions here, so it saves memory, and no time";
+    return " with f32 master weights, computed in f32: for bf16 there are no instructions here, so it saves memory, and "
+           "time only where a step waits for memory";
 }
 
 void sgrad__run_print(const struct sgrad__run *r, FILE *to) {

@@ -72,6 +72,7 @@ struct sgrad__run {
     int turns, turn;                            /* ranks that evaluate without each other, batches in turn; this one's place */
     int servers, group_ranks;
     int push_ranks;                             /* that push to a server together */
+    const char *trace_folder;                   /* of steps alone, without a folder of a run; NULL: no trace */
     struct sgrad__server *server;               /* of asynchronous training; NULL: none */
     long trace_first, trace_last;               /* steps; 0: none */
     struct sgrad_train_result result;
@@ -136,6 +137,10 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 int sgrad__run_check_strategy(struct sgrad__run *run);              /* whatever the ranks */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
+/* An error where optimizer OF, asked for by --OPTION, is not to be had in shares, and these are asked for. */
+int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
+/* Whole parameters whose updates are much work, or of which shares are asked for, get a rank each that updates them. */
+void sgrad__run_deal_updates(struct sgrad__run *run, const struct sgrad__program_options *options);
 void sgrad__run_measure_room(struct sgrad__run *run);               /* every rank calls it */
 
 /* Names the folder, and refuses one that holds something else, before any work is done. */

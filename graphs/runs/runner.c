@@ -98,7 +98,7 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
     return sgrad_task_submit(&(struct sgrad_submission){
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
-        .first = step->first + (p->micro ? p->micro[i->micro].first : 0) + i->first,
+        .first = (p->micro ? p->micro[i->micro].first : 0) + i->first,
         .priority = i->priority, .workers = i->workers, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
 }
 

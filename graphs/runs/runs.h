@@ -79,7 +79,7 @@ struct sgrad_train_options {
     const char *class_weights;                  /* "1,0.5": by class, of labels of voxels (voxel_loss.c); NULL: 1 */
     double dice;                                /* how much of the Dice loss is added; 0: none */
     const char *exclude;                        /* a file that lists training samples to leave out (datasets.h); NULL: none */
-    bool no_shuffle, no_fuse;
+    bool no_shuffle, no_fuse, no_cuda_graphs;
     bool recompute;                             /* blocks compute what they made again in backward (sgrad_graph_block) */
     const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */
     bool partition;                             /* a rank keeps in memory its share of the training set, else all of it */
@@ -134,9 +134,17 @@ struct sgrad_bench_kernel {
     double ms; /* of them all, each in its best time alone: the mean of the CPU workers, busy with the same at once */
     double gflop, gbyte;            /* of them all */
 };
+/* A task of its steps, which is known by kernel and hash (runtime.h: sgrad_call). */
+struct sgrad_bench_call {
+    const char *kernel;
+    uint32_t hash;
+    double flops, bytes;
+    double seconds;                 /* that it took in these steps on a CPU worker, on average, whatever went on beside it */
+};
 struct sgrad_bench_result {
-    int kernels;
+    int kernels, calls;
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
+    struct sgrad_bench_call *call;          /* that StarPU has learnt (STARPU_CALIBRATE); free it */
     long batch;
     int workers;                    /* of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
@@ -148,9 +156,10 @@ struct sgrad_bench_result {
 };
 /* Measures these for a step of OPTIONS. Trains some steps, and writes nothing. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
-/* SECONDS that each of STEPS steps takes behind WARM others, on this process, which is *RANK. Writes nothing; its images are not
- * normalised. Every rank calls it. */
-int sgrad_steps_time(const struct sgrad_train_options *options, long warm, long steps, double *seconds, int *rank);
+/* SECONDS that each of STEPS steps takes behind WARM others, on this process, which is *RANK. TRACE: a folder that
+ * gets a trace of all of them, or NULL. Nothing else is written; images are not normalised. Every rank calls it. */
+int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
+                     int *rank);
 
 /* What a learning-rate range test has seen, step by step. */
 struct sgrad_rate_test {
@@ -173,10 +182,16 @@ void sgrad_rate_test_free(struct sgrad_rate_test *test);
 struct sgrad_growth {
     double fixed, each;             /* whatever the samples; and for each sample */
 };
+/* What several ranks do of a task: each its own samples' part; that, and they add up what comes of it; or one of all ranks, or of
+ * the ranks that share a layer's column (--kfac-variant), does it, and the others get what came of it. */
+enum sgrad_work_part { SGRAD_WORK_OWN, SGRAD_WORK_SUMMED, SGRAD_WORK_DEALT, SGRAD_WORK_DEALT_BY_LAYER };
 struct sgrad_work_task {
     const char *kernel;             /* "conv2d forward": the operation first */
     struct sgrad_growth flops, bytes;   /* bytes: of all its operands */
     double often;                   /* the share of the steps that it is part of */
+    bool curvature;                 /* of second order: no part of what other optimizers do */
+    enum sgrad_work_part part;
+    double sent;                    /* bytes that come of it, where other ranks get them */
 };
 struct sgrad_work_gradient {
     double bytes;                   /* of the parameter's gradient */
@@ -191,6 +206,8 @@ struct sgrad_work {
     int tasks, gradients;
     struct sgrad_work_task *task;
     struct sgrad_work_gradient *gradient;   /* the first made first */
+    double rows;                    /* second order: the share of ranks that precondition a layer; 0: one; < 0: the cheapest */
+    bool joint;                     /* no weight has its next value before all gradients are there */
     int fields, classes;            /* of a sample; of its label, 0: there is none */
     struct sgrad_work_field {
         char *name;
@@ -228,6 +245,7 @@ double sgrad_work_bucket(double bytes, const struct sgrad_network *network, cons
  * on NETWORK, of whose ranks these are the first. */
 struct sgrad_mesh_question {
     int ranks, workers;
+    const char *mesh;               /* the only one that is asked about; NULL: all that there are */
     const struct sgrad_network *network;
     int64_t batch;                  /* samples, over all ranks */
     double flops, bandwidth;        /* a second; bytes a second, of a rank's memory */
@@ -406,14 +424,20 @@ int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_s
 
 /* ---- segmenting volumes ----------------------------------------------------------------------------------------- */
 
+struct sgrad_segment_worker {           /* seconds of one worker, and of what is no worker: "main", which hands out patches */
+    char name[16];
+    double load, compute, blend, save, wait;
+};
 struct sgrad_segment_result {
     int64_t chunk[3], block[3], all_chunks;     /* voxels of a chunk, and of a block of the output; chunks of the volume */
     int64_t chunks, skipped;            /* that were begun here; that were there already */
     int64_t patches, voxels;            /* of those that were begun: shown to the network, mirror images, too; all there are */
     int64_t blank;                      /* blocks of those in which volume or mask have zeros alone */
     double shown;                       /* times that a voxel is shown to the network, on average */
-    double seconds, load, blend, save;  /* in all; and of workers, who are so many, in reading, blending and writing */
+    double memory;                      /* bytes that chunks and patches take */
+    double seconds;                     /* in all */
     int workers;
+    struct sgrad_segment_worker sum, worker[SGRAD_MAX_WORKERS + 1];       /* of all; of each, the last is "main" */
 };
 struct sgrad_segment_options {
     const char *model, *weights;        /* NULL: as the model begins */
@@ -433,7 +457,8 @@ struct sgrad_segment_options {
     const char *queue;                  /* folder that hands out chunks to all who share it (queue.h); NULL: none */
     double lease;                       /* seconds; 0: 30 */
     bool redo;                          /* also chunks that are there */
-    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);   /* NULL: nobody */
+    /* Told at first, before any chunk, and with each; NULL: nobody. */
+    void (*tell)(const struct sgrad_segment_options *options, const struct sgrad_segment_result *so_far);
 };
 /* Runs a network over a volume, in overlapping patches that are blended (volumes/patches.h). What is written depends on volume,
  * weights, patch, overlap, mask and flips alone, however many workers and processes there are. Of blocks of 16x128x128 voxels in

@@ -4,6 +4,7 @@
 #include "codelets/ops/image.h"
 #include "graphs/runs/segment.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,9 @@ static int open_network(struct sgrad__segment *s) {
     struct sgrad_safetensors weights;
     const int64_t *p = o->patch;
     if (!model) return SGRAD_ENAME;
+    if (p[1] < model->least_side || p[2] < model->least_side)
+        return sgrad_fail(SGRAD_EINVAL, "segment: a patch of %lldx%lldx%lld: model %s takes %d and more along y and x",
+                          (long long)p[0], (long long)p[1], (long long)p[2], model->name, model->least_side);
     if (model->side_multiple && (p[1] % model->side_multiple || p[2] % model->side_multiple))
         return sgrad_fail(SGRAD_EINVAL, "segment: a patch of %lldx%lldx%lld: model %s takes multiples of %d along y and x",
                           (long long)p[0], (long long)p[1], (long long)p[2], model->name, model->side_multiple);
@@ -67,10 +71,21 @@ static int open_network(struct sgrad__segment *s) {
     if (!o->weights) return add_layers(s, model);
     SGRAD_TRY(sgrad_safetensors_open(o->weights, &weights));
     int error = find_classes(s, &weights);
+    if (!error) error = sgrad_safetensors_file_checksum(&weights, s->weights);
     if (!error) error = add_layers(s, model);
     if (!error) error = sgrad__weights_load(s->graph, &weights, false, NULL);
     sgrad_safetensors_close(&weights);
     return error;
+}
+
+/* Chunks are cut to memory; what patches take is told, where it is more than is left. */
+static void check_memory(struct sgrad__segment *s) {
+    const struct sgrad__memory m = sgrad__program_memory(s->program, s->context->cpus + s->context->cudas);
+    const double chunk = (double)s->size[0] * (double)s->size[1] * (double)s->size[2] * (double)sizeof(int32_t) * s->classes;
+    s->result->memory = sgrad__memory_all(&m) + sgrad__graph_memory(s->graph) + (SGRAD__CHUNKS + 1) * chunk;
+    if (s->result->memory > s->o->memory * 1e9)
+        sgrad_warn("segment: patches and chunks take %.3g GB, more than --memory %g: smaller patches, a smaller --batch or fewer "
+                   "--cpus take less", s->result->memory / 1e9, s->o->memory);
 }
 
 static int open_program(struct sgrad__segment *s) {
@@ -83,6 +98,7 @@ static int open_program(struct sgrad__segment *s) {
     };
     SGRAD_TRY(sgrad__program_build(s->graph, &how, &s->program));
     SGRAD_TRY(sgrad__program_allocate(s->program));
+    check_memory(s);
     s->pending = sgrad_alloc((size_t)s->program->share, sizeof *s->pending);
     s->runner = sgrad__runner_create(s->program, NULL);
     return 0;
@@ -146,6 +162,35 @@ static int open_volumes(struct sgrad__segment *s) {
     return o->mask ? open_mask(s) : 0;
 }
 
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* What is done, as far as what is written depends on it; files by their own names, since folders may be called otherwise on
+ * other hosts. Free it. */
+static char *describe(const struct sgrad__segment *s) {
+    const struct sgrad_segment_options *o = s->o;
+    const int64_t *d = s->dim, *p = o->patch, *l = o->overlap;
+    return sgrad_format("stargrad segment of %s, %lldx%lldx%lld, by %s%s%s, %s, patches %lldx%lldx%lld, overlap %lldx%lldx%lld, "
+                        "%d classes%s%s%s%s%s", name_of(o->in), (long long)d[0], (long long)d[1], (long long)d[2],
+                        o->custom_model ? o->custom_model->name : o->model, *s->weights ? " with weights " : "", s->weights,
+                        sgrad_precision_name(o->precision), (long long)p[0], (long long)p[1], (long long)p[2], (long long)l[0],
+                        (long long)l[1], (long long)l[2], s->classes, o->bytes ? ", bytes" : "", o->logits ? ", logits" : "",
+                        o->flips ? ", flips" : "", o->mask ? ", mask " : "", o->mask ? name_of(o->mask) : "");
+}
+
+static int open_queue(struct sgrad__segment *s, const char *work) {
+    const struct sgrad_segment_options *o = s->o;
+    if (!sgrad_volume_is_shared(s->out))
+        return sgrad_fail(SGRAD_EINVAL, "--queue: several processes write Zarr alone, not %s", o->out);
+    char *whole = sgrad_format("%s, chunks %lldx%lldx%lld, to %s\n", work, (long long)s->size[0], (long long)s->size[1],
+                               (long long)s->size[2], name_of(o->out));
+    int error = sgrad_queue_open(o->queue, whole, s->result->all_chunks, o->lease > 0 ? o->lease : 30, &s->queue);
+    free(whole);
+    return error;
+}
+
 static int open_output(struct sgrad__segment *s) {
     const struct sgrad_segment_options *o = s->o;
     SGRAD_TRY(sgrad_volume_create(o->out, o->bytes ? SGRAD_VOXEL_U8 : SGRAD_VOXEL_F32,
@@ -155,15 +200,9 @@ static int open_output(struct sgrad__segment *s) {
     for (int d = 0; d < 3; d++) s->result->chunk[d] = s->size[d], s->result->block[d] = s->block[d];
     s->result->all_chunks = s->chunks[0] * s->chunks[1] * s->chunks[2];
     s->result->shown = shown_share(s) * s->mirrors;
-    if (!o->queue) return 0;
-    if (!sgrad_volume_is_shared(s->out))
-        return sgrad_fail(SGRAD_EINVAL, "--queue: several processes write Zarr alone, not %s", o->out);
-    char *work = sgrad_format(
-        "segment %s to %s, patches %lldx%lldx%lld, overlap %lldx%lldx%lld, chunks %lldx%lldx%lld, %d classes%s%s%s%s\n", o->in,
-        o->out, (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], (long long)o->overlap[0],
-        (long long)o->overlap[1], (long long)o->overlap[2], (long long)s->size[0], (long long)s->size[1], (long long)s->size[2],
-        s->classes, o->bytes ? ", bytes" : "", o->flips ? ", flips" : "", o->mask ? ", mask " : "", o->mask ? o->mask : "");
-    int error = sgrad_queue_open(o->queue, work, s->result->all_chunks, o->lease > 0 ? o->lease : 30, &s->queue);
+    char *work = describe(s);
+    int error = sgrad_volume_sign(s->out, work, o->redo);
+    if (!error && o->queue) error = open_queue(s, work);
     free(work);
     return error;
 }
@@ -182,6 +221,18 @@ static int open_all(struct sgrad__segment *s) {
     return open_program(s);
 }
 
+/* Chunks that were put aside are not there. */
+static int check_queue(const struct sgrad__segment *s) {
+    struct sgrad_queue_state state;
+    if (!s->queue) return 0;
+    SGRAD_TRY(sgrad_queue_look(s->o->queue, &state));
+    const int64_t failed = state.failed;
+    sgrad_queue_forget(&state);
+    if (!failed) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: %lld of %lld chunks are put aside, and not in %s: stargrad queue %s says which",
+                      s->o->queue, (long long)failed, (long long)s->result->all_chunks, s->o->out, s->o->queue);
+}
+
 static void close_all(struct sgrad__segment *s) {
     if (s->context) sgrad_wait_all();
     for (int i = 0; i < SGRAD__CHUNKS; i++)
@@ -198,17 +249,48 @@ static void close_all(struct sgrad__segment *s) {
     free(s->pending);
 }
 
+/* Worker I's seconds by stage, of which the share BUSY were in tasks. */
+static struct sgrad_segment_worker spent_by(const struct sgrad__segment *s, int i, const char *name, double busy) {
+    struct sgrad_segment_worker w = { .load = (double)s->spent[SGRAD__LOAD][i] / 1e9,
+                                      .blend = (double)s->spent[SGRAD__BLEND][i] / 1e9,
+                                      .save = (double)s->spent[SGRAD__SAVE][i] / 1e9 };
+    snprintf(w.name, sizeof w.name, "%s", name);
+    w.compute = fmax(busy - w.load - w.blend - w.save, 0);
+    w.wait = fmax(s->result->seconds - w.load - w.compute - w.blend - w.save, 0);
+    return w;
+}
+
+static void count_time(struct sgrad__segment *s) {
+    struct sgrad_segment_result *r = s->result;
+    char name[16];
+    double share;
+    for (int i = 0; i < SGRAD_MAX_WORKERS && sgrad_worker_busy(i, name, sizeof name, &share); i++)
+        r->worker[r->workers++] = spent_by(s, i, name, share * r->seconds);
+    r->worker[r->workers] = spent_by(s, SGRAD_MAX_WORKERS, "main", 0);
+    for (int i = 0; i <= r->workers; i++) {
+        const struct sgrad_segment_worker *w = &r->worker[i];
+        r->sum.load += w->load, r->sum.compute += w->compute, r->sum.blend += w->blend, r->sum.save += w->save;
+        if (i < r->workers) r->sum.wait += w->wait;
+    }
+}
+
 int sgrad_segment(const struct sgrad_segment_options *options, struct sgrad_segment_result *result) {
     struct sgrad__segment *s = sgrad_alloc(1, sizeof *s);
-    *result = (struct sgrad_segment_result){ 0 };
+    char name[16];
+    double share;
+    memset(result, 0, sizeof *result);
     s->o = options;
     s->result = result;
     int error = open_all(s);
+    if (!error && options->tell) options->tell(options, result);
+    if (!error) sgrad_workers_watch();
+    for (int i = 0; !error && sgrad_worker_busy(i, name, sizeof name, &share); i++) continue;      /* counts anew */
     const double start = sgrad_now();
     if (!error) error = sgrad__segment_run(s);
     result->seconds = sgrad_now() - start;
-    result->load = (double)s->load / 1e9, result->blend = (double)s->blend / 1e9, result->save = (double)s->save / 1e9;
-    result->workers = s->context ? s->context->cpus + s->context->cudas : 0;
+    if (!error) count_time(s);
+    if (!error) error = sgrad_volume_finish(s->out);
+    if (!error) error = check_queue(s);
     close_all(s);
     free(s);
     return error;

@@ -34,8 +34,11 @@ struct sgrad__chunk {
     pthread_mutex_t *plane;                 /* by slice of it */
     _Atomic int64_t left;                   /* patches that are not added yet */
     _Atomic int error;
+    char reason[512];                       /* of the error */
     atomic_bool busy;
 };
+
+enum sgrad__spending { SGRAD__LOAD, SGRAD__BLEND, SGRAD__SAVE, SGRAD__STAGES };
 
 struct sgrad__segment {
     const struct sgrad_segment_options *o;
@@ -43,6 +46,7 @@ struct sgrad__segment {
     struct sgrad_volume *in, *out, *mask;
     enum sgrad_dtype pixel;                 /* of what is read */
     struct sgrad_patches_of patches;
+    char weights[SGRAD_CHECKSUM];           /* what tells them apart; "" where there are none */
     int classes, mirrors;                   /* mirrors: images of a patch that the network is shown: 1, 4 or 8 */
     int64_t dim[3], block[3], size[3], chunks[3];       /* of the volume, a block, a chunk; chunks along each axis */
     struct sgrad_reader reader;
@@ -55,7 +59,7 @@ struct sgrad__segment {
     int64_t *pending;                       /* samples of the batch that comes next */
     int64_t pendings, next;                 /* next: chunk, without a queue */
     _Atomic int error;                      /* that ends the work */
-    _Atomic int64_t load, blend, save;      /* nanoseconds of workers */
+    _Atomic int64_t spent[SGRAD__STAGES][SGRAD_MAX_WORKERS + 1];   /* nanoseconds, by worker; the last: of none of them */
     struct sgrad_segment_result *result;
 };
 
@@ -70,8 +74,10 @@ extern const struct sgrad_op sgrad__blend_op;
 int sgrad__segment_read(const struct sgrad_dataset *dataset, int64_t sample, void *const *data);
 /* All patches of the chunk are added, or there are none: it is written, and its place is free. */
 void sgrad__segment_end(struct sgrad__segment *segment, struct sgrad__chunk *chunk);
-/* Adds the seconds SINCE a time to TO, nanoseconds. */
-void sgrad__segment_add_time(_Atomic int64_t *to, double since);
+/* Adds the seconds SINCE a time to what this worker spent in a stage. */
+void sgrad__segment_add_time(struct sgrad__segment *segment, enum sgrad__spending stage, double since);
+/* The chunk cannot be read, for a REASON; the first counts. */
+void sgrad__segment_blame(struct sgrad__chunk *chunk, int error, const char *reason);
 
 /* ---- chunks.c -------------------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,8 @@
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    char *trace = o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
+    char *trace = r->trace_folder ? sgrad_format("%s", r->trace_folder)
+                  : o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
     const struct sgrad_context_options how = { .cpus = o->cpus,
                                                .cudas = o->gpus,
                                                .scheduler = o->scheduler,
@@ -163,6 +164,7 @@ static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
     const struct sgrad__program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     r->graph->sharers = r->strategy && r->strategy->shares && r->context->ranks > 1 ? r->context->ranks : 0;
+    if (r->train) sgrad__run_deal_updates(r, &how);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
     if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__graph_keep_slow(r->graph));

@@ -52,9 +52,7 @@ static int set_optimizers(struct sgrad__run *r) {
         if (p->state || !sgrad__is_listed(list, p->name)) continue;
         const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
         if (!is) return SGRAD_ENAME;
-        if (is->whole && r->strategy->shares)
-            return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': %s takes whole parameters, and --shard has ranks update shares",
-                              list, is->name);
+        SGRAD_TRY(sgrad__run_check_shares(r, is, "optimizer-of"));
         if (is->keep || r->optimizer->keep)
             return sgrad_fail(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
                               is->keep ? is->name : r->optimizer->name);

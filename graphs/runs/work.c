@@ -6,6 +6,7 @@
  *     task        conv1 forward   …   fc backward-weight   fc update   …   conv1 backward-weight   conv1 update
  *     gradient                        fc is made here ─┘                    conv1 is made here ─┘
  *                 └─ conv1 is needed here, in the step after                                                       */
+#include "codelets/kronecker.h"
 #include "graphs/runs/run.h"
 
 #include <stdlib.h>
@@ -23,6 +24,31 @@ static double often(struct sgrad__when when) {
     return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
 }
 
+/* Second order: kernels that nothing else uses, what ranks do of them, and which operands go to the others. */
+static const struct curved {
+    const struct sgrad_kernel *kernel;
+    enum sgrad_work_part part;
+    int first, last;
+} curved[] = {
+    { &sgrad_kronecker_factor_kernel, SGRAD_WORK_SUMMED, 1, 1 },
+    { &sgrad_running_average_kernel, SGRAD_WORK_OWN, 0, -1 },
+    { &sgrad_eigendecomposition_kernel, SGRAD_WORK_DEALT, 1, 1 },
+    { &sgrad_damped_inverse_kernel, SGRAD_WORK_DEALT, 1, 1 },
+    { &sgrad_precondition_kernel, SGRAD_WORK_DEALT_BY_LAYER, 4, 5 },
+    { &sgrad_precondition_by_inverse_kernel, SGRAD_WORK_DEALT_BY_LAYER, 4, 5 },
+    { &sgrad_inner_product_kernel, SGRAD_WORK_OWN, 0, -1 },
+};
+
+static void find_part(const struct sgrad_call *call, struct sgrad_work_task *t) {
+    for (const struct curved *c = curved; c < curved + sizeof curved / sizeof *curved; c++) {
+        if (c->kernel != call->kernel) continue;
+        t->curvature = true;
+        t->part = c->part;
+        for (int i = c->first; i <= c->last; i++)
+            if (call->view[i].shape.rank >= 0) t->sent += (double)sgrad_view_bytes(&call->view[i]);
+    }
+}
+
 static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad_work *w) {
     if (!w->task) w->task = sgrad_alloc((size_t)p->instruction_count, sizeof *w->task);
     w->tasks = p->instruction_count;
@@ -30,8 +56,9 @@ static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad
         const struct sgrad_call *call = p->instruction[i].call;
         struct sgrad_work_task *t = &w->task[i];
         if (samples == 1) {
-            *t = (struct sgrad_work_task){ call->kernel->name, { call->flops, 0 }, { call->bytes, 0 },
-                                           often(p->instruction[i].when) };
+            *t = (struct sgrad_work_task){ .kernel = call->kernel->name, .flops.fixed = call->flops, .bytes.fixed = call->bytes,
+                                           .often = often(p->instruction[i].when) };
+            find_part(call, t);
             continue;
         }
         t->flops = (struct sgrad_growth){ 2 * t->flops.fixed - call->flops, call->flops - t->flops.fixed };
@@ -108,6 +135,8 @@ static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, s
     w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
     w->batch = asked->batch;
     w->parameters = (double)sgrad__parameters_count(r->graph);
+    w->rows = r->optimizer->update_all ? r->share : 1;
+    w->joint = r->optimizer->update_all || asked->clip_norm > 0;
     w->kept_bytes = sgrad__graph_memory(r->graph);
     w->input_bytes.each = input_bytes(r->graph);
     for (int samples = 1; samples <= 2; samples++) {

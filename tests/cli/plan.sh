@@ -38,6 +38,36 @@ got = {p["nodes"]: p["speedup"] for p in json.load(open("out"))["points"]}
 assert abs(got[32] / 23 - 1) < .1 and abs(got[128] / 39 - 1) < .1, got
 END
 
+# Second order: several devices share decompositions out, and with lw what gradients are multiplied with; weights wait for all
+# gradients, as they do where these are clipped.
+iris=(--machine "$machines/iris-v100.json" --micro-batch 8)
+passes plan "${small[@]}" "${iris[@]}" --nodes 1-8 --json --optimizer kfac --kfac-variant lw
+mv out second
+passes plan "${small[@]}" "${iris[@]}" --nodes 8 --json
+mv out first
+passes plan "${small[@]}" "${iris[@]}" --nodes 8 --json --clip-norm 1
+python3 - <<'END' || wrong 'plan: second order, or clipping, does not add up'
+import json
+second, first, clipped = (json.load(open(name))["points"] for name in ("second", "first", "out"))
+assert second[-1]["compute_seconds"] < .9 * second[0]["compute_seconds"], second
+assert second[-1]["compute_seconds"] > first[0]["compute_seconds"]
+assert second[-1]["communication_seconds"] > first[0]["communication_seconds"]
+assert clipped[0]["step_seconds"] > first[0]["step_seconds"]
+END
+
+# One mesh, and all of them.
+head -c 4096 /dev/zero >text
+gpt=(--model gpt:layers=1,heads=4,width=32,context=16 --data text:text,16 --batch 16 --machine "$machines/iris-v100.json" --nodes 1)
+passes plan "${gpt[@]}" --mesh tensor=1d:4 --json
+cp out one
+passes plan "${gpt[@]}" --mesh auto --json
+python3 - <<'END' || wrong 'plan --mesh: not the mesh that was asked for'
+import json
+one, all_ = (json.load(open(name))["points"][0]["kinds"] for name in ("one", "out"))
+assert [k["mesh"] for k in one] == ["tensor=1d:4"], one
+assert one[0]["step_seconds"] in [k["step_seconds"] for k in all_ if k["mesh"] == "tensor=1d:4"], (one, all_)
+END
+
 passes plan --model lenet --data synthetic:28x28x1,10,1000 --machine "$machines/titan.json" --mini-batch 1-4 --workspace 64
 says '^ *4 .* [1-9][0-9]* [a-z]'
 if command -v gnuplot >/dev/null; then
@@ -69,6 +99,31 @@ import json
 two, every = (json.load(open(f"{name}.json"))["points"][0]["step_seconds"] for name in ("two", "every"))
 assert abs(two / every - 1) < .02, (two, every)
 END
+	# Servers answer whoever comes first: a node waits for its own push alone, and one server is busier than two.
+	for strategy in ps async; do
+		served=(--simulate --model lenet --data synthetic:28x28x1,10,60000 --strategy "$strategy" --nodes 4 --json)
+		passes plan "${served[@]}" --machine "$machines/titan.json" --servers 4
+		cp out four.json
+		passes plan "${served[@]}" --machine "$machines/titan.json" --servers 1
+		python3 - <<'END' || wrong "plan --simulate --strategy $strategy: one server is as good as four"
+import json
+four, one = (json.load(open(name))["points"][0] for name in ("four.json", "out"))
+assert four["method"] == one["method"] == "simulated" and 0 < four["step_seconds"] < one["step_seconds"], (four, one)
+END
+	done
+	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
+		[ -s traced/nodes-2/trace/paje.trace ] || wrong 'plan --simulate --trace: no trace for ViTE'
+		passes report traced/nodes-2 --json
+		python3 - <<'END' || wrong 'report: not of the simulated run'
+import json
+trace = json.load(open("out"))["trace"]
+assert trace["tasks"] > 100 and trace["messages"] > 0 and len(trace["ranks"]) == 2, trace
+END
+	elif grep -q 'built without FxT' err; then
+		echo 'no traces of simulated runs: their StarPU was built without FxT'
+	else
+		wrong "plan --simulate --trace: $(cat err)"
+	fi
 else
 	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
 fi

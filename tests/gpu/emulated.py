@@ -44,6 +44,20 @@ def agree(arguments, within, where=CUDA):
     assert max(error[:3]) <= within and max(error) <= 10 * within, f"{arguments}: {cuda} is not {cpu}"
 
 
+def graphs(*arguments, env=None):
+    """Weights of a deterministic run, how much of what it gave its devices was in CUDA graphs, and what it warned of."""
+    needs("stargrad")
+    out = folder("graphs")
+    words = [os.environ["STARGRAD"], "train", *map(str, arguments), "--deterministic", "--out", out]
+    env = {**os.environ, "STARGRAD_EMULATED_GPUS": "2", "STARGRAD_EMULATED_COUNT": "1", **(env or {})}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernels, calls, recorded, launches = map(int, re.search(
+        r"emulated GPUs: (\d+) kernels, (\d+) calls of libraries, (\d+) of these in (\d+) launches", done.stderr).groups())
+    assert (recorded > 0) == (launches > 0), done.stderr
+    return content(out), recorded / (kernels + calls), "cannot be recorded" in done.stderr
+
+
 def reference(model, data, lr):
     return ("--model", model, "--data", f"{data}:{os.path.join(REFERENCE, data)}",
             "--init", os.path.join(REFERENCE, f"{model}.safetensors"), "--batch", 16, "--micro-batch", 8, "--steps", 5,
@@ -90,7 +104,7 @@ def test_shares_follow_rates():
     assert of_gpu[0] > of_gpu[1], of_gpu
 
 
-def test_graphs():
+def test_cudnn_graphs():
     """Convolutions as cuDNN's graphs, with bias, ReLU and batch norm's sums, wherever the emulated cuDNN has one."""
     env = {"STARGRAD_CUDNN": "graph"}
     done = subprocess.run([os.path.join(PROGRAMS, "operations")], capture_output=True, text=True, timeout=600, env={**os.environ, **env})
@@ -174,6 +188,33 @@ def test_deterministic():
     first = content(train("first", *arguments, *CUDA))
     for where, delay in ((CUDA, 0), (TWO, 0), (TWO, 300)):
         assert content(train("again", *arguments, *where, env={"STARGRAD_EMULATED_DELAY": str(delay)})) == first, (where, delay)
+
+
+TEXT = os.path.join(FOLDER, "text")
+DROPOUT = ("--model", "gpt:layers=2,heads=2,width=32,context=16,dropout=0.2", "--data", f"text:{TEXT},16", "--batch", 8,
+           "--micro-batch", 8, "--optimizer", "adamw", "--lr", 0.01, "--schedule", "cosine", "--warmup", 0.5)
+
+
+def test_graphs():
+    """What is recorded and launched as CUDA graphs leaves the bits of what is launched one by one: each step has its learning
+    rate and its chances, which recordings hold none of."""
+    with open(TEXT, "w") as file:
+        file.write("".join(f"{i * i} is the square of {i}. " for i in range(200)))
+    for more in ((*DROPOUT, "--clip-norm", 0.5, "--ema", 0.9), (*SMALL, "--schedule", "cosine", "--precision", "bf16", "--micro-batch", 16)):
+        without, none, _ = graphs(*more, "--steps", 8, "--no-cuda-graphs", *CUDA)
+        assert none == 0, none
+        for where, delay in ((CUDA, 0), (CUDA, 300), (TWO, 0), (TWO, 300)):
+            bits, share, warned = graphs(*more, "--steps", 8, *where, env={"STARGRAD_EMULATED_DELAY": str(delay)})
+            assert (share > 0.3 or where == TWO) and not warned, (more, where, delay, share)   # of two, either may have the next
+            assert bits == without, (more, where, delay)
+
+
+def test_graphs_that_cannot_be():
+    """A stream that cannot be captured: one warning, and the same bits."""
+    arguments = (*SMALL, "--steps", 6, *CUDA)
+    bits, share, warned = graphs(*arguments, env={"STARGRAD_EMULATED_CAPTURE": "0"})
+    assert share == 0 and warned
+    assert bits == graphs(*arguments, "--no-cuda-graphs")[0]
 
 
 def test_resume():

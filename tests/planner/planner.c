@@ -115,6 +115,9 @@ static void refusals(void **state) {
         { "network.bandwidht", "1", "network.bandwidht: is no field; did you mean bandwidth?" },
         { "network.latency", F("-1e-6"), "network.latency: is below 0" },
         { "price", F("3"), "currency: is missing" },
+        { "calls", "[{\"kernel\": \"a\", \"hash\": 1.5, \"seconds\": " F("1") "}]", "calls[0].hash: is no whole number" },
+        { "calls", "[{\"kernel\": \"a\", \"hash\": 1, \"seconds\": " F("-1") "}]", "calls[0].seconds: is not above 0" },
+        { "device.workers", F("2"), "device.workers: are of CPUs" },
         { "measured", "[{\"model\": \"a\", \"batch\": 0, \"samples_per_second\": " F("1") "}]",
           "measured[0].batch: is no number" },
         { "network.switches",
@@ -152,9 +155,9 @@ static void topologies(void **state) {
 /* ---- forecasts ---- */
 
 /* Forward and backward of a device take half a millisecond each for a sample; one weight of 4 MB. */
-static struct sgrad_work_task tasks[] = { { "conv2d forward", { 0, 5e8 }, { 0, 0 }, 1 },
-                                          { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, 1 },
-                                          { "sgd", { 0, 0 }, { 0, 0 }, 1 } };
+static struct sgrad_work_task tasks[] = { { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
+                                          { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, .often = 1 },
+                                          { "sgd", { 0, 0 }, { 0, 0 }, .often = 1 } };
 static struct sgrad_work_gradient gradient[] = { { 4e6, 1, 0 } };
 static struct sgrad_work work = { .model = (char *)"mine", .samples = 1000, .epochs = 2, .batch = 8, .tasks = 3, .gradients = 1,
                                   .task = tasks, .gradient = gradient, .parameters = 1e6, .kept_bytes = 8e6,
@@ -195,7 +198,7 @@ static void sums_up(void **state) {
     near(f.point[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);      /* behind backward, before forward */
     sgrad_forecast_free(&f);
 
-    tasks[2] = (struct sgrad_work_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, 1 };     /* hides the message */
+    tasks[2] = (struct sgrad_work_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, .often = 1 };     /* hides the message */
     gradient[0].needed = 2;
     f = forecast((struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 });
     near(f.point[0].step, 16e-3, 1e-6);
@@ -209,10 +212,45 @@ static void sums_up(void **state) {
     sgrad_machine_free(m);
 }
 
+/* On two devices one does the long decomposition, the other the short one, and one what comes of the layer; all weights wait for
+ * the message, and for that. */
+static void second_order(void **state) {
+    (void)state;
+    struct sgrad_work_task all[] = {
+        { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
+        { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, .often = 1 },
+        { "long", { 6e9, 0 }, { 0, 0 }, .often = .5, .curvature = true, .part = SGRAD_WORK_DEALT },
+        { "short", { 1e9, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_WORK_DEALT },
+        { "precondition", { 5e8, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_WORK_DEALT_BY_LAYER },
+    };
+    struct sgrad_work second = work;
+    struct sgrad_work_gradient of[] = { { 1e6, 1, 0 } };
+    second.task = all, second.tasks = 5, second.gradient = of, second.joint = true;
+    struct sgrad_train_options o = sgrad_train_defaults();
+    struct sgrad_machine *m;
+    assert_int_equal(sgrad_machine_read(altered("device.count", F("1")), &m), 0);
+    o.batch = 8;
+    o.allreduce = "ring";
+    for (int overlap = 0; overlap < 2; overlap++) {
+        struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &second, 1, 2, false, !overlap, 0 });
+        near(f.point[0].compute, 8e-3 + 3e-3 + 1e-3 + .5e-3, 1e-6);
+        near(f.point[1].compute, 8e-3 + 3e-3 + .5e-3, 1e-6);
+        const double sum = 2 * (1e-6 + .5e-3);
+        near(f.point[1].step, overlap ? 8e-3 + 3e-3 + .5e-3 : 8e-3 + 3e-3 + .5e-3 + sum, 1e-6);
+        sgrad_forecast_free(&f);
+    }
+    second.rows = 1;        /* both do what comes of the layer */
+    of[0].bytes = 4e6;
+    struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &second, 2, 2, false, false, 0 });
+    near(f.point[0].step, 8e-3 + 2 * (1e-6 + 2e-3) + .5e-3, 1e-6);
+    sgrad_forecast_free(&f);
+    sgrad_machine_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lemmas),     cmocka_unit_test(choices), cmocka_unit_test(refusals),
-        cmocka_unit_test(topologies), cmocka_unit_test(sums_up),
+        cmocka_unit_test(topologies), cmocka_unit_test(sums_up), cmocka_unit_test(second_order),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

@@ -40,7 +40,7 @@ static void all_once(void **state) {
     assert_int_equal(take(one, true), -1);
     const struct sgrad_queue_state s = look("once");
     assert_true(s.done == COUNT && s.todo == 0 && s.leased == 0 && s.failed == 0);
-    free(s.failures);
+    sgrad_queue_forget(&s);
     sgrad_queue_close(one);
     sgrad_queue_close(other);
     struct sgrad_queue *q;
@@ -92,7 +92,7 @@ static void stopped(void **state) {
     assert_int_equal(sgrad_queue_done(q, 0), 0);
     const struct sgrad_queue_state s = look("stopped");
     assert_true(s.done == 1 && s.todo == 0 && s.leased == 0);
-    free(s.failures);
+    sgrad_queue_forget(&s);
     sgrad_queue_close(q);
 }
 
@@ -103,7 +103,7 @@ static void failing(void **state) {
         assert_int_equal(task == 1 ? sgrad_queue_failed(q, task, "it is poison") : sgrad_queue_done(q, task), 0);
     const struct sgrad_queue_state s = look("failing");
     assert_true(s.done == 1 && s.failed == 1 && s.failures[0] == 1);
-    free(s.failures);
+    sgrad_queue_forget(&s);
     FILE *log = fopen(scratch_path("failing/logs/1"), "r");
     char line[512];
     int lines = 0;

@@ -30,6 +30,19 @@ def test_data():
     alike(2, *GPT, "--shard", "optimizer")
 
 
+def test_second_order():
+    """Factors, decompositions and what is made of them, in steps with all of these, by each way to share them."""
+    kfac = ("--optimizer", "kfac", "--kfac-factor-every", 1, "--kfac-eigen-every", 2, "--kfac-lag", 1)
+    for count, variant in ((1, "auto"), (2, "opt"), (4, 0.5), (4, "lw")):
+        alike(count, *RESNET, *kfac, "--kfac-variant", variant)
+    alike(2, *LENET, *kfac, "--kfac-inverse")
+
+
+def test_muon():
+    alike(2, *GPT, "--optimizer", "muon")
+    alike(2, *GPT, "--optimizer", "muon", "--shard", "optimizer")
+
+
 def test_meshes():
     for count, mesh in ((2, "tensor=1d:2"), (4, "tensor=2d:2"), (8, "tensor=3d:2"), (2, "pipe=2")):
         alike(count, *GPT, "--mesh", mesh)

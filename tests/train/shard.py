@@ -1,10 +1,11 @@
 """Shares of an optimizer's states: the run is that of --strategy sync, its checkpoint has whole states, and goes on without shares, or
-on other ranks; with clipping, with sizes that no number of ranks divides, and on a mesh; --print tells what it saves."""
+on other ranks; with clipping, with sizes that no number of ranks divides, and on a mesh; --print tells what it saves. Of optimizers that
+take whole parameters shares are some of these; so muon's are with --strategy sync, too, where the bits are those of one rank."""
 import os
 import re
 
 from mesh import GPT, close
-from run import folder, losses, main, ranks, stargrad
+from run import content, folder, losses, main, ranks, stargrad
 
 CONVNET = ("train", "--model", "lenet", "--data", "synthetic:16x16x3,10,240", "--batch", 24, "--micro-batch", 4, "--steps", 4, "--checkpoint-every", "2s")
 
@@ -51,10 +52,77 @@ def test_memory():
     assert abs(float(kept("--shard", "optimizer")) / float(kept()) - 2 / 3) < 1e-3
 
 
+MUON = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--bn-group", "global", "--deterministic", "--optimizer", "muon",
+        "--lr", 0.02, "--nesterov", "--checkpoint-every", "3s")
+
+
+def test_whole_parameters():
+    alike(2, "lamb", "--optimizer", "lamb")
+    alike(3, "muon, clipped", "--optimizer", "muon", "--clip-norm", 0.5)
+    alike(3, "some of lars", "--optimizer-of", "conv?=lars,fc1.weight=muon")
+
+
+def test_dealt_out():
+    """Muon's updates are done by one rank each, whoever asks for shares: with the same bits, clipped, some by another optimizer, and with
+    weights that look back."""
+    for words in ((), ("--clip-norm", 0.5), ("--optimizer-of", "*.bias=adamw,fc=sgd", "--lookahead", "2:.5"), ("--shard", "optimizer")):
+        got = []
+        for count in (1, 2, 4):
+            out = folder("dealt")
+            ranks(count, *MUON, *words, "--steps", 5, "--out", out)
+            got.append((losses(out), content(out), len(content(out, "checkpoint-3.safetensors"))))
+        assert got[0] == got[1] == got[2], words
+
+
+def test_dealt_out_resumes():
+    """States that ranks keep some of each are whole in files."""
+    whole = folder("whole")
+    stargrad(*MUON, "--steps", 6, "--out", whole)
+    for before, after in ((4, 1), (1, 4), (2, 4)):
+        cut = folder("cut")
+        ranks(before, *MUON, "--steps", 6, "--out", cut)
+        for name in ("model.safetensors", "checkpoint-6.safetensors"):
+            os.remove(os.path.join(cut, name))
+        ranks(after, *MUON, "--steps", 6, "--out", cut, "--resume")
+        assert (losses(cut), content(cut)) == (losses(whole), content(whole)), (before, after)
+
+
+def test_dealt_out_in_stages():
+    """Each stage's are its ranks' own to deal out."""
+    one, other = folder("flat"), folder("stages")
+    start = (*GPT, "--optimizer", "muon", "--lr", 0.02, "--steps", 4, "--checkpoint-every", "4s")
+    stargrad(*start, "--out", one)
+    ranks(4, *start, "--mesh", "data=2,pipe=2", "--out", other)
+    close(one, other, "stages")
+    close(one, other, "stages", "checkpoint-4.safetensors")
+
+
+def test_dealt_out_by_cost():
+    """What --print says: every matrix, the largest first, goes to who has least to do; a rank keeps its own states alone."""
+    words = (*MUON, "--model", "airbench94", "--data", "synthetic:32x32x3,10,240")
+    said = ranks(4, *words, "--print")
+    dealt = [(float(mflop), int(rank)) for mflop, rank in re.findall(r" ([\d.]+) Mflop, rank (\d)$", said, re.M)]
+    load, wanted = [0] * 4, [0] * 4
+    for mflop, rank in dealt:
+        load[rank] += mflop
+    for mflop, _ in sorted(dealt, reverse=True):
+        wanted[wanted.index(min(wanted))] += mflop
+    assert len(dealt) == 14 and max(load) <= max(wanted) + 0.5, (load, wanted)
+    told = re.search(r"of 14 parameters dealt out by cost: ([\d.]+) Mflop a step, ([\d.]+) of them", said)
+    assert abs(float(told[1]) - sum(load)) < 1 and abs(float(told[2]) - max(load)) < 1, (told[0], load)
+    assert float(told[2]) < 0.5 * float(told[1])
+
+    def kept(*more):
+        return float(re.search(r"([\d.]+) parameters and states", ranks(4, *words, *more, "--print"))[1])
+
+    assert kept() < 0.75 * kept("--optimizer", "sgd")     # of two numbers a weight a rank has one, and some
+
+
 def test_refused():
     for words, why in ((("--shard", "all"), "--shard all: takes none, optimizer or gradients"),
                        (("--shard", "optimizer", "--strategy", "ps"), "--shard optimizer goes with --strategy sync, not with ps"),
-                       (("--shard", "optimizer", "--optimizer", "lamb"), "--optimizer lamb takes whole parameters"),
+                       (("--shard", "optimizer", "--optimizer", "kfac"), "--optimizer kfac takes all parameters at once"),
+                       (("--shard", "optimizer", "--optimizer-of", "fc3=kfac"), "--optimizer-of kfac takes all parameters at once"),
                        (("--shard", "optimizer", "--allreduce", "ring"), "--allreduce does not go with --shard")):
         said = ranks(2, *CONVNET, *words, "--print", status=2)
         assert why in said, (words, said)

@@ -86,24 +86,46 @@ with tempfile.TemporaryDirectory() as scratch:
     how = plain + ["--patch", "8x32x32", "--overlap", "1x4x4"]
     told = stargrad(*how, "--out", work / "alone.zarr")
     assert "Mvoxel/s" in told and "blend" in told, told
-    alone = blocks(work / "alone.zarr")
-    assert alone and "0 chunks" in stargrad(*how, "--out", work / "alone.zarr")
+    alone, chunks = blocks(work / "alone.zarr"), int(told.split()[0])
+    assert alone and "\n0 chunks done here" in stargrad(*how, "--out", work / "alone.zarr")
+    for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
+        assert f"\n{line}" in told, (line, told)
+
+    # What is there of other weights, or done in another way, is not gone on with, unless it is asked for.
+    stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
+    other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
+    for words in (other, how + ["--tta", "flips"], how + ["--dtype", "f32", "--precision", "bf16"]):
+        assert "of other work" in stargrad(*words, "--out", work / "alone.zarr", status=1)
+    assert blocks(work / "alone.zarr") == alone
+    stargrad(*other, "--out", work / "redone.zarr")
+    stargrad(*how, "--out", work / "redone.zarr", "--redo")
+    assert blocks(work / "redone.zarr") == alone
 
     # A block that is cut off is not there; it alone is done again.
     name = sorted(alone)[0]
     (work / "alone.zarr" / name).write_bytes(alone[name][:-5])
-    assert stargrad(*how, "--out", work / "alone.zarr").startswith("1 chunks") and blocks(work / "alone.zarr") == alone
+    assert "\n1 chunks done here" in stargrad(*how, "--out", work / "alone.zarr") and blocks(work / "alone.zarr") == alone
 
-    # By some processes at a time, killed or stopped now and then; one has a full disk, and ends: its tasks are not to blame.
-    shared = how + ["--out", work / "shared.zarr", "--queue", work / "queue", "--lease", 2]
-    full = subprocess.run([STARGRAD, *map(str, shared)], capture_output=True, text=True, preexec_fn=disk_full)
+    # By some processes at a time, killed or stopped now and then, while there is work: once all is done, all begins anew. One has a
+    # full disk, and ends: its tasks are not to blame.
+    def shared(turn):
+        return how + ["--out", work / f"shared{turn}.zarr", "--queue", work / f"queue{turn}", "--lease", 2]
+
+    def state_of(turn):
+        return json.loads(stargrad("queue", work / f"queue{turn}", "--json"))
+
+    full = subprocess.run([STARGRAD, *map(str, shared(0))], capture_output=True, text=True, preexec_fn=disk_full)
     assert full.returncode == 1 and "File too large" in full.stderr, full
     random.seed(1)
-    running, kills = [], 0
+    running, kills, turn = [], 0, 0
     while kills < KILLS:
+        if (work / f"queue{turn}").exists() and (state := state_of(turn))["done"] == chunks:
+            assert all(process.wait() in (0, -signal.SIGKILL) for process in running)
+            assert state["failed"] == 0 and blocks(work / f"shared{turn}.zarr") == alone, (kills, state)
+            turn += 1
         running = [process for process in running if process.poll() is None]
         while len(running) < WORKERS:
-            running.append(subprocess.Popen([STARGRAD, *map(str, shared)], stdout=subprocess.DEVNULL))
+            running.append(subprocess.Popen([STARGRAD, *map(str, shared(turn))], stdout=subprocess.DEVNULL))
         time.sleep(random.uniform(0.2, 1.5))
         victim = random.choice(running)
         if kills % 3 == 2:
@@ -114,27 +136,51 @@ with tempfile.TemporaryDirectory() as scratch:
             victim.kill()
             victim.wait()
         kills += 1
-        assert all(alone[name] == block for name, block in blocks(work / "shared.zarr").items()), kills
+        there = work / f"shared{turn}.zarr"
+        assert not there.exists() or all(alone[name] == block for name, block in blocks(there).items()), kills
     for process in running:
         assert process.wait() in (0, -signal.SIGKILL)
-    stargrad(*shared)
-    assert blocks(work / "shared.zarr") == alone
-    state = json.loads(stargrad("queue", work / "queue", "--json"))
+    stargrad(*shared(turn))
+    assert blocks(work / f"shared{turn}.zarr") == alone
+    state = state_of(turn)
     assert state["todo"] == state["leased"] == state["failed"] == 0 and state["done"] > 1, state
-    assert "0 chunks" in stargrad(*shared)
+    if LONG:
+        print(f"{kills} processes killed or stopped, while the volume was done {turn + 1} times")
+    assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
+    assert "\n0 chunks done here" in stargrad(*shared(turn))
+    assert "tasks a minute" in stargrad("queue", work / f"queue{turn}")
+    assert "of other work" in stargrad(*shared(turn), "--memory", 0.2, status=1)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()
     (source / "0.0.0").write_bytes(b"short")
     poisoned = how + ["--out", work / "poisoned.zarr"]
-    stargrad(*poisoned, "--queue", work / "poisoned")
+    assert "are put aside" in stargrad(*poisoned, "--queue", work / "poisoned", status=1)
     told = stargrad("queue", work / "poisoned")
     assert "is put aside" in told and str(work / "poisoned" / "logs") in told, told
+    for log in (work / "poisoned/logs").iterdir():
+        assert log.read_text().count(f"{source}/0.0.0: its 5 bytes") == 3, log.read_text()
     left = blocks(work / "poisoned.zarr")
     assert left and len(left) < len(alone) and all(alone[name] == block for name, block in left.items())
     (source / "0.0.0").write_bytes(good)
     again = json.loads(stargrad(*poisoned, "--queue", work / "mended", "--json"))
     assert again["skipped"] > 0 and again["chunks"] > 0 and blocks(work / "poisoned.zarr") == alone, again
+
+    for patch, overlap, says in (("1x8x32", "0x0x0", "takes 9 and more"), ("1x32x32", "0x32x32", "less than its patch")):
+        assert says in stargrad(*plain, "--patch", patch, "--overlap", overlap, "--out", work / "no.raw", status=2)
+
+    # Killed in the middle, a raw or an HDF5 file is not there; by two at once it is there once, whole.
+    for name in ("whole.raw", "whole.h5"):
+        half = subprocess.Popen([STARGRAD, *map(str, how), "--out", work / name], stdout=subprocess.PIPE)
+        assert b"chunks of" in half.stdout.readline()
+        half.kill()
+        half.wait()
+        assert not (work / name).exists(), name
+        both = [subprocess.Popen([STARGRAD, *map(str, how), "--out", work / name], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                for i in range(2)]
+        told = [process.communicate()[1].decode() for process in both]
+        assert sorted(process.returncode for process in both) == [0, 1] and "is there already" in "".join(told), told
+        assert (work / name).exists()
 
     # A mask of zeros but in the last rows, half as long, and mirror images, four of a patch of one slice.
     small, mask = work / "small.zarr", work / "mask.zarr"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Volumes as Python's zarr and h5py write them, in odd chunks and by every compressor, are read, or refused by name; what segment
+"""Volumes as Python's zarr, h5py and tifffile write them, in odd chunks and by every compressor, are read, or refused by name; what segment
 writes, they read: values, shapes, chunks."""
 import json
 import os
@@ -12,9 +12,10 @@ try:
     import h5py
     import numcodecs
     import numpy as np
+    import tifffile
     import zarr
 except ImportError as missing:
-    print(f"skipped: {missing}: wants zarr 3, h5py, numcodecs, numpy")
+    print(f"skipped: {missing}: wants zarr 3, h5py, numcodecs, numpy, tifffile")
     sys.exit(77)
 
 STARGRAD = os.environ["STARGRAD"]
@@ -80,6 +81,41 @@ with tempfile.TemporaryDirectory() as scratch:
     with h5py.File(work / "lzf.h5", "w") as file:
         file.create_dataset("volume", data=VOXELS, chunks=(5, 8, 8), compression="lzf")
     assert "of a compressor that this HDF5 has not" in told_of(work / "lzf.h5")
+
+    # TIFF: strips, tiles, zlib, large offsets, either order of bytes; ImageJ's single page with bare slices behind it.
+    for number, how_ in enumerate(({}, {"compression": "zlib"}, {"compression": "zlib", "rowsperstrip": 7}, {"tile": (16, 32)},
+                                   {"tile": (32, 16), "compression": "zlib"}, {"bigtiff": True}, {"byteorder": ">"},
+                                   {"imagej": True}, {"imagej": True, "truncate": True})):
+        path = work / f"read{number}.tif"
+        tifffile.imwrite(path, VOXELS, photometric="minisblack", **how_)
+        assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), how_
+    deep = (VOXELS.astype("u2") * 257)
+    for number, how_ in enumerate(({"byteorder": ">"}, {"imagej": True, "truncate": True, "byteorder": ">"})):
+        path = work / f"deep{number}.tif"
+        tifffile.imwrite(path, deep, photometric="minisblack", **how_)
+        assert np.allclose(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted, atol=1e-5), how_
+    assert len(tifffile.TiffFile(work / "deep1.tif").pages) == 1
+
+    # Damaged: cut off, and overwritten in the middle.
+    (work / "cut.tif").write_bytes((work / "read1.tif").read_bytes()[:2000])
+    (work / "cut2.tif").write_bytes((work / "deep1.tif").read_bytes()[:-100])
+    (work / "cut.h5").write_bytes((work / "read2.h5").read_bytes()[:3000])
+    spoilt = bytearray((work / "read2.h5").read_bytes())
+    spoilt[-3000:-1000] = bytes(2000)
+    (work / "spoilt.h5").write_bytes(spoilt)
+    for name in ("cut.tif", "cut2.tif", "cut.h5", "spoilt.h5:a/b"):
+        told = told_of(work / name)
+        assert name.split(":")[0] in told and told.count("stargrad: ") == 1, (name, told)
+    for number, (version, compressor) in enumerate(read):
+        if compressor is None:
+            continue
+        path = next(p for p in sorted((work / f"read{number}.zarr").rglob("*")) if p.is_file() and "zarr.json" not in p.name
+                    and p.name[0] != ".")
+        data = path.read_bytes()
+        for bad in (data[:len(data) // 2], b"\0" * len(data), data[:1]):
+            path.write_bytes(bad)
+            told = told_of(work / f"read{number}.zarr")
+            assert str(path) in told and told.count("stargrad: ") == 1, (version, compressor, told)
 
     # What is written, they read.
     array = zarr.open(str(segment(plain, work / "out.zarr")[0]), mode="r")

@@ -93,6 +93,7 @@ static void write_and_read(const char *name, const char *again) {
                 voxels[i] = (float)voxel_at(z + i / (Y * box.size[3]), i / box.size[3] % Y, x + i % box.size[3]) + 0.25f;
             assert_int_equal(sgrad_volume_write(v, &box, SGRAD_VOXEL_F32, voxels), 0);
         }
+    assert_int_equal(sgrad_volume_finish(v), 0);
     sgrad_volume_close(v);
     assert_int_equal(sgrad_volume_open(scratch_path(again), &v), 0);
     check_windows(v);
@@ -103,6 +104,37 @@ static void written(void **state) {
     write_and_read("own.zarr", "own.zarr");
     write_and_read("own.h5:some/where", "own.h5:some/where");
     write_and_read("own.raw", "own.raw:5x7x9");
+}
+
+/* Closed before it is finished, one of HDF5 or raw is not there, nor anything beside it. */
+static void unfinished(void **state) {
+    static const char *const names[] = { "half.h5", "half.raw" };
+    static const int64_t dim[] = { 1, Z, Y, X };
+    struct sgrad_volume *v;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sgrad_volume_create(scratch_path(names[i]), SGRAD_VOXEL_U8, dim, dim, &v), 0);
+        sgrad_volume_close(v);
+        assert_fails(sgrad_volume_open(scratch_path(i ? "half.raw:5x7x9" : "half.h5"), &v), SGRAD_EIO, "half");
+        char *part = sgrad_format("%s.part.%ld", scratch_path(names[i]), (long)getpid());
+        assert_true(access(part, F_OK));
+        free(part);
+    }
+}
+
+/* What Zarr says of its making holds, until all is to be done again. */
+static void signed_(void **state) {
+    static const int64_t dim[] = { 1, Z, Y, X };
+    struct sgrad_volume *v;
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(sgrad_volume_create(scratch_path("signed.zarr"), SGRAD_VOXEL_U8, dim, dim, &v), 0);
+        if (round == 1) assert_fails(sgrad_volume_sign(v, "other \"work\"", false), SGRAD_EIO, "of other work: one work");
+        else assert_int_equal(sgrad_volume_sign(v, "one work", false), 0);
+        if (round == 1) assert_int_equal(sgrad_volume_sign(v, "other \"work\"", true), 0);
+        if (round == 1) assert_int_equal(sgrad_volume_sign(v, "one work", true), 0);
+        sgrad_volume_close(v);
+    }
 }
 
 /* A chunk that is missing is zeros, and told; one that is damaged is an error that names it. */
@@ -136,6 +168,7 @@ static void converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others), cmocka_unit_test(refused), cmocka_unit_test(written), cmocka_unit_test(chunks),
+        cmocka_unit_test(unfinished), cmocka_unit_test(signed_),
         cmocka_unit_test(converted),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);

@@ -5,7 +5,8 @@
  *          whiten      block1      block2     block3      pool        fc
  *
  * Whitening filters stay as they begin, and so do the scales of batch norms, which are 1. The other convolutions begin as such
- * that pass on what they get. The last pool takes all that is left of an image, of one that is no square as much as is one. */
+ * that pass on what they get. Options take either away, to see what it gives: the first layer is trained then, and all begin as
+ * PyTorch's do. The last pool takes all that is left of an image, of one that is no square as much as is one. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/flatten.h"
@@ -23,7 +24,8 @@ static int norm_gelu(struct sgrad_graph *g, const char *block, int i, int x) {
 
 /* x (N,H,W,C), returns (N,⌊H/2⌋,⌊W/2⌋,channels) */
 static int add_block(struct sgrad_graph *g, const char *name, int x, int channels) {
-    const struct sgrad_conv2d conv = { .channels = channels, .kernel = 3, .padding = 1, .dirac = true };
+    const bool identity = !sgrad_graph_option(g, "no_identity");
+    const struct sgrad_conv2d conv = { .channels = channels, .kernel = 3, .padding = 1, .dirac = identity };
     x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("%s.conv1", name), &x, 1, &conv);
     x = sgrad_layer(g, max_pool, SGRAD__NAME("%s.pool", name), (x), .kernel = 2);
     x = norm_gelu(g, name, 1, x);
@@ -34,8 +36,9 @@ static int add_block(struct sgrad_graph *g, const char *name, int x, int channel
 static int build(struct sgrad_graph *g, int x, int classes) {
     const struct sgrad_shape image = sgrad_graph_shape(g, x);
     const int patch = 2 * 2 * (int)image.dim[3];
-    x = sgrad_layer(g, conv2d, "whiten", (x), .channels = 2 * patch, .kernel = 2, .bias = true, .whitening = true);
-    sgrad_graph_freeze(g, "whiten.weight");
+    const bool whitening = !sgrad_graph_option(g, "no_whitening");
+    x = sgrad_layer(g, conv2d, "whiten", (x), .channels = 2 * patch, .kernel = 2, .bias = true, .whitening = whitening);
+    if (whitening) sgrad_graph_freeze(g, "whiten.weight");
     x = sgrad_layer(g, gelu, "gelu", (x), 0);
     x = add_block(g, "block1", x, 64);
     x = add_block(g, "block2", x, 256);
@@ -53,5 +56,7 @@ const struct sgrad_model sgrad_airbench94_model = {
     .summary = "CIFAR-10's speed record: whitened, six 3x3 convolutions (docs/record.md)",
     .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024",
     .least_side = 9,
+    .options = (const struct sgrad_model_option[]){
+        { "no_whitening", 0, 0, 1, false }, { "no_identity", 0, 0, 1, false }, { 0 } },
     .build = build,
 };

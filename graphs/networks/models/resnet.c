@@ -3,7 +3,8 @@
  * Of 6n+2 layers for small images (section 4.2): a convolution, three stages of n basic blocks with 16, 32 and 64 channels.
  * Of 18 to 152 for large images (table 1): a convolution and a pool that quarter the image, four stages of basic blocks with
  * 64, 128, 256 and 512 channels, from 50 layers on of bottlenecks with four times as many, torchvision's "v1.5". Later stages
- * begin by halving the image; 224x224 is usual and ends as 7x7, but any size is taken. */
+ * begin by halving the image; 224x224 is usual and ends as 7x7, but any size is taken. With small=1 small images are not
+ * quartered: the first filters are 3x3, at every pixel, and there is no pool, so that 32x32 end as 4x4. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/linear.h"
@@ -33,9 +34,11 @@ static int small(struct sgrad_graph *g, int x, int classes, int layers) {
 }
 
 static int large(struct sgrad_graph *g, int x, int classes, const int blocks[4], bool bottleneck) {
-    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x,
-                            (struct sgrad_conv2d){ .channels = 64, .kernel = 7, .stride = 2, .padding = 3 });
-    x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
+    const struct sgrad_conv2d quartering = { .channels = 64, .kernel = 7, .stride = 2, .padding = 3 };
+    const struct sgrad_conv2d keeping = { .channels = 64, .kernel = 3, .padding = 1 };
+    const bool keeps = sgrad_graph_option(g, "small") != 0;
+    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, keeps ? keeping : quartering);
+    if (!keeps) x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
     sgrad_graph_block(g, x);
     for (int stage = 0; stage < 4; stage++)
         for (int block = 0; block < blocks[stage]; block++) {
@@ -63,23 +66,26 @@ static int build152(struct sgrad_graph *g, int x, int classes) {
 }
 static int build1202(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 1202); }
 
-#define RESNET(layers, purpose)                                                                                                  \
+static const struct sgrad_model_option of_large[] = { { "small", 0, 0, 1, false }, { 0 } };
+
+#define RESNET(layers, purpose, has)                                                                                             \
     const struct sgrad_model sgrad_resnet##layers##_model = {                                                                    \
         .name = "resnet" #layers,                                                                                                \
         .summary = "residual network of " #layers " layers for " purpose,                                                        \
         .source = "K. He et al., Deep residual learning for image recognition, 2015",                                            \
+        .options = has,                                                                                                          \
         .build = build##layers,                                                                                                  \
     }
 #define SMALL "small images, shortcut A"
 #define LARGE "large images, shortcut B"
-RESNET(18, LARGE);
-RESNET(20, SMALL);
-RESNET(32, SMALL);
-RESNET(34, LARGE);
-RESNET(44, SMALL);
-RESNET(50, LARGE);
-RESNET(56, SMALL);
-RESNET(101, LARGE);
-RESNET(110, SMALL);
-RESNET(152, LARGE);
-RESNET(1202, SMALL);
+RESNET(18, LARGE, of_large);
+RESNET(20, SMALL, NULL);
+RESNET(32, SMALL, NULL);
+RESNET(34, LARGE, of_large);
+RESNET(44, SMALL, NULL);
+RESNET(50, LARGE, of_large);
+RESNET(56, SMALL, NULL);
+RESNET(101, LARGE, of_large);
+RESNET(110, SMALL, NULL);
+RESNET(152, LARGE, of_large);
+RESNET(1202, SMALL, NULL);

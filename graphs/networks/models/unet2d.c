@@ -1,5 +1,6 @@
 /* unet2d.c: U-Net (Ronneberger et al. 2015), with batch norm, a quarter of its channels, and as many pixels out as in: down four
- * times, each time half the side and twice the channels, and up again, beside what was there on the way down.
+ * times, each time half the side and twice the channels, and up again, beside what was there on the way down. With width=N enc1
+ * has N channels, with levels=N it goes down N - 1 times: smaller ones are faster, and see less of what is around.
  *
  *     enc1 ───────────────────────────────── concat ─ dec1 ─ out
  *       └ pool ─ enc2 ──────────── concat ─ dec2 ─ up1 ┘
@@ -14,7 +15,7 @@
 #include "codelets/ops/max_pool.h"
 #include "graphs/networks/layers/layers.h"
 
-enum { LEVELS = 5, WIDTH = 16 };
+enum { MOST_LEVELS = 7 };
 
 static int two_convolutions(struct sgrad_graph *g, const char *name, int x, int channels) {
     const int groups = (int)sgrad_graph_option(g, "groups");
@@ -32,25 +33,27 @@ static int two_convolutions(struct sgrad_graph *g, const char *name, int x, int 
 }
 
 static int build(struct sgrad_graph *g, int x, int classes) {
-    int across[LEVELS];
-    for (int level = 0; level < LEVELS; level++) {
+    const int levels = (int)sgrad_graph_option(g, "levels"), width = (int)sgrad_graph_option(g, "width");
+    int across[MOST_LEVELS];
+    for (int level = 0; level < levels; level++) {
         if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2, .ceil = true);
-        x = across[level] = two_convolutions(g, SGRAD__NAME("enc%d", level + 1), x, WIDTH << level);
+        x = across[level] = two_convolutions(g, SGRAD__NAME("enc%d", level + 1), x, width << level);
     }
-    for (int level = LEVELS - 1; level > 0; level--) {
-        x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = WIDTH << (level - 1), .kernel = 2);
+    for (int level = levels - 1; level > 0; level--) {
+        x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = width << (level - 1), .kernel = 2);
         x = sgrad__crop_like(g, SGRAD__NAME("crop%d", level), x, across[level - 1]);
         x = sgrad_layer(g, concat, SGRAD__NAME("concat%d", level), (across[level - 1], x), { 0 });
-        x = two_convolutions(g, SGRAD__NAME("dec%d", level), x, WIDTH << (level - 1));
+        x = two_convolutions(g, SGRAD__NAME("dec%d", level), x, width << (level - 1));
     }
     return sgrad_layer(g, conv2d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
 }
 
 const struct sgrad_model sgrad_unet2d_model = {
     .name = "unet2d",
-    .summary = "U-Net for images or slices: classes of pixels; groups=N: group norm",
+    .summary = "U-Net for images or slices: classes of pixels; groups=N: group norm; width, levels: its size",
     .source = "O. Ronneberger et al., U-Net, 2015",
     .least_side = 9,
-    .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, WIDTH, false }, { 0 } },
+    .options = (const struct sgrad_model_option[]){
+        { "groups", 0, 0, 64, false }, { "width", 16, 1, 256, false }, { "levels", 5, 1, MOST_LEVELS, false }, { 0 } },
     .build = build,
 };

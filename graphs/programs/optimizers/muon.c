@@ -12,5 +12,6 @@ const struct sgrad_optimizer sgrad_muon_optimizer = {
     .options = (const char *const[]){ "momentum", "nesterov", NULL },
     .update = &sgrad_muon_kernel,
     .whole = true,
+    .dear = true,
     .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
 };

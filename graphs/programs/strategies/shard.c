@@ -3,6 +3,7 @@
  *
  *     gradients   a a a a b b c c c c ─┐ reduce_   ┌─ rank 0: a a b c c   update ─┐ all_     ┌─ a a a a b b c c c c   weights
  *     gradients   a a a a b b c c c c ─┘ scatter   └─ rank 1: a a b c c   update ─┘ gather   └─ a a a a b b c c c c
+ * Of an optimizer that takes whole parameters a share is some of these (dealing.c).
  *
  * (S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2020, stages 1 and 2.) */
 #include "graphs/programs/builder.h"

@@ -328,27 +328,32 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
             for (const struct tensor &t : out ? to : from) {
                 if (t.is_virtual || (!out && output.count(t.uid))) continue;
                 if (!given.count(t.uid) || !given[t.uid] || (uintptr_t)given[t.uid] % 16) return CUDNN_STATUS_BAD_PARAM;
-                struct array a = { NULL, t.half, (size_t)t.count() };
-                a.data = memory_of(h->stream, given[t.uid], a.bytes(), "cuDNN");
-                (out ? output : input)[t.uid] = a;
+                (out ? output : input)[t.uid] = { given[t.uid], t.half, (size_t)t.count() };
             }
     }
     if (given.size() != input.size() + output.size()) return CUDNN_STATUS_BAD_PARAM;
-    void *room = pack->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    const struct engine runs = *engine;
-    if (runs.room) room = memory_of(h->stream, room, (size_t)runs.room, "cuDNN");
-    count(LIBRARY_CALLS);
-    enqueue(h->stream, [=] {
-        values all;
-        if (runs.room) memset(room, 0xff, (size_t)runs.room);
-        for (const auto &[uid, array] : input) {
-            all[uid].resize(array.count);
-            for (size_t i = 0; i < array.count; i++) all[uid][i] = array.at(i);
-        }
-        for (const struct operation &op : graph) compute(op, runs.tensor_cores && !graph[0].convolution.x.half, all);
-        for (const auto &[uid, array] : output)
-            for (size_t i = 0; i < array.count; i++) array.set(i, all.at(uid)[i]);
-    });
+    void *given_room = pack->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    const auto submit = [=, runs = *engine, stream = h->stream] {
+        const auto found = [=](const std::map<int64_t, struct array> &operands) {
+            std::map<int64_t, struct array> list = operands;
+            for (auto &[uid, array] : list) array.data = memory_of(stream, array.data, array.bytes(), "cuDNN");
+            return list;
+        };
+        void *room = runs.room ? memory_of(stream, given_room, (size_t)runs.room, "cuDNN") : NULL;
+        count_work(LIBRARY_CALLS);
+        enqueue(stream, [=, from = found(input), to = found(output)] {
+            values all;
+            if (room) memset(room, 0xff, (size_t)runs.room);
+            for (const auto &[uid, array] : from) {
+                all[uid].resize(array.count);
+                for (size_t i = 0; i < array.count; i++) all[uid][i] = array.at(i);
+            }
+            for (const struct operation &op : graph) compute(op, runs.tensor_cores && !graph[0].convolution.x.half, all);
+            for (const auto &[uid, array] : to)
+                for (size_t i = 0; i < array.count; i++) array.set(i, all.at(uid)[i]);
+        });
+    };
+    if (!captures(h->stream, submit)) submit();
     return CUDNN_STATUS_SUCCESS;
 }
 } // extern "C"

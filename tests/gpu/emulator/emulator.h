@@ -12,6 +12,7 @@
  *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
  *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
  *     STARGRAD_EMULATED_FAULT=N    kernel N accesses memory that is not there: from then on its device does nothing any more
+ *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph
  *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
  *
  * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
@@ -59,9 +60,18 @@ int device_of_stream(cudaStream_t stream);
 void enqueue(cudaStream_t stream, std::function<void()> work);
 void wait_for(cudaStream_t stream);
 
-/* What is counted: kernels launched, calls of libraries that compute, bytes copied, from and to the same devices, too. */
-enum counted { KERNELS, LIBRARY_CALLS, TO_DEVICES, FROM_DEVICES, ON_DEVICES, COUNTED };
+/* What is counted: kernels and calls of libraries that compute, launches of graphs, in which some of these were; bytes copied,
+ * from and to the same devices, too. */
+enum counted { KERNELS, LIBRARY_CALLS, GRAPHS, IN_GRAPHS, TO_DEVICES, FROM_DEVICES, ON_DEVICES, COUNTED };
 void count(enum counted what, size_t by = 1);
+void count_work(enum counted what);
+
+/* Whether STREAM is being captured: then SUBMIT, which gives it work, is called whenever the graph is launched, and finds memory
+ * where it is then. */
+bool captures(cudaStream_t stream, std::function<void()> submit);
+
+/* Whether this thread captures, for what it may not do then: the capture is over with that. */
+bool disturbs();
 
 /* Whether the kernel that is launched now is the one that faults; its device does nothing more; whether that is so. */
 bool faults();
@@ -100,9 +110,13 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, void (*kernel)(Param
         return cudaErrorInvalidConfiguration;
     static_assert((sizeof value + ...) <= 4096, "more parameters than a kernel can have");
     if (faulted(current)) return cudaErrorIllegalAddress;
+    if (captures(config->stream, [=, own = *config] {
+            if (launch(&own, kernel, value...) != cudaSuccess) fail("a captured kernel cannot be launched");
+        }))
+        return cudaSuccess;
     const std::tuple<std::common_type_t<Parameter>...> own(in_memory(config->stream, value)...);
     const bool fault = faults();
-    count(KERNELS);
+    count_work(KERNELS);
     enqueue(config->stream, [=] { fault ? stop(current) : run_grid(grid, block, [&] { std::apply(kernel, own); }); });
     return cudaSuccess;
 }

@@ -256,6 +256,7 @@ template <typename Found>
 static cudnnStatus_t find(cudnnHandle_t h, const struct convolution &given, int wanted, int *count, Found *found, void *room,
                           size_t room_size) {
     h->check();
+    if (disturbs()) return CUDNN_STATUS_EXECUTION_FAILED;
     const struct convolution v = in_memory(h->stream, given, "cuDNN's search");
     const struct array out = v.pass == FORWARD ? v.y : v.pass == BACKWARD_DATA ? v.x : v.w;
     if (room_size) room = memory_of(h->stream, room, room_size, "cuDNN's search");
@@ -278,16 +279,19 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int n
         if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
         if (given.half && given.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
         if (b != 0 && given.how.stride > 1) return CUDNN_STATUS_NOT_SUPPORTED;
-        if (own.memory) room = memory_of(h->stream, room, own.memory, "cuDNN");
-        const struct convolution v = in_memory(h->stream, given, "cuDNN");
-        const unsigned turn = own.deterministic ? 0 : turns++;
-        count(LIBRARY_CALLS);
-        enqueue(h->stream, [=] {
-            if (own.memory) memset(room, 0xff, own.memory);
-            if (v.pass == FORWARD) forward(v, a, b);
-            if (v.pass == BACKWARD_DATA) backward_data(v, a, b);
-            if (v.pass == BACKWARD_FILTER) backward_filter(v, turn, a, b);
-        });
+        const auto submit = [=] {
+            void *own_room = own.memory ? memory_of(h->stream, room, own.memory, "cuDNN") : NULL;
+            const struct convolution v = in_memory(h->stream, given, "cuDNN");
+            const unsigned turn = own.deterministic ? 0 : turns++;
+            count_work(LIBRARY_CALLS);
+            enqueue(h->stream, [=] {
+                if (own.memory) memset(own_room, 0xff, own.memory);
+                if (v.pass == FORWARD) forward(v, a, b);
+                if (v.pass == BACKWARD_DATA) backward_data(v, a, b);
+                if (v.pass == BACKWARD_FILTER) backward_filter(v, turn, a, b);
+            });
+        };
+        if (!captures(h->stream, submit)) submit();
         return CUDNN_STATUS_SUCCESS;
     }
     return CUDNN_STATUS_NOT_SUPPORTED;
@@ -404,7 +408,9 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha,
 
 /* ---- cuBLAS: matrices are columns first, the next column LEADING elements on ------------------------------------- */
 
-struct cublasContext : handle {};
+struct cublasContext : handle {
+    void *room = NULL; /* the caller's; its own would be allocated in the midst of a capture */
+};
 
 struct matrix {
     struct array array;
@@ -429,10 +435,30 @@ static std::vector<float> dense(const struct matrix &m, bool turn) {
     return v;
 }
 
+/* to (M × N) = a · x (M × K) · y (K × N) + b · to */
+static void multiply(std::vector<float> &x, std::vector<float> &y, int K, bool tf32, float a, float b, const struct matrix &to) {
+    const int M = to.rows, N = to.columns;
+    for (std::vector<float> *factor : { &x, &y })
+        for (float &value : *factor)
+            if (tf32) value = to_tf32(value);
+    std::vector<float> column(M);
+    for (int j = 0; j < N; j++) {
+        column.assign(M, 0);
+        for (int k = 0; k < K; k++) axpy(M, y[(size_t)j * K + k], &x[(size_t)k * M], column.data());
+        for (int i = 0; i < M; i++) {
+            const size_t at = (size_t)j * to.leading + i;
+            to.array.set(at, a * column[i] + (b == 0 ? 0 : b * to.array.at(at)));
+        }
+    }
+}
+
 extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { return *h = new struct cublasContext(), CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { return h->check(), delete h, CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t stream) { return h->stream = stream, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t stream) {
+    return h->stream = stream, h->room = NULL, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *room, size_t) { return h->room = room, CUBLAS_STATUS_SUCCESS; }
 
 /* c (M × N) = alpha · left (M × K) · right (K × N) + beta · c */
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cublasOperation_t turn_right, int M, int N, int K,
@@ -440,30 +466,22 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t turn_left, cubla
                             cudaDataType right_type, int right_leading, const void *beta, void *c, cudaDataType c_type,
                             int c_leading, cublasComputeType_t compute, cublasGemmAlgo_t) {
     h->check();
+    if (!h->room && disturbs()) return CUBLAS_STATUS_ALLOC_FAILED;
     const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32 && left_type == CUDA_R_32F;
     if ((compute != CUBLAS_COMPUTE_32F && !tf32) || left_type != right_type || (left_type == CUDA_R_32F && c_type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float a = *(const float *)alpha, b = *(const float *)beta;
-    count(LIBRARY_CALLS);
-    const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
-                        r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
-                        to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);
-    enqueue(h->stream, [=] {
-        std::vector<float> x = dense(l, turn_left != CUBLAS_OP_N), y = dense(r, turn_right != CUBLAS_OP_N);
-        for (std::vector<float> *factor : { &x, &y })
-            for (float &value : *factor)
-                if (tf32) value = to_tf32(value);
-        std::vector<float> column(M);
-        for (int j = 0; j < N; j++) {
-            column.assign(M, 0);
-            for (int k = 0; k < K; k++) axpy(M, y[(size_t)j * K + k], &x[(size_t)k * M], column.data());
-            const struct array part = to.array;
-            for (int i = 0; i < M; i++) {
-                const size_t at = (size_t)j * c_leading + i;
-                part.set(at, a * column[i] + (b == 0 ? 0 : b * part.at(at)));
-            }
-        }
-    });
+    const auto submit = [=] {
+        const struct matrix l = matrix_of(h->stream, left, left_type, turn_left, M, K, left_leading),
+                            r = matrix_of(h->stream, right, right_type, turn_right, K, N, right_leading),
+                            to = matrix_of(h->stream, c, c_type, CUBLAS_OP_N, M, N, c_leading);
+        count_work(LIBRARY_CALLS);
+        enqueue(h->stream, [=] {
+            std::vector<float> x = dense(l, turn_left != CUBLAS_OP_N), y = dense(r, turn_right != CUBLAS_OP_N);
+            multiply(x, y, K, tf32, a, b, to);
+        });
+    };
+    if (!captures(h->stream, submit)) submit();
     return CUBLAS_STATUS_SUCCESS;
 }
 } // extern "C"

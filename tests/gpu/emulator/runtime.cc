@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 struct CUstream_st {
     int device = 0;
@@ -25,6 +26,12 @@ struct CUstream_st {
     bool closing = false;
     std::thread thread;
 };
+struct CUgraph_st {
+    cudaStream_t stream; /* that was captured */
+    bool valid = true;
+    std::vector<std::function<void()>> submit;
+};
+struct CUgraphExec_st : CUgraph_st {};
 
 /* How often it was recorded, and how many of those have been reached. */
 struct event {
@@ -66,18 +73,35 @@ static int devices() {
 static std::atomic<size_t> counts[COUNTED];
 static void tell_counts() {
     fprintf(stderr,
-            "emulated GPUs: %zu kernels, %zu calls of libraries, bytes copied: %zu to devices, %zu from them, %zu on them\n",
-            counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(),
-            counts[ON_DEVICES].load());
+            "emulated GPUs: %zu kernels, %zu calls of libraries, %zu of these in %zu launches of graphs, bytes copied: "
+            "%zu to devices, %zu from them, %zu on them\n",
+            counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[IN_GRAPHS].load(), counts[GRAPHS].load(),
+            counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(), counts[ON_DEVICES].load());
 }
 void count(enum counted what, size_t by) {
     static const bool told = setting("STARGRAD_EMULATED_COUNT", 0) && atexit(tell_counts) == 0;
     if (told) counts[what] += by;
 }
 
+static thread_local cudaGraph_t capture;    /* of this thread; NULL: none */
+static thread_local bool replays;           /* it launches a graph */
+void count_work(enum counted what) {
+    count(what);
+    if (replays) count(IN_GRAPHS);
+}
+bool captures(cudaStream_t stream, std::function<void()> submit) {
+    if (!capture || capture->stream != stream) return false;
+    capture->submit.push_back(std::move(submit));
+    return true;
+}
+bool disturbs() {
+    if (capture) capture->valid = false;
+    return capture;
+}
+
 static std::atomic<bool> stopped[MOST_DEVICES];
 void stop(int device) { stopped[device] = true; }
-bool faulted(int device) { return stopped[device]; }
+bool faulted(int device) { return stopped[device] && !replays; }
 bool faults() {
     static const int which = setting("STARGRAD_EMULATED_FAULT", 0);
     static std::atomic<int> launched;
@@ -125,6 +149,7 @@ int device_of_stream(cudaStream_t stream) { return named(stream)->device; }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
     cudaStream_t s = named(stream);
+    if (capture && capture->stream == s) fail("a stream that is being captured is given work");
     std::lock_guard<std::mutex> lock(s->mutex);
     s->work.push_back(std::move(work));
     s->changed.notify_all();
@@ -286,6 +311,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int other) {
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaDeviceSynchronize() {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     wait_for_device(current);
     return cudaSuccess;
 }
@@ -295,6 +321,7 @@ cudaError_t cudaGetLastError() { return faulted(current) ? cudaErrorIllegalAddre
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaMalloc(void **pointer, size_t bytes) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> lock(pieces_mutex);
     const size_t whole = (bytes + 255) / 256 * 256;
     void *memory;
@@ -311,6 +338,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
 
 cudaError_t cudaFree(void *pointer) {
     if (!pointer) return cudaSuccess;
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     const int device = device_of(pointer, 0);
     if (device < 0) return cudaErrorInvalidValue;
     wait_for_device(device);
@@ -365,11 +393,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     wait_for(stream);
     return cudaGetLastError();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     if (faulted(device_of_stream(stream))) return cudaErrorIllegalAddress;
     return is_done(stream) ? cudaSuccess : cudaErrorNotReady;
 }
@@ -385,6 +415,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     const unsigned number = ++event->event->recorded;
     enqueue(stream, [=, kept = event->event] {
         const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -411,9 +442,53 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return cudaSuccess;
 }
 
+/* ---- graphs: of one stream, whose work goes one after the other ---------------------------------------------------- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+    if (!stream || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorStreamCaptureUnsupported;
+    if (capture) return cudaErrorIllegalState;
+    capture = new CUgraph_st{ stream, true, {} };
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    static const bool possible = setting("STARGRAD_EMULATED_CAPTURE", 1);
+    if (!capture || capture->stream != stream) return cudaErrorStreamCaptureUnmatched;
+    *graph = possible && capture->valid ? capture : NULL;
+    if (!*graph) delete capture;
+    capture = NULL;
+    return *graph ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
+    *made = new CUgraphExec_st{ *graph };
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
+    if (faulted(current)) return cudaErrorIllegalAddress;
+    if (graph->stream != stream) fail("a graph is launched on another stream than it was captured on");
+    count(GRAPHS);
+    replays = true;
+    for (const auto &submit : graph->submit) submit();
+    replays = false;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (captures(stream, [=] { cudaMemcpyAsync(to, from, bytes, kind, stream); })) return cudaSuccess;
     check_copy(to, from, bytes, kind);
     count(kind == cudaMemcpyHostToDevice ? TO_DEVICES : kind == cudaMemcpyDeviceToHost ? FROM_DEVICES : ON_DEVICES, bytes);
     enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });

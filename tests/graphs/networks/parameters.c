@@ -119,6 +119,7 @@ static void counts(void **state) {
         { "nin_imagenet", 224, 3, 1000, 7595176, 24 }, { "googlenet:aux=1", 224, 3, 1000, 13004888, 364 },
         { "googlenet:aux=1,bn=0", 224, 3, 1000, 13378280, 128 }, { "googlenet:bn=0", 224, 3, 1000, 6998552, 116 },
         { "airbench94", 32, 3, 10, 1972792, 39 },    { "airbench94", 9, 1, 4, 1961768, 39 },
+        { "resnet18:small=1", 32, 3, 10, 11173962, 122 }, { "resnet50:small=1", 32, 3, 10, 23520842, 320 },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, is[i].classes);
@@ -216,6 +217,12 @@ static void passes_on(void **state) {
         const bool scale = strstr(name, ".norm") && strstr(name, ".weight");
         assert_int_equal(g->parameter[i].frozen, scale || !strcmp(name, "whiten.weight"));
     }
+    sgrad_graph_destroy(g);
+    g = make("airbench94:no_whitening=1,no_identity=1", 32, 3, 10);     /* it is trained; all begin as PyTorch's */
+    sgrad__graph_freeze(g, NULL, 0);
+    assert_false(find(g, "whiten.weight")->frozen);
+    assert_int_equal(find(g, "whiten.weight")->is.init, SGRAD_UNIFORM);
+    assert_int_equal(find(g, "block3.conv2.weight")->is.init, SGRAD_UNIFORM);
     sgrad_graph_destroy(g);
     g = sgrad_graph_create(SGRAD_F32);
     scratch_listen();

@@ -28,12 +28,6 @@ static void empty(struct sgrad__program *p) {
     }
 }
 
-static double thread_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
 static int by_size(const void *one, const void *other) {
     const double a = *(const double *)one, b = *(const double *)other;
     return (a > b) - (a < b);
@@ -46,9 +40,9 @@ static int turn(struct sgrad__program *p, int steps) {
     struct sgrad__runner *runner = sgrad__runner_create(p, NULL);
     int error = sgrad__program_allocate(p);
     for (int i = 0; i < WARM_UP + steps && !error; i++) {
-        const double start = thread_ms();
+        const double start = 1e3 * sgrad_thread_now();
         error = sgrad__runner_submit(runner, &(struct sgrad_step){ .number = i + 1, .training = true }, sample);
-        ms[i] = thread_ms() - start;
+        ms[i] = 1e3 * sgrad_thread_now() - start;
         if (!error) error = sgrad__runner_wait(runner, &slot);
     }
     qsort(ms + WARM_UP, (size_t)steps, sizeof *ms, by_size);

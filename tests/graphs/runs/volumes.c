@@ -17,6 +17,7 @@ static void write_voxels(const char *name, const int64_t size[4], enum sgrad_vox
     const struct sgrad_box all = { { 0 }, { size[0], size[1], size[2], size[3] } };
     assert_int_equal(sgrad_volume_create(scratch_path(name), voxel, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v), 0);
     assert_int_equal(sgrad_volume_write(v, &all, voxel, voxels), 0);
+    assert_int_equal(sgrad_volume_finish(v), 0);
     sgrad_volume_close(v);
 }
 static void write_volume(const char *name, const uint8_t *voxels) {

@@ -1,0 +1,83 @@
+"""Steps as they are on this machine, and as `stargrad plan` has them: what bench/prediction and bench/scaling share.
+
+A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart:
+
+    what tasks take     `stargrad doctor --machine` on as many cores at once as there will be ranks, each rank alone with its
+                        share of the batch: no message is sent
+    the network         the same on two ranks, of a small network, for its figures of messages alone
+    nothing             of the step that is to be told: the rate of the whole network is taken out of the file"""
+import json
+import pathlib
+import shutil
+import statistics
+
+from cluster import Cluster
+from machine import ROOT, steps_s
+
+SMALL = ("--model", "lenet", "--data", "synthetic:28x28x1,10,256")
+
+
+class Study(Cluster):
+    def __init__(self, folder, hosts, stargrad=ROOT / "build/stargrad", simulated=True):
+        super().__init__(folder, hosts)
+        self.stargrad = pathlib.Path(stargrad).resolve()
+        self.simulated = simulated
+        self.networks = {}
+
+    def started(self, ranks, linked, words):
+        """RANKS of it, over the links or within one host."""
+        if ranks == 1:
+            return self.on(0, words)
+        if linked:
+            return self.mpirun(ranks, words)
+        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, *words]
+
+    def step(self, ranks, linked, what, steps):
+        """Seconds of a step of rank 0: the mean of STEPS, after as many as are in flight and then some."""
+        out = self.folder / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        warm = 3
+        words = [self.stargrad, "train", "--no-augment", "--cpus", 1, "--steps", steps + warm, "--lr", 0.001, "--out", out, *what]
+        self.run([self.started(ranks, linked, words)], {})
+        batch = json.loads((out / "config.json").read_text())["options"]["batch"]
+        return statistics.mean(steps_s(out, batch)[-steps:])
+
+    def doctor(self, number, what):
+        return [self.stargrad, "doctor", "--machine", self.folder / f"machine{number}.json", "--cpus", 1, *what]
+
+    def calibrated(self, ranks, what):
+        """A machine as rank 0 sees it while the others do the same, each with a rank's share."""
+        self.run([self.on(rank, self.doctor(rank, what)) for rank in range(ranks)], {})
+        return json.loads((self.folder / "machine0.json").read_text())
+
+    def network(self, linked):
+        if linked not in self.networks:
+            self.run([self.started(2, linked, self.doctor(9, (*SMALL, "--batch", 64)))], {})
+            # Between ranks of one host messages go as the bus has it; the plan's ranks are a node each.
+            self.networks[linked] = json.loads((self.folder / "machine9.json").read_text())["network" if linked else "bus"]
+        return self.networks[linked]
+
+    def predicted(self, machine, ranks, linked, what):
+        """Seconds of a step: simulated, and by the formulas."""
+        file = self.folder / "plan.json"
+        file.write_text(json.dumps(machine | ({"network": self.network(linked)} if ranks > 1 else {})))
+        words = [self.stargrad, "plan", "--json", "--machine", file, "--nodes", ranks, "--no-augment", *what,
+                 *(["--simulate"] if self.simulated else [])]
+        said, = self.run([words], {})
+        point = json.loads(said[said.index("{"):])["points"][0]
+        return point["step_seconds"], point.get("formula_step_seconds", point["step_seconds"])
+
+
+def without_rate(machine):
+    return machine | {"measured": []}
+
+
+def typical_task(machine):
+    """Milliseconds: the middle of all kinds of tasks that take any of a step's time to speak of."""
+    seconds = sorted((call["seconds"]["value"] for call in machine["calls"]), reverse=True)
+    most, seen = sum(seconds), 0
+    for each in seconds:
+        seen += each
+        if seen >= most / 2:
+            return 1000 * each
+    return 0
