@@ -4,11 +4,11 @@
  *        conv ─> t ─ add ─> t ─ relu ─> y ─ genstats ─> Σy, Σy²         t is *virtual*: it never goes to memory
  *     w ─┘             └ bias
  *
- * Operations are a graph; cuDNN's heuristics answer with configurations of engines, the likely fastest first; an engine becomes
- * a plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, in every run, which takes a
- * second or so: only who wants graphs gets them, and of those the first alone is tried. Engines may say that they round to what tensor cores take, F32 to TF32, for one: they are
- * left out where that was not asked for. So are those that do not give the same bits every time, though who wants these bits does
- * not come here.
+ * Operations are a graph; cuDNN's heuristics answer with configurations of engines, the likely fastest first; an engine becomes a
+ * plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, in every run, which takes a
+ * second or so: only who wants graphs gets them, and of those the first alone is tried. Engines may say that they round to what
+ * tensor cores take, F32 to TF32, for one: they are left out where that was not asked for. So are those that do not give the same
+ * bits every time, though who wants these bits does not come here.
  *
  *     STARGRAD_CUDNN=measured      whichever is faster, of those that need not be compiled; if not set
  *     STARGRAD_CUDNN=graph         a graph wherever cuDNN has one that runs
