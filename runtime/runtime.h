@@ -252,9 +252,10 @@ struct sgrad_call {
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
     struct sgrad_recordings *recordings;    /* filled by sgrad_call_prepare, if it is recorded */
+    struct sgrad_tally *tally;      /* what its tasks took, since sgrad_call_watch; NULL: nobody asks */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
-void sgrad_call_forget(struct sgrad_call *call);    /* its recordings, when no task of it runs any more */
+void sgrad_call_forget(struct sgrad_call *call);    /* its recordings and times, when no task of it runs any more */
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -387,9 +388,10 @@ int sgrad_worker_here(void);    /* which of them runs this; -1: none */
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
-/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, as
- * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
-double sgrad_call_learnt(const struct sgrad_call *call);
+/* What tasks of CALL take on CPU workers, whatever goes on beside them, is added up from here on; the first time before any of
+ * them runs. Then: all of it in seconds, and how many *TASKS that were. */
+void sgrad_call_watch(struct sgrad_call *call);
+double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks);
 
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */
