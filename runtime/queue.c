@@ -248,8 +248,8 @@ static int compare_work(const struct sgrad_queue *q, const char *work) {
     char *path = sgrad_format("%s/work", q->folder);
     int error = sgrad_map_open(path, 1 << 20, &map);
     if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size)))
-        error = sgrad_fail(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %s", q->folder,
-                           (int)strcspn((const char *)map.data, "\n"), (const char *)map.data, work);
+        error = sgrad_fail(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %.*s", q->folder,
+                           (int)strcspn((const char *)map.data, "\n"), (const char *)map.data, (int)strcspn(work, "\n"), work);
     if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
     free(path);
     return error;

@@ -76,10 +76,10 @@ static int find_bare(struct sgrad_volume *v, struct tiff *t, int64_t *slices) {
     if (!TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text) || strncmp(text, "ImageJ=", 7)) return 0;
     if (!(images = strstr(text, "\nimages=")) || (*slices = strtoll(images + 8, NULL, 10)) < 2) return *slices = 1, 0;
     TIFFGetFieldDefaulted(t->file, TIFFTAG_COMPRESSION, &packing);
-    const bool other = strstr(text, "\nchannels=") || strstr(text, "\nframes=");
+    const bool other = strstr(text, "\nchannels=") || (strstr(text, "\nframes=") && strstr(text, "\nslices="));
     if (other || packing != COMPRESSION_NONE || TIFFIsTiled(t->file) || !TIFFGetField(t->file, TIFFTAG_STRIPOFFSETS, &strip))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images, of several channels or frames, or compressed, and "
-                          "there is one page: takes bare slices", v->path, (long long)*slices);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images, of several channels, of frames and slices, or "
+                          "compressed, and there is one page: takes bare slices", v->path, (long long)*slices);
     const double wanted = (double)*slices * (double)v->dim[2] * (double)v->dim[3] * (double)sgrad_voxel_size(v->voxel);
     t->bare = strip[0];
     if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)

@@ -61,6 +61,12 @@ static void deal_within(struct sgrad_graph *g, const struct sgrad__program_optio
     free(size);
 }
 
+bool sgrad__can_be_dealt(const struct sgrad_optimizer *is) {
+    for (const struct sgrad_state *s = is->states; s && s->name; s++)
+        if (s->shape) return false;
+    return !is->keep && !is->update_all;
+}
+
 void sgrad__deal_updates(struct sgrad_graph *g, const struct sgrad__program_options *o, const bool *wanted) {
     int *member = sgrad_alloc((size_t)sgrad__peer_count(o), sizeof *member);
     for (int i = 0; i < g->parameter_count; i++) {

@@ -23,13 +23,6 @@ static int parse_variant(const char *text, double *share) {
                                     "above 0 and up to 1", text);
 }
 
-/* One that looks at a parameter at a time, and keeps what has its shape. */
-static bool can_be_dealt(const struct sgrad_optimizer *is) {
-    for (const struct sgrad_state *s = is->states; s && s->name; s++)
-        if (s->shape) return false;
-    return !is->keep && !is->update_all;
-}
-
 /* A quarter of the rank's part of its host's memory may hold curvature: rank 0's, of which all take it. */
 void sgrad__run_measure_room(struct sgrad__run *r) {
     const int beside = r->context->network ? host_ranks(r->context->network) : 1;
@@ -38,21 +31,9 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
 }
 
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
-    if (!r->strategy->shares || !is->whole || can_be_dealt(is)) return 0;
+    if (!r->strategy->shares || !is->whole || sgrad__can_be_dealt(is)) return 0;
     return sgrad_fail(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
                       is->name);
-}
-
-void sgrad__run_deal_updates(struct sgrad__run *r, const struct sgrad__program_options *how) {
-    bool *wanted = sgrad_alloc((size_t)r->graph->parameter_count, sizeof *wanted);
-    for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
-        const bool shared = r->strategy->shares ? is->whole : r->strategy->deals && is->dear;
-        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && can_be_dealt(is);
-    }
-    sgrad__deal_updates(r->graph, how, wanted);
-    free(wanted);
 }
 
 /* What does not go with this strategy, whatever the ranks. */

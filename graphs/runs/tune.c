@@ -70,6 +70,18 @@ static long last_step_of(const struct sgrad__run *r, const char *parameter) {
     return epochs > 0 && steps < 1 ? 1 : steps;
 }
 
+void sgrad__run_deal_updates(struct sgrad__run *r, const struct sgrad__program_options *how) {
+    bool *wanted = sgrad_alloc((size_t)r->graph->parameter_count, sizeof *wanted);
+    for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
+        const bool shared = r->strategy->shares ? is->whole : r->strategy->deals && is->dear;
+        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && sgrad__can_be_dealt(is);
+    }
+    sgrad__deal_updates(r->graph, how, wanted);
+    free(wanted);
+}
+
 void sgrad__run_time_freezes(struct sgrad__run *r) {
     for (int i = 0; i < r->graph->parameter_count; i++)
         if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);

@@ -49,8 +49,7 @@ passes plan "${small[@]}" "${iris[@]}" --nodes 8 --json --clip-norm 1
 python3 - <<'END' || wrong 'plan: second order, or clipping, does not add up'
 import json
 second, first, clipped = (json.load(open(name))["points"] for name in ("second", "first", "out"))
-assert second[-1]["compute_seconds"] < .9 * second[0]["compute_seconds"], second
-assert second[-1]["compute_seconds"] > first[0]["compute_seconds"]
+assert first[0]["compute_seconds"] < second[-1]["compute_seconds"] < second[0]["compute_seconds"], (first, second)
 assert second[-1]["communication_seconds"] > first[0]["communication_seconds"]
 assert clipped[0]["step_seconds"] > first[0]["step_seconds"]
 END
@@ -58,14 +57,14 @@ END
 # One mesh, and all of them.
 head -c 4096 /dev/zero >text
 gpt=(--model gpt:layers=1,heads=4,width=32,context=16 --data text:text,16 --batch 16 --machine "$machines/iris-v100.json" --nodes 1)
-passes plan "${gpt[@]}" --mesh tensor=1d:4 --json
+passes plan "${gpt[@]}" --mesh tensor=2d:2 --json
 cp out one
 passes plan "${gpt[@]}" --mesh auto --json
 python3 - <<'END' || wrong 'plan --mesh: not the mesh that was asked for'
 import json
 one, all_ = (json.load(open(name))["points"][0]["kinds"] for name in ("one", "out"))
-assert [k["mesh"] for k in one] == ["tensor=1d:4"], one
-assert one[0]["step_seconds"] in [k["step_seconds"] for k in all_ if k["mesh"] == "tensor=1d:4"], (one, all_)
+assert [k["mesh"] for k in one] == ["tensor=2d:2"], one
+assert one[0]["step_seconds"] in [k["step_seconds"] for k in all_ if k["mesh"] == "tensor=2d:2"], (one, all_)
 END
 
 passes plan --model lenet --data synthetic:28x28x1,10,1000 --machine "$machines/titan.json" --mini-batch 1-4 --workspace 64
@@ -99,18 +98,17 @@ import json
 two, every = (json.load(open(f"{name}.json"))["points"][0]["step_seconds"] for name in ("two", "every"))
 assert abs(two / every - 1) < .02, (two, every)
 END
-	# Servers answer whoever comes first: a node waits for its own push alone, and one server is busier than two.
-	for strategy in ps async; do
-		served=(--simulate --model lenet --data synthetic:28x28x1,10,60000 --strategy "$strategy" --nodes 4 --json)
-		passes plan "${served[@]}" --machine "$machines/titan.json" --servers 4
-		cp out four.json
-		passes plan "${served[@]}" --machine "$machines/titan.json" --servers 1
-		python3 - <<'END' || wrong "plan --simulate --strategy $strategy: one server is as good as four"
+	# Servers, too; where they answer whoever comes first, one is busier than four.
+	served=(--simulate --model lenet --data synthetic:28x28x1,10,60000 --machine "$machines/titan.json" --nodes 4 --json)
+	passes plan "${served[@]}" --strategy ps --servers 2
+	passes plan "${served[@]}" --strategy async --servers 4
+	cp out four.json
+	passes plan "${served[@]}" --strategy async --servers 1
+	python3 - <<'END' || wrong "plan --simulate --strategy async: one server is as good as four"
 import json
 four, one = (json.load(open(name))["points"][0] for name in ("four.json", "out"))
 assert four["method"] == one["method"] == "simulated" and 0 < four["step_seconds"] < one["step_seconds"], (four, one)
 END
-	done
 	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
 		[ -s traced/nodes-2/trace/paje.trace ] || wrong 'plan --simulate --trace: no trace for ViTE'
 		passes report traced/nodes-2 --json

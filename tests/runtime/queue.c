@@ -38,7 +38,7 @@ static void all_once(void **state) {
         assert_int_equal(sgrad_queue_done(q, task), 0);
     }
     assert_int_equal(take(one, true), -1);
-    const struct sgrad_queue_state s = look("once");
+    struct sgrad_queue_state s = look("once");
     assert_true(s.done == COUNT && s.todo == 0 && s.leased == 0 && s.failed == 0);
     sgrad_queue_forget(&s);
     sgrad_queue_close(one);
@@ -90,7 +90,7 @@ static void stopped(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(sgrad_queue_done(q, 0), 0);
-    const struct sgrad_queue_state s = look("stopped");
+    struct sgrad_queue_state s = look("stopped");
     assert_true(s.done == 1 && s.todo == 0 && s.leased == 0);
     sgrad_queue_forget(&s);
     sgrad_queue_close(q);
@@ -101,7 +101,7 @@ static void failing(void **state) {
     (void)state;
     for (int64_t task; (task = take(q, true)) >= 0;)
         assert_int_equal(task == 1 ? sgrad_queue_failed(q, task, "it is poison") : sgrad_queue_done(q, task), 0);
-    const struct sgrad_queue_state s = look("failing");
+    struct sgrad_queue_state s = look("failing");
     assert_true(s.done == 1 && s.failed == 1 && s.failures[0] == 1);
     sgrad_queue_forget(&s);
     FILE *log = fopen(scratch_path("failing/logs/1"), "r");

@@ -149,7 +149,7 @@ with tempfile.TemporaryDirectory() as scratch:
     assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
     assert "\n0 chunks done here" in stargrad(*shared(turn))
     assert "tasks a minute" in stargrad("queue", work / f"queue{turn}")
-    assert "of other work" in stargrad(*shared(turn), "--memory", 0.2, status=1)
+    assert "of other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()

@@ -85,12 +85,12 @@ with tempfile.TemporaryDirectory() as scratch:
     # TIFF: strips, tiles, zlib, large offsets, either order of bytes; ImageJ's single page with bare slices behind it.
     for number, how_ in enumerate(({}, {"compression": "zlib"}, {"compression": "zlib", "rowsperstrip": 7}, {"tile": (16, 32)},
                                    {"tile": (32, 16), "compression": "zlib"}, {"bigtiff": True}, {"byteorder": ">"},
-                                   {"imagej": True}, {"imagej": True, "truncate": True})):
+                                   {"imagej": True}, {"imagej": True, "truncate": True, "metadata": {"axes": "ZYX"}})):
         path = work / f"read{number}.tif"
         tifffile.imwrite(path, VOXELS, photometric="minisblack", **how_)
         assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), how_
     deep = (VOXELS.astype("u2") * 257)
-    for number, how_ in enumerate(({"byteorder": ">"}, {"imagej": True, "truncate": True, "byteorder": ">"})):
+    for number, how_ in enumerate(({"byteorder": ">"}, {"imagej": True, "truncate": True, "byteorder": ">", "metadata": {"axes": "ZYX"}})):
         path = work / f"deep{number}.tif"
         tifffile.imwrite(path, deep, photometric="minisblack", **how_)
         assert np.allclose(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted, atol=1e-5), how_

@@ -6,7 +6,8 @@
  *
  * Whitening filters stay as they begin, and so do the scales of batch norms, which are 1. The other convolutions begin as such
  * that pass on what they get. Options take either away, to see what it gives: the first layer is trained then, and all begin as
- * PyTorch's do. The last pool takes all that is left of an image, of one that is no square as much as is one. */
+ * convolutions do elsewhere, as He's. The last pool takes all that is left of an image, of one that is no square as much as is
+ * one. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/flatten.h"

@@ -218,11 +218,11 @@ static void passes_on(void **state) {
         assert_int_equal(g->parameter[i].frozen, scale || !strcmp(name, "whiten.weight"));
     }
     sgrad_graph_destroy(g);
-    g = make("airbench94:no_whitening=1,no_identity=1", 32, 3, 10);     /* it is trained; all begin as PyTorch's */
+    g = make("airbench94:no_whitening=1,no_identity=1", 32, 3, 10);     /* it is trained; all begin as He's */
     sgrad__graph_freeze(g, NULL, 0);
     assert_false(find(g, "whiten.weight")->frozen);
-    assert_int_equal(find(g, "whiten.weight")->is.init, SGRAD_UNIFORM);
-    assert_int_equal(find(g, "block3.conv2.weight")->is.init, SGRAD_UNIFORM);
+    assert_int_equal(find(g, "whiten.weight")->is.init, SGRAD_HE);
+    assert_int_equal(find(g, "block3.conv2.weight")->is.init, SGRAD_HE);
     sgrad_graph_destroy(g);
     g = sgrad_graph_create(SGRAD_F32);
     scratch_listen();
