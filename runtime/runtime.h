@@ -282,6 +282,7 @@ struct sgrad_submission {
     int64_t first;
     int priority;                           /* larger goes first */
     enum sgrad_workers workers;             /* of GPUs, as far as they have a kernel for it */
+    int gpu;                                /* then of the process's GPUs this one, counted from 1; 0: any */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
