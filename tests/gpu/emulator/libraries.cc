@@ -277,7 +277,7 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int n
         const struct algorithm own = algorithm_of(given, i);
         if (own.number != number || own.tensor_cores != (given.half || given.tf32)) continue;
         if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
-        if (given.half && given.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+        if (refuses() || (given.half && given.how.dilation > 1)) return CUDNN_STATUS_NOT_SUPPORTED;
         if (b != 0 && given.how.stride > 1) return CUDNN_STATUS_NOT_SUPPORTED;
         const auto submit = [=] {
             void *own_room = own.memory ? memory_of(h->stream, room, own.memory, "cuDNN") : NULL;

@@ -98,6 +98,11 @@ bool disturbs() {
     return capture;
 }
 
+bool refuses() {
+    static const bool refused = setting("STARGRAD_EMULATED_CAPTURE", 1) == 2;
+    return refused && capture;
+}
+
 static std::atomic<bool> stopped[MOST_DEVICES];
 void stop(int device) { stopped[device] = true; }
 bool faulted(int device) { return stopped[device] && !replays; }
