@@ -219,7 +219,8 @@ struct sgrad__seen {
 struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen);
 extern const struct sgrad_kernel sgrad__vote_kernel;
 /* plans.c: what is handed to StarPU-MPI, and no task */
-extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
+extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel,
+    sgrad__whole_on_gpus_kernel;
 
 /* ---- dealing.c: work that one rank does for several ---- */
 

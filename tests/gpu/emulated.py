@@ -210,7 +210,7 @@ def test_graphs():
 
 
 def test_graphs_that_cannot_be():
-    """A stream that cannot be captured: one warning, and the same bits."""
+    """A stream that cannot be captured, or whose convolutions cannot: a warning, and the same bits, by cuDNN as before."""
     arguments = (*SMALL, "--steps", 6, *CUDA)
     without = graphs(*arguments, "--no-cuda-graphs")[0]
     for way in ("0", "2"):
@@ -235,6 +235,28 @@ def test_ranks():
         ranks(2, "train", *arguments, "--strategy", strategy, "--gpus", 1, "--out", two, env={"STARGRAD_EMULATED_GPUS": "1"})
         assert content(two) == content(one), strategy
         shutil.rmtree(two)
+
+
+def test_nccl():
+    """Sums by NCCL, from GPU to GPU, are those of our own plans, to rounding; with streams that dawdle, and two GPUs a rank, too."""
+    arguments = (*SMALL[:-1], 0.02, "--steps", 8, "--bucket", 0.01, *SHARED)
+    needs("stargrad")
+    said = ranks(2, "train", *arguments, "--gpus", 1, "--allreduce", "nccl", "--print", status=None, env={"STARGRAD_EMULATED_GPUS": "1"})
+    if "built without NCCL" in said:
+        raise Skip("configured without NCCL")
+    assert re.search(r"^allreduce  nccl, as asked; gradients in (\d\d|[2-9]) buckets", said, re.M) and "ncclAllReduce" in said, said
+    ring = folder("ring")
+    ranks(2, "train", *arguments, "--gpus", 1, "--allreduce", "ring", "--out", ring, env={"STARGRAD_EMULATED_GPUS": "1"})
+    for gpus, delay in ((1, 0), (1, 300), (2, 300)):
+        out = folder("nccl")
+        ranks(2, "train", *arguments, "--gpus", gpus, "--allreduce", "nccl", "--out", out,
+              env={"STARGRAD_EMULATED_GPUS": str(gpus), "STARGRAD_EMULATED_DELAY": str(delay)})
+        error = [abs(a - b) / b for a, b in zip(losses(out), losses(ring), strict=True)]
+        assert max(error) < 1e-4, (gpus, delay, error)
+    for more, why in ((("--gpus", 0), r"NCCL sums on GPUs, and rank \d has none: --gpus 1"),
+                      (("--gpus", 1, "--deterministic"), "--allreduce nccl does not keep to one order of sums")):
+        said = ranks(2, "train", *arguments, *more, "--allreduce", "nccl", "--out", folder("not"), status=1, env={"STARGRAD_EMULATED_GPUS": "1"})
+        assert re.search(why, said), said
 
 
 def test_trace():
