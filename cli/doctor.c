@@ -298,6 +298,7 @@ static void check_environment(struct doctor *d) {
         { "CUDA_VISIBLE_DEVICES", NOTE, "the GPUs that can be used" },
         { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
         { "STARGRAD_MAX_ISA", WARNING, "kernels may be kept from the best instructions: unset it" },
+        { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may be kept from the fastest way of computing them: unset it" },
         { "STARGRAD_WAYS", WARNING, "layers may be kept from the fastest way of computing them: unset it" },
         { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus goes before it" },
         { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus goes before it" },

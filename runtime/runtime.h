@@ -230,6 +230,8 @@ struct sgrad_kernel {
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
+    /* As cuda, and what NEXT does with ITS, or else nothing: false. ONLY: what NEXT takes first, nobody else does. NULL: no */
+    bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
@@ -281,6 +283,7 @@ struct sgrad_submission {
     int64_t first;
     int priority;                           /* larger goes first */
     enum sgrad_workers workers;             /* of GPUs, as far as they have a kernel for it */
+    int gpu;                                /* then of the process's GPUs this one, counted from 1; 0: any */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
@@ -353,6 +356,11 @@ int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);
+/* The same by NCCL, from GPU to GPU. That has to be opened before, by all ranks, once; it ends with the context. LACKS says why
+ * it cannot be, in one line; NULL: it was built in. */
+int sgrad_allreduce_on_gpus(const struct sgrad_message *message);
+int sgrad_allreduce_open(const struct sgrad_context *context);
+const char *sgrad_allreduce_lacks(void);
 
 /* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
@@ -384,6 +392,7 @@ int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
 int sgrad_worker_here(void);    /* which of them runs this; -1: none */
+double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */

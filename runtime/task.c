@@ -202,7 +202,24 @@ double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks) {
     return *tasks ? 1e-9 * (double)atomic_load(&call->tally->nanoseconds) : 0;
 }
 
+double sgrad_call_expected(const struct sgrad_call *call, int worker) {
+    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
+    return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, arch, call->hash);
+}
+
 /* ---- tasks ---- */
+
+/* StarPU asks a task for a bit for each worker, which outlives it. */
+static void keep_on_gpu(struct starpu_task *task, int gpu) {
+    enum { BITS = 32, WORDS = (SGRAD_MAX_WORKERS + BITS - 1) / BITS };
+    static uint32_t only[SGRAD_MAX_WORKERS][WORDS];     /* bit w of only[w], once it is asked for: always the same one */
+    const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, gpu - 1);
+    if (worker < 0) return;
+    __atomic_store_n(&only[worker][worker / BITS], 1u << worker % BITS, __ATOMIC_RELAXED);
+    task->where = STARPU_CUDA;
+    task->workerids = only[worker];
+    task->workerids_len = WORDS;
+}
 
 int sgrad_task_submit(const struct sgrad_submission *submission) {
     static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
@@ -248,6 +265,7 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
         task->where = STARPU_CUDA;
     if (submission->workers == SGRAD_CPU_WORKERS) task->where = STARPU_CPU;
     if (submission->workers == SGRAD_GPU_WORKERS && call->kernel->cuda) task->where = STARPU_CUDA;
+    if (submission->gpu && call->kernel->cuda) keep_on_gpu(task, submission->gpu);
     task->callback_func = submission->done;
     task->callback_arg = submission->done_arg;
     int error = starpu_task_submit(task);

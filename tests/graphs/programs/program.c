@@ -305,13 +305,37 @@ static void size_is_linear(void **state) {
 }
 
 static int64_t of_gpus, gpu_micro;      /* samples that GPUs have, and of a GPU's task; 0: any worker any task */
+static int gpus = 1;                    /* that have them */
+
+/* Of several GPUs each has its micro-batches, all of them alone, and as many as the others; and adds up their gradients. */
+static void check_places(const struct sgrad__program *p) {
+    int *whose = sgrad_alloc((size_t)p->buffer_count, sizeof *whose), of[3] = { 0 };
+    for (int m = 0; m < p->micros; m++) {
+        const bool placed = gpus > 1 && p->micro[m].workers == SGRAD_GPU_WORKERS;
+        assert_int_equal(p->micro[m].gpu > 0, placed);
+        if (placed) of[p->micro[m].gpu]++;
+    }
+    assert_true(gpus < 2 || abs(of[1] - of[2]) <= 1);
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        for (int j = 0; j < in->call->operands; j++) {
+            if (in->operand[j] < 0) continue;
+            if (in->call->access[j] != SGRAD_R && p->buffer[in->operand[j]].rows) {
+                if (whose[in->operand[j]]) assert_int_equal(whose[in->operand[j]], in->gpu);
+                whose[in->operand[j]] = in->gpu;
+            }
+        }
+        if (strncmp(in->name, "read", 4) != 0 && in->workers) assert_int_equal(in->gpu, p->micro[in->micro].gpu);
+    }
+    free(whose);
+}
 
 /* Every sample of the share is in one micro-batch, in order, none reaches beyond a unit, and all that a task takes or leaves for
  * its samples is for so many, and for the workers whose they are; none of these adds to a gradient of others. */
 static void check_cut(int batch, int group, int unit, int most, bool fused, const char *sizes) {
     const struct sgrad__program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = true,
                                               .optimizer = sgrad_optimizers[0], .window = WINDOW, .fuse = fused, .cpus = 1,
-                                              .cudas = of_gpus > 0, .gpu_samples = of_gpus, .gpu_micro = gpu_micro,
+                                              .cudas = of_gpus > 0 ? gpus : 0, .gpu_samples = of_gpus, .gpu_micro = gpu_micro,
                                               .lanes = lanes,
                                               .source = sgrad__source_of(NULL) };
     struct sgrad__program *p;
@@ -339,7 +363,8 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
             if (strncmp(in->name, "read", 4) != 0) assert_int_equal(in->workers, p->micro[in->micro].workers);
         }
     }
-    if (!fused && !lanes) walk(p);
+    if (!fused && !lanes && gpus == 1) walk(p);     /* which knows one tree */
+    check_places(p);
     sgrad__program_destroy(p), free(whose);
 }
 
@@ -363,7 +388,8 @@ static void shared_out(void **state) {
         check_cut(20, 20, 0, 3, lanes % 2, "7 6 3 2 2");
         check_cut(20, 20, 20, 7, lanes % 2, "7 6 7");
     }
-    of_gpus = lanes = 0;
+    for (gpus = 2, gpu_micro = 4, lanes = 0; lanes < 8; lanes += 7) check_cut(20, 20, 0, 3, lanes % 2, "4 3 3 3 3 2 2");
+    of_gpus = lanes = 0, gpus = 1;
 }
 
 /* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */
