@@ -19,6 +19,14 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #endif
+#ifdef SGRAD_HAVE_NCCL
+#include <nccl.h>
+#define NCCL ", NCCL " NUMBER(NCCL_MAJOR) "." NUMBER(NCCL_MINOR)
+#define NUMBER(value) WORD(value)
+#define WORD(word) #word
+#else
+#define NCCL ""
+#endif
 
 /* What the probes found. */
 struct machine {
@@ -160,7 +168,7 @@ static void check_versions(struct doctor *d) {
 #ifdef SGRAD_HAVE_CUDA
     int runtime = 0;
     cudaRuntimeGetVersion(&runtime);
-    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu", runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
+    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu" NCCL, runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
              cudnnGetVersion() % 10000 / 100);
 #endif
     find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s",

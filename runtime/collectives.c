@@ -36,7 +36,7 @@ const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind 
     return found;
 }
 
-/* What a library does is its own to know, its cost a guess, and no chunk of it overlaps anything: it is taken by its name only. */
+/* What a library does is its own to know, its cost a guess, and nothing in it overlaps: it is taken by its name only. */
 static bool chooses(const struct sgrad_collective *method, enum sgrad_collective_kind kind, bool halving) {
     return method->kind == kind && !method->library && (method->halving || !halving);
 }

@@ -13,6 +13,7 @@
  * Limits: one communicator, of all ranks, for as long as a context is open; where a rank is lost the others hear of it as NCCL
  * does, or by MPI, and end. */
 #include "config.h"
+#include "runtime/collectives.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
@@ -87,7 +88,7 @@ static int start(int rank, int ranks) {
     return cudaStreamCreateWithFlags(&nccl.stream, cudaStreamNonBlocking) ? failed(ncclUnhandledCudaError) : 0;
 }
 
-int sgrad_allreduce_open(const struct sgrad_context *ctx) {
+int sgrad_nccl_open(const struct sgrad_context *ctx) {
     int before, error = 0;
     if (ctx->ranks == 1 || nccl.comm) return 0;
     if (!ctx->cudas)
@@ -104,7 +105,7 @@ int sgrad_allreduce_open(const struct sgrad_context *ctx) {
     return sgrad_ranks_agree(error);
 }
 
-const char *sgrad_allreduce_lacks(void) { return NULL; }
+const char *sgrad_nccl_lacks(void) { return NULL; }
 
 void sgrad__nccl_close(void) {
     if (!nccl.comm) return;
@@ -115,11 +116,11 @@ void sgrad__nccl_close(void) {
 }
 #else
 const struct sgrad__summing sgrad__nccl_summing = { 0 };
-const char *sgrad_allreduce_lacks(void) {
+const char *sgrad_nccl_lacks(void) {
     return "this Stargrad was built without NCCL: configure --with-nccl=DIR, where CUDA is found, or another --allreduce";
 }
-int sgrad_allreduce_open(const struct sgrad_context *ctx) {
-    return ctx->ranks == 1 ? 0 : sgrad_fail(SGRAD_EDEVICE, "%s", sgrad_allreduce_lacks());
+int sgrad_nccl_open(const struct sgrad_context *ctx) {
+    return ctx->ranks == 1 ? 0 : sgrad_fail(SGRAD_EDEVICE, "%s", sgrad_nccl_lacks());
 }
 void sgrad__nccl_close(void) {}
 #endif

@@ -356,11 +356,7 @@ int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);
-/* The same by NCCL, from GPU to GPU. That has to be opened before, by all ranks, once; it ends with the context. LACKS says why
- * it cannot be, in one line; NULL: it was built in. */
-int sgrad_allreduce_on_gpus(const struct sgrad_message *message);
-int sgrad_allreduce_open(const struct sgrad_context *context);
-const char *sgrad_allreduce_lacks(void);
+int sgrad_allreduce_on_gpus(const struct sgrad_message *message);   /* by NCCL, once that is open (collectives.h) */
 
 /* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */

@@ -79,7 +79,7 @@ struct fuser {
     struct sgrad__program *p;
     struct chain **chain;           /* of each instruction; NULL: it stays alone */
     struct history *history;        /* of each buffer */
-    struct chain **open;            /* of each micro-batch, then of updates, of sums, of each GPU's sums: the one that may grow; NULL: none */
+    struct chain **open;            /* of each micro-batch, updates, sums, each GPU's sums: the one that may grow; NULL: none */
     int *uses;                      /* of each buffer, in the whole program */
     int *again;                     /* of each buffer: the instruction that computes it again; -1: none does */
     struct sgrad__instruction *list;    /* the new program */

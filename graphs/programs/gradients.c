@@ -95,8 +95,8 @@ static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
     return false;
 }
 
-/* The sum of the micro-batches' leaves: of several GPUs first of each one's, on it, so that one sum leaves it. Where bits must not
- * depend on the machine it is one tree. */
+/* The sum of the micro-batches' leaves: of several GPUs first of each one's, on it, so that one sum leaves it. Where bits must
+ * not depend on the machine it is one tree. */
 static int add_micros_sum(struct sgrad__builder *b, int *leaf, const char *name) {
     const struct sgrad__micro *micro = b->p->micro;
     int *own = sgrad_alloc((size_t)b->micros, sizeof *own);

@@ -100,7 +100,8 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     return sgrad_task_submit(&(struct sgrad_submission){
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
         .first = (p->micro ? p->micro[i->micro].first : 0) + i->first,
-        .priority = i->priority, .workers = i->workers, .gpu = i->gpu, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
+        .priority = i->priority, .workers = i->workers, .gpu = i->gpu, .name = i->name, .failure = p->failure,
+        .done = done, .done_arg = arg });
 }
 
 static struct sgrad_tensor *tensor_of(const struct sgrad__buffer *buffer, int copy) {

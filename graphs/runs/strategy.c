@@ -42,8 +42,8 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
     const char *name = r->strategy->name;
     const bool sharded = r->strategy->sharded;
     if (o->allreduce && sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
-    if (r->allreduce && r->allreduce->on_gpus && sgrad_allreduce_lacks())
-        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s: %s", o->allreduce, sgrad_allreduce_lacks());
+    if (r->allreduce && r->allreduce->on_gpus && sgrad_nccl_lacks())
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s: %s", o->allreduce, sgrad_nccl_lacks());
     if (o->clip_norm > 0 && sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
     if (r->optimizer->update_all && sharded)
         return sgrad_fail(SGRAD_EINVAL, "--optimizer %s goes with --strategy sync, not with %s", r->optimizer->name, name);

@@ -74,20 +74,6 @@ double sgrad__slowest(double bytes, const struct sgrad_network *net) {
     return net->latency + bytes / net->bandwidth;
 }
 
-double sgrad__library_cost(double bytes, const struct sgrad_network *net) {
-    int first[net->ranks];
-    const bool one_host = sgrad__hosts(net, first, NULL) == 1;
-    const double latency = one_host ? net->host_latency : net->latency;
-    const double transfer = bytes / (one_host ? net->host_bandwidth : net->bandwidth);
-    const struct sgrad__fold fold = sgrad__fold(net->ranks);
-    const double p = net->ranks, steps = log2(fold.places), folding = fold.extra ? 2 * (latency + transfer) : 0;
-    const double shared = 2 * (p - 1) / p * transfer;
-    const double doubling = steps * (latency + transfer) + folding;
-    const double halving = 2 * steps * latency + shared + folding;
-    const double ring = 2 * (p - 1) * latency + shared;
-    return fmin(doubling, fmin(halving, ring));
-}
-
 int sgrad__best_chunks(double (*price)(double bytes, int chunks, const struct sgrad_network *net), int from, int most,
                        double bytes, const struct sgrad_network *net) {
     int best = from;

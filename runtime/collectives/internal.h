@@ -25,16 +25,6 @@ double sgrad__round_end(struct sgrad__round *round);       /* its seconds; frees
 /* Seconds of one message of BYTES between the two ranks that are furthest apart. */
 double sgrad__slowest(double bytes, const struct sgrad_network *net);
 
-/* Of an allreduce by a library: the best of the classical formulas (Thakur, Rabenseifner and Gropp 2005) of p ranks, with
- * s = ⌊log2 p⌋ steps:
- *
- *     doubling   s (latency + bytes / bandwidth)                              and latency + bytes / bandwidth,
- *     halving    2 s latency + 2 (p − 1) / p bytes / bandwidth                twice, where p is no power of two
- *     ring       2 (p − 1) latency + 2 (p − 1) / p bytes / bandwidth
- *
- * Libraries choose by tables of their own, not by this network, and some know hosts: it is the least to expect. */
-double sgrad__library_cost(double bytes, const struct sgrad_network *net);
-
 /* The cheapest of FROM, 2 FROM, 4 FROM, … chunks up to MOST. */
 #define SGRAD__CHUNKS 64    /* enough for any pipeline: filling it then costs a few hundredths */
 int sgrad__best_chunks(double (*price)(double bytes, int chunks, const struct sgrad_network *net), int from, int most,
@@ -68,5 +58,10 @@ double sgrad__exchange_seconds(const struct sgrad__fold *fold, int distance, dou
 void sgrad__tree_up(struct sgrad_plan *plan, int chunk, int place, int members, const int *member);
 void sgrad__tree_down(struct sgrad_plan *plan, int chunk, int place, int members, const int *member);
 static inline int sgrad__tree_parent(int place) { return place & (place - 1); }
+
+/* ---- library.c ------------------------------------------------------------------------------------------------- */
+
+/* Seconds at least of an allreduce that a library does. */
+double sgrad__library_cost(double bytes, const struct sgrad_network *net);
 
 #endif
