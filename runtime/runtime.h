@@ -389,12 +389,10 @@ int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
 int sgrad_worker_here(void);    /* which of them runs this; -1: none */
 double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
-/* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
- * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
- * tasks. */
+/* Waits for all tasks, runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again, and leaves
+ * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
-/* What tasks of CALL take on CPU workers, whatever goes on beside them, is added up from here on; the first time before any of
- * them runs. Then: all of it in seconds, and how many *TASKS that were. */
+/* Adds up what CALL's tasks take on CPU workers, from here on; at first before any of them runs. Then: seconds of *TASKS. */
 void sgrad_call_watch(struct sgrad_call *call);
 double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks);
 

@@ -58,11 +58,12 @@ static void find_times(const struct sgrad__program *p, double seconds, double sh
         const double took = sgrad_call_took(call, &tasks);
         int j = 0;
         if (!tasks) continue;
-        while (j < result->calls && (result->call[j].hash != call->hash || strcmp(result->call[j].kernel, call->kernel->name))) j++;
+        while (j < result->calls &&
+               (result->call[j].hash != call->hash || strcmp(result->call[j].kernel, call->kernel->name))) j++;
         if (j == result->calls) {
             result->call = sgrad_grow(result->call, result->calls, sizeof *result->call);
             result->call[result->calls++] =
-                (struct sgrad_bench_call){ .kernel = call->kernel->name, .hash = call->hash, .flops = call->flops, .bytes = call->bytes };
+                (struct sgrad_bench_call){ call->kernel->name, call->hash, call->flops, call->bytes, 0, 0 };
         }
         struct sgrad_bench_call *c = &result->call[j];
         c->seconds = (c->seconds * (double)c->tasks + took) / (double)(c->tasks + tasks);
@@ -138,7 +139,7 @@ static double busiest(void) {
     return most;
 }
 
-/* Seconds that each of STEPS steps takes behind WARM others, which are not watched: from the end of one to the end of the next. */
+/* Seconds that each of STEPS steps takes behind WARM others, not watched: from the end of one to the end of the next. */
 static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds) {
     const struct sgrad__slot *slot;
     const long window = r->options.window;
