@@ -51,6 +51,7 @@ def enter_namespaces(program):
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
     os.makedirs("/run/netns", exist_ok=True)
     say("mount", "-t", "tmpfs", "none", "/run/netns")
+    say("ip", "link", "set", "lo", "up")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     adopt_orphans()

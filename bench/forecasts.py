@@ -43,7 +43,7 @@ class Study(Cluster):
         return statistics.mean(steps_s(out, batch)[-steps:])
 
     def doctor(self, number, what):
-        return [self.stargrad, "doctor", "--machine", self.folder / f"machine{number}.json", "--cpus", 1, *what]
+        return [self.stargrad, "doctor", "--machine", self.folder / f"machine{number}.json", *what]
 
     def calibrated(self, ranks, what):
         """A machine as rank 0 sees it while the others do the same, each with a rank's share."""

@@ -20,6 +20,14 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #endif
+#ifdef SGRAD_HAVE_NCCL
+#include <nccl.h>
+#define NCCL ", NCCL " NUMBER(NCCL_MAJOR) "." NUMBER(NCCL_MINOR)
+#define NUMBER(value) WORD(value)
+#define WORD(word) #word
+#else
+#define NCCL ""
+#endif
 
 /* What the probes found. */
 struct machine {
@@ -161,7 +169,7 @@ static void check_versions(struct doctor *d) {
 #ifdef SGRAD_HAVE_CUDA
     int runtime = 0;
     cudaRuntimeGetVersion(&runtime);
-    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu", runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
+    snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu" NCCL, runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
              cudnnGetVersion() % 10000 / 100);
 #endif
     find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s",
@@ -299,6 +307,7 @@ static void check_environment(struct doctor *d) {
         { "CUDA_VISIBLE_DEVICES", NOTE, "the GPUs that can be used" },
         { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
         { "STARGRAD_MAX_ISA", WARNING, "kernels may be kept from the best instructions: unset it" },
+        { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may be kept from the fastest way of computing them: unset it" },
         { "STARGRAD_WAYS", WARNING, "layers may be kept from the fastest way of computing them: unset it" },
         { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus goes before it" },
         { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus goes before it" },

@@ -29,7 +29,7 @@ static json_t *device(const struct sgrad_bench_result *r, const char *how) {
                              "all cores of a node together");
     json_object_set_new(json, "memory", figure(memory, "the system"));
     json_object_set_new(json, "bandwidth", figure(1e9 * r->gbytes, "measured: sums of arrays that fit no cache, on all cores"));
-    json_object_set_new(json, "launch", figure(8e-6 / r->workers, "assumed: what a task costs StarPU, of all cores"));
+    json_object_set_new(json, "launch", figure(r->beside / r->workers, "measured: what a task costs StarPU, of all cores"));
     json_t *gflops = figure(1e9 * r->gflops, "measured: matrix products, on all cores");
     json_object_set_new(json, "flops", json_pack("{s:o}", "f32", gflops));
     json_object_set_new(json, "workers", figure(r->workers, "StarPU's, of this rank"));
@@ -76,7 +76,6 @@ int sgrad__machine_measure(const struct sgrad__request *request) {
     struct sgrad_bench_result result;
     options.json = true;        /* nothing of the run is printed */
     options.gpus = -1;
-    setenv("STARPU_CALIBRATE", "2", 1);     /* StarPU forgets what it knew, and learns what tasks take */
     int error = sgrad_bench(&options, &result);
     if (error) return sgrad__status(error);
     if (sgrad_launched_rank() == 0) {

@@ -26,8 +26,10 @@ int sgrad__simulate_check(const struct sgrad__request *r) {
     for (const char *const *name = unknown; *name; name++)
         if (sgrad__is_asked(r, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
     if (r->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
-    if (r->train.allreduce && !strcmp(r->train.allreduce, "mpi"))
-        return sgrad__wrong("plan: --simulate does not know --allreduce mpi, which is no plan of Stargrad's");
+    const struct sgrad_collective *method =
+        r->train.allreduce ? sgrad_collective_find(SGRAD_ALLREDUCE, r->train.allreduce) : NULL;
+    if (method && method->library)
+        return sgrad__wrong("plan: --simulate does not know --allreduce %s, which is no plan of Stargrad's", method->name);
     return SGRAD__DONE;
 }
 

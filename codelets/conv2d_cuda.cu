@@ -5,86 +5,27 @@
  * weights and their gradients in the type of the activations, so in bf16 runs these pass through the workspace, unless the weight
  * comes rounded:
  *
- *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ cuDNN's own │
+ *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ forward: bias bf16, sums │ cuDNN's own │
  *
  * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added.
  *
  * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
- * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
- * warning. */
+ * measured once and remembered from run to run. Forward, with its bias, a ReLU or batch norm's sums after it, may go as one graph
+ * of cuDNN's instead, where that is faster (cudnn_graph_cuda.cu). What cuDNN does not support is computed by simple, slow
+ * kernels, after a warning. */
 #include <cstdio>
 #include <cstring>
 
 #include <pthread.h>
 
 #include "codelets/cuda.h"
+#include "codelets/cudnn_graph.h"
+#include "codelets/direct.h"
 #include "codelets/ops/conv2d.h"
 
-/* ---- without cuDNN: one thread for each element of what is written, y, dx or dweight ------------------------------ */
-
-struct shape {
-    int N, D, H, W, C, K, T, R, S, O, P, Q, stride, padding, dilation, groups, depth_padding;     /* images: D, T, O are 1 */
-};
-
-/* The coordinate of x that tap R of output P reads, and the output that reads coordinate H through tap R: maybe outside. */
-static __device__ inline int input_of(const struct shape &s, int p, int r) { return p * s.stride + r * s.dilation - s.padding; }
-static __device__ inline int output_of(const struct shape &s, int h, int r) {
-    const int start = h + s.padding - r * s.dilation;
-    return start >= 0 && start % s.stride == 0 ? start / s.stride : -1;
-}
-static __device__ inline bool inside(int h, int w, int H, int W) { return h >= 0 && h < H && w >= 0 && w < W; }
-
-template <typename T, typename W>
-static __global__ void forward(uint32_t elements, struct shape s, const T *x, const W *weight, T *y, bool add) {
-    const uint32_t i = sgrad__thread();
-    if (i >= elements) return;
-    const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.K);
-    const int C = s.C / s.groups, first = at.c / (s.K / s.groups) * C, area = s.R * s.S;
-    float sum = 0;
-    for (int tap = 0; tap < s.T * area; tap++) {
-        const int d = at.n % s.O + tap / area - s.depth_padding, n = at.n / s.O * s.D + d;
-        const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
-        if (d < 0 || d >= s.D || !inside(h, w, s.H, s.W)) continue;
-        const W *factor = weight + (at.c * s.T * area + tap) * C;
-        for (int c = 0; c < C; c++)
-            sum += (float)x[sgrad__index_of(n, h, w, first + c, s.H, s.W, s.C)] * (float)factor[c];
-    }
-    y[i] = (add ? (float)y[i] : 0) + sum;
-}
-
-template <typename T, typename W>
-static __global__ void backward_data(uint32_t elements, struct shape s, const T *dy, const W *weight, T *dx, bool add) {
-    const uint32_t i = sgrad__thread();
-    if (i >= elements) return;
-    const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
-    const int C = s.C / s.groups, K = s.K / s.groups, first = at.c / C * K, area = s.R * s.S;
-    float sum = add ? (float)dx[i] : 0;
-    for (int tap = 0; tap < s.T * area; tap++) {
-        const int o = at.n % s.D - tap / area + s.depth_padding, n = at.n / s.D * s.O + o;
-        const int p = output_of(s, at.h, tap % area / s.S), q = output_of(s, at.w, tap % s.S);
-        if (o < 0 || o >= s.O || !inside(p, q, s.P, s.Q)) continue;
-        for (int k = first; k < first + K; k++)
-            sum += (float)dy[sgrad__index_of(n, p, q, k, s.P, s.Q, s.K)] * (float)weight[(k * s.T * area + tap) * C + at.c % C];
-    }
-    dx[i] = sum;
-}
-
-template <typename T>
-static __global__ void backward_weight(uint32_t n, struct shape s, const T *x, const T *dy, float *dweight) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    const int C = s.C / s.groups, area = s.R * s.S, tap = i / C % (s.T * area), k = i / C / (s.T * area);
-    const int c = k / (s.K / s.groups) * C + i % C;
-    double sum = 0;
-    for (int pixel = 0; pixel < s.N * s.O * s.P * s.Q; pixel++) {
-        const struct sgrad__pixel at = sgrad__pixel_of(pixel, s.P, s.Q, 1);
-        const int d = at.n % s.O + tap / area - s.depth_padding, image = at.n / s.O * s.D + d;
-        const int h = input_of(s, at.h, tap % area / s.S), w = input_of(s, at.w, tap % s.S);
-        if (d >= 0 && d < s.D && inside(h, w, s.H, s.W))
-            sum += (float)x[sgrad__index_of(image, h, w, c, s.H, s.W, s.C)] * (float)dy[(int64_t)pixel * s.K + k];
-    }
-    dweight[i] = (float)sum;
-}
+/* What may follow a convolution in its graph: relu_cuda.cu, batchnorm_cuda.cu. */
+extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
@@ -168,9 +109,11 @@ static void do_without(struct plan *plan) {
     sgrad_warn("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
 }
 
-/* Whether cuDNN supports what it answered with STATUS. */
+/* Whether cuDNN supports what it answered with STATUS. It does where it ran before, so that what it will not do while it is
+ * recorded ends the recording alone. */
 static bool supported(cudnnStatus_t status) {
-    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
+        return sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution");
     SGRAD_CUDA(status);
     return true;
 }
@@ -319,6 +262,8 @@ struct task {
     struct plan *plan;
     void *weight; /* bf16: in the workspace; else NULL */
     void *aside;  /* where what is added may be written first; NULL: nothing is added */
+    void *bias;   /* forward: for a bias in bf16 */
+    float *sums;  /* forward: for Σy, Σy² (2K) */
     void *room;
     size_t room_size;
 };
@@ -338,6 +283,10 @@ static size_t added_bytes(const struct sgrad_args *a) {
     return sgrad_adds(a, i) ? sgrad__ceil(sgrad_view_bytes(&a->view[i]), 256) * 256 : 0;
 }
 
+/* Bytes for what a graph takes of K channels beside its operands: a bias of BIAS bytes, and sums. */
+static size_t bias_bytes(int64_t K) { return sgrad__ceil(K * sizeof(__nv_bfloat16), 256) * 256; }
+static size_t sums_bytes(int64_t K) { return sgrad__ceil(2 * K * sizeof(float), 256) * 256; }
+
 /* X, W and Y are numbers of operands. */
 static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
@@ -350,18 +299,20 @@ static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, in
     sides_of(&a->view[y].shape, taps == 1, ys);
     const enum sgrad_dtype dtype = a->view[x].dtype;
     const size_t weight = weight_bytes(dtype, &a->view[w]), added = added_bytes(a);
-    if (a->workspace_size < weight + added) sgrad_cuda_fail("workspace too small", "a convolution");
+    const size_t bias = pass == FORWARD ? bias_bytes(filter->dim[0]) : 0, sums = pass == FORWARD ? sums_bytes(filter->dim[0]) : 0;
+    if (a->workspace_size < weight + added + bias + sums) sgrad_cuda_fail("workspace too small", "a convolution");
 
     struct key key;
     memset(&key, 0, sizeof key);
-    key.room = a->workspace_size - weight - added;
+    key.room = a->workspace_size - weight - added - bias - sums;
     key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
     key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
                   ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
     bool fresh;
     struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
     char *aside = (char *)a->workspace + weight;
-    const struct task task = { plan, weight ? a->workspace : NULL, added ? aside : NULL, aside + added, key.room };
+    const struct task task = { plan,           weight ? a->workspace : NULL,     added ? aside : NULL,
+                               aside + added, (float *)(aside + added + bias), aside + added + bias + sums, key.room };
     if (fresh) {
         plan->key = key;
         describe(plan);
@@ -391,6 +342,7 @@ extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
     const bool is_forward = a->view[2].shape.rank < 4;
     size_t bytes = WORKSPACE + added_bytes(a) + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
     bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]);
+    if (is_forward) bytes += bias_bytes(a->view[1].shape.dim[0]) + sums_bytes(a->view[1].shape.dim[0]);
     return bytes + weight_bytes(a->view[0].dtype, &a->view[1]) + weight_bytes(a->view[0].dtype, &a->view[2]);
 }
 
@@ -419,9 +371,8 @@ template <typename F> static void with_types(const struct sgrad_args *a, F f) {
     });
 }
 
-/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
-extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(FORWARD, a, 0, 1, 3);
+/* By an algorithm and a kernel for the bias. */
+static void forward_apart(const struct task &t, const struct sgrad_args *a) {
     const struct plan *p = t.plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
         return cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a), p->convolution,
@@ -434,6 +385,60 @@ extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
                           sgrad_adds(a, 3));
         });
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
+}
+
+static bool may_be_graph(const struct task &t, const struct sgrad_args *a) {
+    return sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, 3) && !t.plan->direct;
+}
+
+/* Forward, then RELU on what it leaves, to Y, or STATS of it, in the way that is fastest; APART and AFTER are those of
+ * cudnn_graph.h. */
+static void forward_or_graph(const struct task &t, const struct sgrad_args *a, bool relu, bool stats, void *y,
+                             const std::function<void()> &apart, const std::function<void()> &after) {
+    const struct shape *s = &t.plan->key.shape;
+    const bool volumes = s->T > 1, bf16 = t.plan->key.dtype == SGRAD_BF16;
+    struct sgrad__graph_key key;
+    memset(&key, 0, sizeof key);
+    key.room = t.room_size, key.dtype = t.plan->key.dtype, key.tf32 = t.plan->key.tf32, key.dims = volumes ? 5 : 4;
+    key.bias = a->data[2] != NULL, key.relu = relu, key.stats = stats;
+    int32_t *x = key.x, *w = key.w, *to = key.y, *padding = key.padding, *stride = key.stride, *dilation = key.dilation;
+    *x++ = s->N, *x++ = s->C, *w++ = s->K, *w++ = s->C / s->groups, *to++ = s->N, *to++ = s->K;
+    if (volumes) *x++ = s->D, *w++ = s->T, *to++ = s->O, *padding++ = s->depth_padding, *stride++ = 1, *dilation++ = 1;
+    *x++ = s->H, *x = s->W, *w++ = s->R, *w = s->S, *to++ = s->P, *to = s->Q;
+    padding[0] = padding[1] = s->padding, stride[0] = stride[1] = s->stride, dilation[0] = dilation[1] = s->dilation;
+
+    const struct sgrad__graph_operands operands = { a->data[0], t.weight ? t.weight : a->data[1], bf16 ? t.bias : a->data[2], y,
+                                                    t.room,     t.sums,                           t.sums + s->K };
+    const auto before = [&] {
+        weight_of(&t, a);
+        if (key.bias && bf16) sgrad__convert(s->K, (const float *)a->data[2], (__nv_bfloat16 *)t.bias);
+    };
+    char *memo = memo_key(&t.plan->key);
+    const struct sgrad__graph_ways ways = { apart, before, after };
+    sgrad__graph_do(&key, &operands, &ways, memo);
+    free(memo);
+}
+
+/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
+extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
+    const struct task t = task_of(FORWARD, a, 0, 1, 3);
+    const auto apart = [&] { forward_apart(t, a); };
+    may_be_graph(t, a) ? forward_or_graph(t, a, false, false, a->data[3], apart, NULL) : apart();
+}
+
+/* The same, and what NEXT makes of y: a ReLU's output, where y itself has no other use; batch norm's sums, which are then F32. */
+extern "C" bool sgrad__conv2d_forward_with_cuda(const struct sgrad_args *a, const struct sgrad_kernel *next,
+                                                const struct sgrad_args *b, bool only) {
+    const bool relu = next->cuda == sgrad__relu_forward_cuda && only, stats = next->cuda == sgrad__batchnorm_stats_cuda;
+    if ((!relu && !stats) || b->data[0] != a->data[3]) return false;
+    const struct task t = task_of(FORWARD, a, 0, 1, 3);
+    if (!may_be_graph(t, a)) return false;
+    const auto apart = [&] { sgrad__conv2d_forward_cuda(a), next->cuda(b); };
+    const auto after = [&] {
+        if (stats) sgrad__convert(2 * (int64_t)t.plan->key.shape.K, (const float *)t.sums, (double *)b->data[1]);
+    };
+    forward_or_graph(t, a, relu, stats, relu ? b->data[1] : a->data[3], apart, after);
+    return true;
 }
 
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */

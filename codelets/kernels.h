@@ -41,6 +41,11 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
 #elif defined(PACKAGE_VERSION)
 #define SGRAD_ON_CUDA(function) NULL
 #endif
+#if defined(SGRAD_HAVE_CUDA)
+#define SGRAD_CUDA_WITH(function) function /* likewise */
+#else
+#define SGRAD_CUDA_WITH(function) NULL
+#endif
 
 #define SGRAD_ALWAYS_INLINE static inline __attribute__((always_inline))
 

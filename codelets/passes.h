@@ -34,6 +34,8 @@ size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args);    /* of any pa
 
 /* The same for layers with filters on CUDA devices (conv2d_cuda.cu). */
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
+bool sgrad__conv2d_forward_with_cuda(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its,
+                                     bool only);
 void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
 size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);

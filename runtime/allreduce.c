@@ -1,7 +1,9 @@
-/* allreduce.c: MPI_Iallreduce on a tensor, the baseline that plans are measured against.
+/* allreduce.c: sums of tensors that a library does in one call: MPI_Iallreduce, the baseline that plans are measured against, and
+ * NCCL's (nccl.c).
  *
- * MPI asks that all ranks begin collective calls in the same order, but tensors are ready when they are ready. So each takes a
- * ticket when it is submitted, and one thread begins them in the order of tickets and looks for their end:
+ * These ask that all ranks begin collective calls in the same order, or they wait for each other for ever; but tensors are ready
+ * when they are ready. So each takes a ticket when it is submitted, which all ranks do in the same order, and one thread begins
+ * them in the order of tickets and looks for their end:
  *
  *     submitted  0 1 2 3        ready  . 1 2 .    waits for 0        ready  0 1 2 .    begins 0, 1, 2
  */
@@ -14,9 +16,10 @@
 
 struct ticket {
     struct sgrad_message is;
+    const struct sgrad__summing *by;
+    struct sgrad__sum sum;
+    int node;
     bool ready, begun;
-    int pieces;
-    MPI_Request *request;       /* one for each piece */
     struct ticket *next;
 };
 static struct ticket *first, **last = &first;       /* those that have not ended, in order */
@@ -32,48 +35,75 @@ static void is_ready(void *arg) {
     sgrad_monitor_leave(tickets);
 }
 
-/* MPI counts elements in an int: a longer tensor goes in pieces, the same ones on every rank. */
-static void begin(struct ticket *t) {
-    const struct sgrad_view *v = &t->is.tensor->view;
+/* ---- by MPI ---- */
+
+/* A request for each piece: MPI counts elements in an int, so a longer tensor goes in several, the same ones on every rank. */
+struct requests {
+    int pieces;
+    MPI_Request piece[];
+};
+
+static int main_memory(void) { return 0; }
+
+static void begin_mpi(struct sgrad__sum *s) {
+    const struct sgrad_view *v = &s->tensor->view;
     const int64_t count = sgrad_shape_count(&v->shape), most = sgrad__message_limit;
-    char *memory = sgrad__tensor_memory(t->is.tensor);
-    t->pieces = (int)((count + most - 1) / most);
-    t->request = sgrad_alloc((size_t)t->pieces, sizeof *t->request);
-    for (int64_t i = 0, from = 0; i < t->pieces; i++, from += most) {
+    const int pieces = (int)((count + most - 1) / most);
+    char *memory = sgrad__tensor_memory(s->tensor, main_memory());
+    struct requests *r = s->under_way = sgrad_alloc(1, sizeof *r + (size_t)pieces * sizeof *r->piece);
+    r->pieces = pieces;
+    for (int64_t i = 0, from = 0; i < pieces; i++, from += most) {
         const int piece = (int)(count - from < most ? count - from : most);
         MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)from * sgrad_dtype_size(v->dtype), piece,
-                       v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &t->request[i]);
+                       v->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, collective, &r->piece[i]);
     }
-    t->begun = true;
 }
+
+static bool mpi_has_ended(struct sgrad__sum *s) {
+    struct requests *r = s->under_way;
+    int ended = 0;
+    MPI_Testall(r->pieces, r->piece, &ended, MPI_STATUSES_IGNORE);
+    if (ended) free(r);
+    return ended;
+}
+
+static const struct sgrad__summing mpi = { .node = main_memory, .begin = begin_mpi, .has_ended = mpi_has_ended };
+
+/* ---- in the order of tickets ---- */
 
 /* Takes the first ticket that has ended out of the list; NULL: none has. */
 static struct ticket *take_ended(void) {
     for (struct ticket **at = &first; *at && (*at)->begun; at = &(*at)->next) {
         struct ticket *t = *at;
-        int ended = 0;
-        MPI_Testall(t->pieces, t->request, &ended, MPI_STATUSES_IGNORE);
-        if (!ended) continue;
+        if (!t->by->has_ended(&t->sum)) continue;
         if (!(*at = t->next)) last = at;
         return t;
     }
     return NULL;
 }
 
+/* The next to begin; NULL: it is not ready. */
+static struct ticket *find_ready(void) {
+    struct ticket *t = first;
+    while (t && t->begun) t = t->next;
+    return t && t->ready ? t : NULL;
+}
+
+/* Nobody waits for the list while the library is called, which may wait for other ranks the first time. */
 static void *look_after(void *arg) {
     (void)arg;
     sgrad_monitor_enter(tickets);
     while (!closing || first) {
-        for (struct ticket *t = first; t && t->ready; t = t->next)
-            if (!t->begun) begin(t);
-        struct ticket *ended = take_ended();
+        struct ticket *next = find_ready(), *ended = next ? NULL : take_ended();
         bool waiting = first && first->begun;
-        if (!ended && !waiting && !(closing && !first)) sgrad_monitor_wait(tickets, 0);
+        if (!next && !ended && !waiting && !(closing && !first)) sgrad_monitor_wait(tickets, 0);
         sgrad_monitor_leave(tickets);
-        if (ended) {
-            sgrad__tensor_release(ended->is.tensor);
+        if (next) {
+            next->by->begin(&next->sum);
+            next->begun = true;
+        } else if (ended) {
+            sgrad__tensor_release(ended->is.tensor, ended->node);
             ended->is.done(ended->is.arg);
-            free(ended->request);
             free(ended);
         } else if (waiting) {
             sgrad_sleep(50e-6);
@@ -84,17 +114,20 @@ static void *look_after(void *arg) {
     return NULL;
 }
 
-int sgrad_allreduce(const struct sgrad_message *m) {
+static int submit(const struct sgrad_message *m, const struct sgrad__summing *by) {
     struct ticket *t = sgrad_alloc(1, sizeof *t);
-    t->is = *m;
+    *t = (struct ticket){ .is = *m, .by = by, .sum = { .tensor = m->tensor }, .node = by->node() };
     sgrad_monitor_enter(tickets);
     if (!thread) thread = sgrad_thread_start(look_after, NULL);
     *last = t;
     last = &t->next;
     sgrad_monitor_leave(tickets);
-    if (thread && sgrad__tensor_acquire(m->tensor, SGRAD_RW, is_ready, t) == 0) return 0;
+    if (thread && sgrad__tensor_acquire(m->tensor, t->node, SGRAD_RW, is_ready, t) == 0) return 0;
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
 }
+
+int sgrad_allreduce(const struct sgrad_message *m) { return submit(m, &mpi); }
+int sgrad_allreduce_on_gpus(const struct sgrad_message *m) { return submit(m, &sgrad__nccl_summing); }
 
 void sgrad__messages_open(void) {
     tickets = sgrad_monitor_create();
@@ -109,5 +142,6 @@ void sgrad__messages_close(void) {
     sgrad_thread_end(thread);
     thread = NULL;
     sgrad_monitor_destroy(tickets);
+    sgrad__nccl_close();
     MPI_Comm_free(&collective);
 }

@@ -36,9 +36,9 @@ const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind 
     return found;
 }
 
-/* What MPI does is MPI's to know, its cost a guess, and no chunk of it overlaps anything: it is taken by its name only. */
+/* What a library does is its own to know, its cost a guess, and nothing in it overlaps: it is taken by its name only. */
 static bool chooses(const struct sgrad_collective *method, enum sgrad_collective_kind kind, bool halving) {
-    return method->kind == kind && method != &sgrad_mpi_allreduce && (method->halving || !halving);
+    return method->kind == kind && !method->library && (method->halving || !halving);
 }
 
 /* With HALVING, where no method that keeps to the tree serves so many ranks, one that does not will do: there is no tree then. */

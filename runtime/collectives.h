@@ -31,6 +31,7 @@ enum sgrad_action_kind {
     SGRAD_ADD,          /* PEER's value is received and added to the rank's own */
     SGRAD_COPY,         /* PEER's value is received and takes the place of the rank's own */
     SGRAD_WHOLE,        /* one call of MPI_Iallreduce does everything: the only action of its plan */
+    SGRAD_WHOLE_ON_GPUS,        /* so does one of ncclAllReduce, in the memory of a GPU of each rank */
 };
 struct sgrad_action {
     enum sgrad_action_kind kind;
@@ -109,6 +110,8 @@ struct sgrad_collective {
     const char *name, *summary, *source;
     enum sgrad_collective_kind kind;
     bool halving;                   /* with 2^k ranks, sums follow the tree made by halving: ((0+1)+(2+3))+… */
+    const char *library;            /* that does it, for all ranks or none; taken by its name only; NULL: its own plan does */
+    bool on_gpus;                   /* by NCCL, which has to be open */
     bool alike;                     /* with 2^k ranks: what a place does with place ^ d, all do with theirs, at the same time */
     /* Seconds for a buffer of BYTES on NET, by the model latency + bytes / bandwidth for each message; infinite where the method
      * does not serve so many ranks. */
@@ -119,6 +122,12 @@ struct sgrad_collective {
     void (*schedule)(struct sgrad_plan *plan, int place, const struct sgrad_network *net);
 };
 extern const struct sgrad_collective *const *sgrad_collectives;  /* all of collectives.def, and of plug-ins; ends with NULL */
+
+/* NCCL, for all ranks, until the context ends: every rank calls it, together. Before: why it cannot be, in one line; NULL: it was
+ * built in. */
+struct sgrad_context;
+int sgrad_nccl_open(const struct sgrad_context *context);
+const char *sgrad_nccl_lacks(void);
 
 /* The method NAME of a kind; NULL, and one line that says so, when there is none. */
 const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name);
@@ -131,7 +140,7 @@ struct sgrad_exchange {
     int root;                       /* rank, where the kind has one */
     bool halving;                   /* sums have to keep to the tree */
 };
-/* The cheapest method on NET that wants no more chunks. One chosen by its name alone (mpi) is never it. */
+/* The cheapest method on NET that wants no more chunks. A library's is never it. */
 const struct sgrad_collective *sgrad_collective_cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what,
                                                          const struct sgrad_network *net);
 double sgrad_collective_cost(const struct sgrad_collective *method, const struct sgrad_exchange *what,

@@ -37,6 +37,19 @@ void sgrad__ranks_close(void);                                                  
 /* BYTES of DATA, which rank FROM gives, reach rank 0, who owns what is returned, and is told how many. All others: NULL. */
 char *sgrad__rank_deliver(int from, const void *data, size_t *bytes);
 extern int sgrad__message_limit;    /* what MPI counts in one call: bytes of a message, elements of a sum. Tests lower it. */
+/* A sum of a tensor over all ranks by a library, which counts on the order of calls (allreduce.c), and a way to do it: the memory
+ * node where the tensor has to be; it begins, without waiting; it has ended. UNDER_WAY is the way's own. */
+struct sgrad__sum {
+    struct sgrad_tensor *tensor;
+    void *under_way;
+};
+struct sgrad__summing {
+    int (*node)(void);
+    void (*begin)(struct sgrad__sum *sum);
+    bool (*has_ended)(struct sgrad__sum *sum);
+};
+extern const struct sgrad__summing sgrad__nccl_summing;     /* nccl.c; of NULLs without it */
+void sgrad__nccl_close(void);       /* when no sum is under way; nothing, if it was not opened */
 void sgrad__messages_open(void);
 void sgrad__messages_close(void);
 struct sgrad_network;
@@ -51,11 +64,11 @@ void sgrad__request_await(struct ompi_request_t **request, const char *what);
 int sgrad__network_read(const char *path, struct sgrad_network *network);
 int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
 
-/* THEN(ARG) is called, on any thread, when the tensor is in main memory as the tasks submitted so far leave it, and may be
- * touched there until the release. 0, or StarPU's error. */
-int sgrad__tensor_acquire(struct sgrad_tensor *tensor, enum sgrad_access access, void (*then)(void *arg), void *arg);
-void *sgrad__tensor_memory(const struct sgrad_tensor *tensor);
-void sgrad__tensor_release(struct sgrad_tensor *tensor);
+/* THEN(ARG) is called, on any thread, when the tensor is in the memory of NODE, StarPU's number, 0: main memory, as the tasks
+ * submitted so far leave it, and may be touched there until the release. 0, or StarPU's error. */
+int sgrad__tensor_acquire(struct sgrad_tensor *tensor, int node, enum sgrad_access access, void (*then)(void *arg), void *arg);
+void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node);
+void sgrad__tensor_release(struct sgrad_tensor *tensor, int node);
 void sgrad__tensors_look(void);     /* at how much memory they have */
 
 int sgrad__failure_take(void);      /* the error that sgrad_task_error tells, which is over with that */

@@ -230,6 +230,8 @@ struct sgrad_kernel {
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
+    /* As cuda, and what NEXT does with ITS, or else nothing: false. ONLY: what NEXT takes first, nobody else does. NULL: no */
+    bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);
@@ -252,9 +254,10 @@ struct sgrad_call {
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
     struct sgrad_recordings *recordings;    /* filled by sgrad_call_prepare, if it is recorded */
+    struct sgrad_tally *tally;      /* what its tasks took, since sgrad_call_watch; NULL: nobody asks */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
-void sgrad_call_forget(struct sgrad_call *call);    /* its recordings, when no task of it runs any more */
+void sgrad_call_forget(struct sgrad_call *call);    /* its recordings and times, when no task of it runs any more */
 /* A workspace may begin anywhere: what lies in it begins at multiples of a cache line, and has SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -280,6 +283,7 @@ struct sgrad_submission {
     int64_t first;
     int priority;                           /* larger goes first */
     enum sgrad_workers workers;             /* of GPUs, as far as they have a kernel for it */
+    int gpu;                                /* then of the process's GPUs this one, counted from 1; 0: any */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
@@ -352,6 +356,7 @@ int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);
+int sgrad_allreduce_on_gpus(const struct sgrad_message *message);   /* by NCCL, once that is open (collectives.h) */
 
 /* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
@@ -383,13 +388,15 @@ int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);
 int sgrad_worker_here(void);    /* which of them runs this; -1: none */
+double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
 /* Runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again with nothing between, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. Waits for all
  * tasks. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
-/* Seconds that tasks of CALL took on a CPU worker, on average, as StarPU has learnt it from those that ran; NAN: it has not, as
- * nobody asked it to (STARPU_CALIBRATE) or there were too few. */
-double sgrad_call_learnt(const struct sgrad_call *call);
+/* What tasks of CALL take on CPU workers, whatever goes on beside them, is added up from here on; the first time before any of
+ * them runs. Then: all of it in seconds, and how many *TASKS that were. */
+void sgrad_call_watch(struct sgrad_call *call);
+double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks);
 
 /* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */

@@ -118,8 +118,9 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {
-    return sgrad_fail(SGRAD_EINVAL, "%s: MPI's own sum is not simulated: --allreduce takes another", m->tensor->name);
+    return sgrad_fail(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another", m->tensor->name);
 }
+int sgrad_allreduce_on_gpus(const struct sgrad_message *m) { return sgrad_allreduce(m); }
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
@@ -30,6 +31,15 @@ struct argument {
 };
 
 /* ---- running ---- */
+
+struct sgrad_tally {
+    _Atomic int64_t tasks, nanoseconds;
+};
+
+static void count(struct sgrad_tally *tally, double seconds) {
+    atomic_fetch_add(&tally->tasks, 1);
+    atomic_fetch_add(&tally->nanoseconds, (int64_t)(1e9 * seconds));
+}
 
 static void run(void *buffers[], void *cl_arg, bool cuda) {
     const struct argument *argument = cl_arg;
@@ -59,8 +69,10 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
         args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
     }
     if (SGRAD_SIMULATED) return;
+    const double begin = call->tally ? sgrad_now() : 0;
     if (cuda) sgrad__cuda_run(call, &args);
     else call->kernel->cpu(&args);
+    if (begin > 0 && !cuda) count(call->tally, sgrad_now() - begin);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
@@ -172,19 +184,42 @@ void sgrad_call_prepare(struct sgrad_call *call) {
 
 void sgrad_call_forget(struct sgrad_call *call) {
     sgrad__recordings_destroy(call->recordings);
+    free(call->tally);
     call->recordings = NULL;
+    call->tally = NULL;
 }
 
-/* (Whoever asks StarPU for what it was not told to learn makes it begin.) */
-double sgrad_call_learnt(const struct sgrad_call *call) {
-    int cpu;
-    if (!call->codelet->model->benchmarking || starpu_worker_get_count_by_type(STARPU_CPU_WORKER) == 0) return NAN;
-    starpu_worker_get_ids_by_type(STARPU_CPU_WORKER, &cpu, 1);
-    return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, starpu_worker_get_perf_archtype(cpu, 0),
-                                                               call->hash);
+/* ---- what tasks take ---- */
+
+void sgrad_call_watch(struct sgrad_call *call) {
+    if (!call->tally) call->tally = sgrad_alloc(1, sizeof *call->tally);
+    atomic_store(&call->tally->tasks, 0);
+    atomic_store(&call->tally->nanoseconds, 0);
+}
+
+double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks) {
+    *tasks = call->tally ? atomic_load(&call->tally->tasks) : 0;
+    return *tasks ? 1e-9 * (double)atomic_load(&call->tally->nanoseconds) : 0;
+}
+
+double sgrad_call_expected(const struct sgrad_call *call, int worker) {
+    struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
+    return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, arch, call->hash);
 }
 
 /* ---- tasks ---- */
+
+/* StarPU asks a task for a bit for each worker, which outlives it. */
+static void keep_on_gpu(struct starpu_task *task, int gpu) {
+    enum { BITS = 32, WORDS = (SGRAD_MAX_WORKERS + BITS - 1) / BITS };
+    static uint32_t only[SGRAD_MAX_WORKERS][WORDS];     /* bit w of only[w], once it is asked for: always the same one */
+    const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, gpu - 1);
+    if (worker < 0) return;
+    __atomic_store_n(&only[worker][worker / BITS], 1u << worker % BITS, __ATOMIC_RELAXED);
+    task->where = STARPU_CUDA;
+    task->workerids = only[worker];
+    task->workerids_len = WORDS;
+}
 
 int sgrad_task_submit(const struct sgrad_submission *submission) {
     static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
@@ -230,6 +265,7 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
         task->where = STARPU_CUDA;
     if (submission->workers == SGRAD_CPU_WORKERS) task->where = STARPU_CPU;
     if (submission->workers == SGRAD_GPU_WORKERS && call->kernel->cuda) task->where = STARPU_CUDA;
+    if (submission->gpu && call->kernel->cuda) keep_on_gpu(task, submission->gpu);
     task->callback_func = submission->done;
     task->callback_arg = submission->done_arg;
     int error = starpu_task_submit(task);

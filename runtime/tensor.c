@@ -116,26 +116,28 @@ static int acquire(struct sgrad_tensor *t, enum starpu_data_access_mode mode) {
     return starpu_data_acquire_on_node(t->handle, STARPU_MAIN_RAM, mode);
 }
 
-int sgrad__tensor_acquire(struct sgrad_tensor *t, enum sgrad_access access, void (*then)(void *arg), void *arg) {
+int sgrad__tensor_acquire(struct sgrad_tensor *t, int node, enum sgrad_access access, void (*then)(void *arg), void *arg) {
     const enum starpu_data_access_mode mode = access == SGRAD_R ? STARPU_R : access == SGRAD_W ? STARPU_W : STARPU_RW;
-    return starpu_data_acquire_on_node_cb(t->handle, STARPU_MAIN_RAM, mode, then, arg);
+    return starpu_data_acquire_on_node_cb(t->handle, node, mode, then, arg);
 }
 
-void *sgrad__tensor_memory(const struct sgrad_tensor *t) { return starpu_data_handle_to_pointer(t->handle, STARPU_MAIN_RAM); }
+void *sgrad__tensor_memory(const struct sgrad_tensor *t, int node) {
+    return starpu_data_handle_to_pointer(t->handle, (unsigned)node);
+}
 
-void sgrad__tensor_release(struct sgrad_tensor *t) { starpu_data_release_on_node(t->handle, STARPU_MAIN_RAM); }
+void sgrad__tensor_release(struct sgrad_tensor *t, int node) { starpu_data_release_on_node(t->handle, node); }
 
 int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
     if (acquire(t, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
-    copy(to, sgrad__tensor_memory(t), sgrad_view_bytes(&t->view));
-    sgrad__tensor_release(t);
+    copy(to, sgrad__tensor_memory(t, STARPU_MAIN_RAM), sgrad_view_bytes(&t->view));
+    sgrad__tensor_release(t, STARPU_MAIN_RAM);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
     if (acquire(t, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
-    copy(sgrad__tensor_memory(t), from, sgrad_view_bytes(&t->view));
-    sgrad__tensor_release(t);
+    copy(sgrad__tensor_memory(t, STARPU_MAIN_RAM), from, sgrad_view_bytes(&t->view));
+    sgrad__tensor_release(t, STARPU_MAIN_RAM);
     return 0;
 }
 
@@ -157,8 +159,8 @@ struct fetch {
 
 static void fetched(void *arg) {
     struct fetch *f = arg;
-    copy(f->to, sgrad__tensor_memory(f->tensor), sgrad_view_bytes(&f->tensor->view));
-    sgrad__tensor_release(f->tensor);
+    copy(f->to, sgrad__tensor_memory(f->tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&f->tensor->view));
+    sgrad__tensor_release(f->tensor, STARPU_MAIN_RAM);
     f->done(f->arg);
     free(f);
 }
@@ -166,7 +168,7 @@ static void fetched(void *arg) {
 int sgrad_tensor_fetch(struct sgrad_tensor *t, void *to, void (*done)(void *arg), void *arg) {
     struct fetch *f = sgrad_alloc(1, sizeof *f);
     *f = (struct fetch){ t, to, arg, done };
-    if (sgrad__tensor_acquire(t, SGRAD_R, fetched, f) == 0) return 0;
+    if (sgrad__tensor_acquire(t, STARPU_MAIN_RAM, SGRAD_R, fetched, f) == 0) return 0;
     free(f);
     return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
 }

@@ -4,8 +4,8 @@
     chunkflow.py STARGRAD CHUNKFLOW SIDES PATCH OVERLAP [TURNS]      as: build/stargrad chunkflow 16x1024x1024 1x256x256 0x64x64 3
 
 Both read a TIFF stack and write HDF5; chunkflow holds the volume in memory. Weights are those of a minute's training on blobs. Medians
-of the clock and of all processors' work, Mvoxel/s end to end; how far the two results are from one another, and where the network
-sees no patch's end: what weights overlaps have differs (volumes/patches.h)."""
+of the clock and of all processors' work, Mvoxel/s end to end; how far the two results are from one another: a volume of one patch
+shows that the networks are the same, in overlaps what weights patches have differs (volumes/patches.h)."""
 import os
 import pathlib
 import resource

@@ -79,7 +79,7 @@ struct fuser {
     struct sgrad__program *p;
     struct chain **chain;           /* of each instruction; NULL: it stays alone */
     struct history *history;        /* of each buffer */
-    struct chain **open;            /* of each micro-batch, then of updates, of sums: the one that may grow; NULL: none */
+    struct chain **open;            /* of each micro-batch, updates, sums, each GPU's sums: the one that may grow; NULL: none */
     int *uses;                      /* of each buffer, in the whole program */
     int *again;                     /* of each buffer: the instruction that computes it again; -1: none does */
     struct sgrad__instruction *list;    /* the new program */
@@ -108,7 +108,8 @@ static bool leaves_sums(const struct sgrad_call *call) {
 /* Does the next instruction take something that J, a sum or a copy, has made? */
 static bool feeds_next(const struct sgrad__program *p, int j) {
     const struct sgrad__instruction *in = &p->instruction[j], *next = in + 1;
-    if (in->call->kernel->kind != &sgrad_reduction_kind || !in->call->kernel->cpu || j + 1 == p->instruction_count) return false;
+    if (in->call->kernel->kind != &sgrad_reduction_kind || !in->call->kernel->cpu || in->gpu) return false;
+    if (j + 1 == p->instruction_count) return false;
     for (int i = 0; i < in->call->operands; i++)
         for (int k = 0; k < next->call->operands; k++)
             if (in->operand[i] >= 0 && writes(in->call, i) && next->operand[k] == in->operand[i]) return true;
@@ -190,10 +191,12 @@ static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad_
 }
 
 /* Does nobody else use it, when the chain uses it so many TIMES? */
-static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t, int times) {
+static bool is_own(const struct fuser *f, const struct touched *t, int times) {
     const struct sgrad__buffer *buffer = &f->p->buffer[t->buffer];
-    return c->sliced && t->rows && t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 &&
-           f->uses[t->buffer] == times;
+    return t->first_written && buffer->lifetime == SGRAD_TRANSIENT && buffer->copies == 1 && f->uses[t->buffer] == times;
+}
+static bool is_inner(const struct fuser *f, const struct chain *c, const struct touched *t, int times) {
+    return c->sliced && t->rows && is_own(f, t, times);
 }
 
 /* Of what the chain uses, operands of the task that it is with IN. */
@@ -279,7 +282,7 @@ static void find_chains(struct fuser *f) {
         if (in->again < 0 && can_fuse(f, j)) {
             const struct sgrad_kind *kind = kind_of(f, j);
             struct chain **open = &f->open[kind == &sgrad_update_kind      ? f->b->micros
-                                           : kind == &sgrad_reduction_kind ? f->b->micros + 1
+                                           : kind == &sgrad_reduction_kind ? f->b->micros + 1 + in->gpu
                                                                            : in->micro];
             if (!joins(f, *open, in, kind)) {
                 const bool gpus = sgrad__on_gpus(f->b, in->workers), sliced = !gpus && kind != &sgrad_update_kind;
@@ -339,7 +342,9 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
 }
 
 static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner) return false;
+    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner ||
+        a->own != b->own)
+        return false;
     for (int l = 0; l < a->links; l++)
         if (a->link[l].whole != b->link[l].whole ||
             memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
@@ -404,6 +409,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
             f->p->buffer[t->buffer].copies = 0;
             continue;
         }
+        if (is_own(f, t, t->times)) wanted.own |= 1u << call.operands;
         slot[i] = call.operands;
         operand[call.operands] = t->buffer;
         wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;
@@ -418,6 +424,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         wanted.flops += in->call->flops;
         if (in->priority > fused->priority) fused->priority = in->priority;
         if (in->workers) fused->workers = in->workers;
+        if (in->gpu) fused->gpu = in->gpu;
         memset(link->operand, 0xff, sizeof link->operand);
         for (int i = 0; i < in->call->operands; i++)
             for (int t = 0; t < c->touched; t++)
@@ -469,7 +476,7 @@ void sgrad__fuse(struct sgrad__builder *b) {
     struct fuser f = { .b = b, .p = p };
     f.chain = sgrad_alloc((size_t)p->instruction_count, sizeof *f.chain);
     f.history = sgrad_alloc((size_t)p->buffer_count, sizeof *f.history);
-    f.open = sgrad_alloc((size_t)b->micros + 2, sizeof *f.open);
+    f.open = sgrad_alloc((size_t)(b->micros + 2 + b->o->cudas), sizeof *f.open);
     f.uses = sgrad_alloc((size_t)p->buffer_count, sizeof *f.uses);
     f.again = sgrad_alloc((size_t)p->buffer_count, sizeof *f.again);
     f.put = sgrad_alloc((size_t)p->instruction_count, sizeof *f.put);

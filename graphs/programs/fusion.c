@@ -33,25 +33,48 @@ static void run_cpu(const struct sgrad_args *a) {
         }
 }
 
-/* On all samples, with nothing in between: some links, of one kernel, are done at once. */
+/* Link L's arguments, on all samples. */
+static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *l, void **data) {
+    struct sgrad_args args = sgrad_call_args(l->whole);
+    for (int j = 0; j < l->whole->operands; j++) data[j] = l->operand[j] < 0 ? NULL : a->data[l->operand[j]];
+    args.data = data;
+    args.step = a->step;
+    args.first = a->first;
+    args.workspace = (void *)sgrad_aligned((size_t)a->workspace);
+    args.workspace_size = l->whole->gpu_workspace;
+    return args;
+}
+
+/* Is what link L takes first used by it and the one before it alone? */
+static bool takes_alone(const struct sgrad__fusion *f, int l) {
+    const int at = f->link[l].operand[0];
+    int uses = 0;
+    for (int i = 0; i < f->links; i++)
+        for (int j = 0; j < f->link[i].whole->operands; j++) uses += f->link[i].operand[j] == at;
+    return at >= 0 && f->own >> at & 1 && uses == 2;
+}
+
+/* On all samples, with nothing in between: some links, of one kernel, are done at once, and so are two where the first one's
+ * kernel knows how. */
 static void run_cuda(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
     struct sgrad_args args[SGRAD__GPU_LINKS];
     void *data[SGRAD__GPU_LINKS][SGRAD_MAX_OPERANDS];
     for (int first = 0, next; first < f->links; first = next) {
+        const struct sgrad_kernel *kernel = f->link[first].whole->kernel;
         next = first + 1 + f->link[first].with;
         for (int i = first; i < next; i++) {
-            const struct sgrad__link *l = &f->link[i];
-            for (int j = 0; j < l->whole->operands; j++) data[i][j] = l->operand[j] < 0 ? NULL : a->data[l->operand[j]];
-            args[i] = sgrad_call_args(l->whole);
-            args[i].data = data[i];
-            args[i].step = a->step;
-            args[i].first = a->first;
-            args[i].workspace = (void *)sgrad_aligned((size_t)a->workspace);
-            args[i].workspace_size = l->whole->gpu_workspace;
+            args[i] = args_of(a, &f->link[i], data[i]);
             args[i].next = i + 1 < next ? &args[i + 1] : NULL;
         }
-        f->link[first].whole->kernel->cuda(&args[first]);
+        if (kernel->cuda_with && next < f->links && !f->link[next].with) {
+            args[next] = args_of(a, &f->link[next], data[next]);
+            if (kernel->cuda_with(&args[first], f->link[next].whole->kernel, &args[next], takes_alone(f, next))) {
+                next++;
+                continue;
+            }
+        }
+        kernel->cuda(&args[first]);
     }
 }
 

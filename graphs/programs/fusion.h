@@ -17,6 +17,7 @@ struct sgrad__fusion {
     int inner;                                      /* buffers in the workspace, each for one slice */
     size_t room[SGRAD__BUFFERS + 1];                /* where they begin; then the links' own workspace */
     size_t row[SGRAD_MAX_OPERANDS];                 /* of the task's operands: bytes of a sample; 0: they have none */
+    unsigned own;                                   /* bit i: nobody else uses operand i, whatever it held before */
     struct sgrad__link {
         const struct sgrad_call *whole;             /* on all samples */
         const struct sgrad_call *slice[2][2];       /* on a larger slice, a smaller one; each the first one, and later, where sums

@@ -95,6 +95,23 @@ static bool used_before(const struct sgrad_graph *g, int n, int parameter) {
     return false;
 }
 
+/* The sum of the micro-batches' leaves: of several GPUs first of each one's, on it, so that one sum leaves it. Where bits must
+ * not depend on the machine it is one tree. */
+static int add_micros_sum(struct sgrad__builder *b, int *leaf, const char *name) {
+    const struct sgrad__micro *micro = b->p->micro;
+    int *own = sgrad_alloc((size_t)b->micros, sizeof *own);
+    for (int gpu = 1; gpu <= b->o->cudas && micro->gpu && !b->o->deterministic; gpu++) {
+        const int begin = b->p->instruction_count;
+        int count = 0;
+        for (int m = 0; m < b->micros; m++)
+            if (micro[m].gpu == gpu) own[count++] = leaf[m], leaf[m] = -1;
+        if (count) leaf[gpu - 1] = sgrad__add_sum(b, own, count, name);
+        for (int i = begin; i < b->p->instruction_count; i++) b->p->instruction[i].gpu = gpu;
+    }
+    free(own);
+    return sgrad__add_sum(b, leaf, b->micros, name);
+}
+
 /* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
 static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
     const char *name = b->g->parameter[parameter].name;
@@ -108,7 +125,7 @@ static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
         for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
         leaf[m] = sgrad__add_sum(b, of_use, uses, name);
     }
-    const int sum = sgrad__add_sum(b, leaf, b->micros, name);
+    const int sum = add_micros_sum(b, leaf, name);
     free(leaf);
     free(use);
     return sum;

@@ -9,7 +9,12 @@
  * Where the share is one unit GPUs may have its beginning, and CPUs the rest, each in pieces of their own. A share of 20, of
  * which GPUs have 16, at most 8 in a task, and CPUs at most 2:
  *
- *     micro     0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19                                               */
+ *     micro     0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19
+ *
+ * Of several GPUs each has its micro-batches for good, by turns, where they are GPUs' alone: places for activations, and what is
+ * recorded for these, are on one GPU then, and only sums of gradients go between them:
+ *
+ *     GPU           1      │     2                                                                       */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -28,7 +33,8 @@ static int last_size(const struct sgrad__program *p) {
 static void cut(struct sgrad__program *p, int64_t first, int64_t samples, int64_t most, enum sgrad_workers workers) {
     const int pieces = sgrad__micros(samples, most);
     for (int i = 0; i < pieces; i++) {
-        struct sgrad__micro m = { first, samples / pieces + (i < samples % pieces), workers, p->micros ? last_size(p) + 1 : 0 };
+        struct sgrad__micro m = { .first = first, .samples = samples / pieces + (i < samples % pieces), .workers = workers };
+        m.size = p->micros ? last_size(p) + 1 : 0;
         for (int other = 0; other < p->micros; other++)
             if (p->micro[other].samples == m.samples && p->micro[other].workers == workers) m.size = p->micro[other].size;
         assert(m.size < SGRAD__SIZES);
@@ -46,6 +52,9 @@ void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_opti
         cut(p, of_gpus, p->share - of_gpus, o->micro, SGRAD_CPU_WORKERS);
     } else
         for (int64_t first = 0; first < p->share; first += unit) cut(p, first, unit, o->micro, SGRAD_ANY_WORKER);
+    const bool of_gpus_alone = o->gpu_samples || o->deterministic;
+    for (int m = 0; m < p->micros && of_gpus_alone && o->training && o->cudas > 1; m++)
+        if (p->micro[m].workers != SGRAD_CPU_WORKERS) p->micro[m].gpu = m % o->cudas + 1;
 }
 
 /* "25 or 24", of WORKERS; NULL: they have none */

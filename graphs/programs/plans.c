@@ -14,6 +14,9 @@ const struct sgrad_kernel sgrad__receive_kernel = { .name = "receive", .kind = &
 const struct sgrad_kernel sgrad__whole_kernel = { .name = "MPI_Iallreduce",
                                                   .kind = &sgrad_reduction_kind,
                                                   .flops = sgrad_no_flops };
+const struct sgrad_kernel sgrad__whole_on_gpus_kernel = { .name = "ncclAllReduce",
+                                                          .kind = &sgrad_reduction_kind,
+                                                          .flops = sgrad_no_flops };
 
 static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer,
                         int peer, int64_t tag, int priority, const char *name) {
@@ -28,7 +31,8 @@ static void add_message(struct sgrad__builder *b, const struct sgrad_kernel *ker
 
 bool sgrad__is_message(const struct sgrad_call *call) {
     const struct sgrad_kernel *kernel = call->kernel;
-    return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel;
+    return kernel == &sgrad__send_kernel || kernel == &sgrad__receive_kernel || kernel == &sgrad__whole_kernel ||
+           kernel == &sgrad__whole_on_gpus_kernel;
 }
 
 int64_t sgrad__next_tag(struct sgrad__builder *b) { return ((int64_t)b->o->tags << 44) + ((int64_t)b->collectives++ << 20); }
@@ -111,6 +115,8 @@ void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
         const int peer = a->peer;
         if (a->kind == SGRAD_WHOLE) {
             add_message(b, &sgrad__whole_kernel, SGRAD_RW, *chunk, -1, tag, priority, name);
+        } else if (a->kind == SGRAD_WHOLE_ON_GPUS) {
+            add_message(b, &sgrad__whole_on_gpus_kernel, SGRAD_RW, *chunk, -1, tag, priority, name);
         } else if (a->kind == SGRAD_SEND) {
             sgrad__add_send(b, joined(b, v, a->count, name), peer, tag + sent[peer]++, priority, name);
         } else {

@@ -243,7 +243,7 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     if (phase == FORWARD) *first = (int)(in - b->p->instruction);
     if (phase == AGAIN) in->again = *first;
     in->passing = phase == PASSING;
-    if (task->scope == SGRAD_MICRO) in->workers = b->p->micro[m].workers;
+    if (task->scope == SGRAD_MICRO) in->workers = b->p->micro[m].workers, in->gpu = b->p->micro[m].gpu;
 }
 
 /* Does it leave something for backward? */
@@ -432,8 +432,8 @@ static void close_builder(struct sgrad__builder *b) {
 static int micros_at_once(const struct sgrad__builder *b) {
     const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus + b->o->cudas);
     if (b->o->gpu_samples) return b->micros;
-    const int groups = (wanted + b->group_micros - 1) / b->group_micros;
-    return groups * b->group_micros;
+    const int groups = (wanted + b->group_micros - 1) / b->group_micros, many = groups * b->group_micros;
+    return b->p->micro->gpu ? sgrad__micros(many, b->o->cudas) * b->o->cudas : many;    /* no memory is two GPUs' */
 }
 
 /* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axes for that. */

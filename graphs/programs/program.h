@@ -31,6 +31,7 @@ struct sgrad__micro {
     int64_t first, samples;
     enum sgrad_workers workers;
     int size;                                           /* a number: those of one have as many samples, and the same workers */
+    int gpu;                                            /* that computes it, counted from 1; 0: whichever is free */
 };
 
 /* The steps that something is part of: FROM, and those that come a multiple of EVERY later. EVERY 0: all. */
@@ -48,6 +49,7 @@ struct sgrad__instruction {
     int micro;                                          /* of a group's tasks its first; 0: they have no samples */
     int64_t first;                                      /* of its samples the first that it reads */
     enum sgrad_workers workers;
+    int gpu;                                            /* counted from 1; 0: any */
     int priority;
     int peer;                                           /* of a message: the other rank, and its tag */
     int64_t tag;
@@ -217,7 +219,8 @@ struct sgrad__seen {
 struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen);
 extern const struct sgrad_kernel sgrad__vote_kernel;
 /* plans.c: what is handed to StarPU-MPI, and no task */
-extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel;
+extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgrad__whole_kernel,
+    sgrad__whole_on_gpus_kernel;
 
 /* ---- dealing.c: work that one rank does for several ---- */
 

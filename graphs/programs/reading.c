@@ -69,6 +69,7 @@ static void add_whole(struct sgrad__builder *b, int m, int input, const struct s
         in->priority += SGRAD__PRIORITY_INPUT - SGRAD__PRIORITY_UPDATE;
         in->micro = m;
         in->workers = b->p->micro[m].workers;
+        in->gpu = b->p->micro[m].gpu;
     }
     b->activation[0][b->g->input[input] * b->micros + m] = to;
 }

@@ -50,19 +50,27 @@ static const struct sgrad_call **operations(const struct sgrad__program *p, int 
     return call;
 }
 
-/* What StarPU has learnt of the program's tasks, each once. */
-static void find_learnt(const struct sgrad__run *r, struct sgrad_bench_result *result) {
-    for (int i = 0; i < r->program->instruction_count; i++) {
-        const struct sgrad_call *call = r->program->instruction[i].call;
-        bool known = sgrad__is_message(call);
-        for (int j = 0; j < result->calls && !known; j++)
-            known = result->call[j].hash == call->hash && !strcmp(result->call[j].kernel, call->kernel->name);
-        const double seconds = known ? NAN : sgrad_call_learnt(call);
-        if (!isfinite(seconds)) continue;
-        result->call = sgrad_grow(result->call, result->calls, sizeof *result->call);
-        result->call[result->calls++] =
-            (struct sgrad_bench_call){ call->kernel->name, call->hash, call->flops, call->bytes, seconds };
+/* What the program's tasks took, each kind once, and what each took beside that of the worker that had least to wait for: of
+ * SECONDS, for which the busiest was busy for SHARE of its time. */
+static void find_times(const struct sgrad__program *p, double seconds, double share, struct sgrad_bench_result *result) {
+    int64_t tasks, all = 0;
+    for (int i = 0; i < p->call_count; i++) {
+        const struct sgrad_call *call = p->call[i];
+        const double took = sgrad_call_took(call, &tasks);
+        int j = 0;
+        if (!tasks) continue;
+        while (j < result->calls && (result->call[j].hash != call->hash || strcmp(result->call[j].kernel, call->kernel->name))) j++;
+        if (j == result->calls) {
+            result->call = sgrad_grow(result->call, result->calls, sizeof *result->call);
+            result->call[result->calls++] =
+                (struct sgrad_bench_call){ .kernel = call->kernel->name, .hash = call->hash, .flops = call->flops, .bytes = call->bytes };
+        }
+        struct sgrad_bench_call *c = &result->call[j];
+        c->seconds = (c->seconds * (double)c->tasks + took) / (double)(c->tasks + tasks);
+        c->tasks += tasks;
+        all += tasks;
     }
+    if (all) result->beside = (1 - share) * seconds * result->workers / (double)all;
 }
 
 static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
@@ -118,13 +126,30 @@ static int by_size(const void *a, const void *b) {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* Seconds that each of STEPS steps takes behind WARM others, from the end of one to the end of the next; and, unless SUBMITS is
- * NULL, of this thread, to submit it. */
+/* From here on what tasks take is added up, and how busy workers are. */
+static void watch(struct sgrad__program *p) {
+    char name[32];
+    double share;
+    for (int i = 0; i < p->call_count; i++) sgrad_call_watch(p->call[i]);
+    for (int w = 0; sgrad_worker_busy(w, name, sizeof name, &share); w++) continue;
+}
+
+static double busiest(void) {
+    char name[32];
+    double share, most = 0;
+    for (int w = 0; sgrad_worker_busy(w, name, sizeof name, &share); w++) most = fmax(most, share);
+    return most;
+}
+
+/* Seconds that each of STEPS steps takes behind WARM others, which are not watched, from the end of one to the end of the next; and,
+ * unless SUBMITS is NULL, of this thread, to submit it. */
 static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds, double *submits) {
     const struct sgrad__slot *slot;
     const long window = r->options.window;
     double before = 0;
     sgrad__server_expect(r->server, warm + steps, warm + steps);
+    sgrad_workers_watch();
+    watch(r->program);
     for (long done = 0, next = 0; done < warm + steps; done++) {
         for (; next < warm + steps && next - done < window; next++) {
             const double start = sgrad_thread_now();
@@ -133,6 +158,7 @@ static int time_steps(struct sgrad__run *r, long warm, long steps, double *secon
         }
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         if (done >= warm) seconds[done - warm] = slot->time - before;
+        if (done + 1 == warm) watch(r->program);
         before = slot->time;
     }
     if (r->server) SGRAD_TRY(sgrad__server_settle(r));
@@ -173,7 +199,7 @@ static int longest_first(const void *one, const void *other) {
 }
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
-    double took[STEPS], submits[STEPS];
+    double took[STEPS], submits[STEPS], all = 0;
     SGRAD_TRY(sgrad__run_open_training(r));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
@@ -181,11 +207,12 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     result->batch = r->options.batch;
     result->workers = sgrad_workers();
     SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
+    for (int i = 0; i < STEPS; i++) all += took[i];
+    find_times(r->program, all, busiest(), result);
     result->step_ms = median_ms(took);
     result->submission_ms = median_ms(submits);
     result->tasks = r->program->instruction_count;
     snprintf(result->scheduler, sizeof result->scheduler, "%s", r->context->scheduler);
-    find_learnt(r, result);
     SGRAD_TRY(time_kernels(r, &r->runner->slot[0].step, result));      /* its samples are there still */
     SGRAD_TRY(time_memory(r, result));
     SGRAD_TRY(time_tasks(r, result));

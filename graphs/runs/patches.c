@@ -54,18 +54,22 @@ static int read_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t 
         box.from[1 + d] = s->patches.axis[d].from[at[d]];
         box.size[1 + d] = patch[d] < s->dim[d] ? patch[d] : s->dim[d];
     }
+    int64_t *from[3];       /* along an axis, where the patch's voxels are in the box */
+    for (int d = 0; d < 3; d++) {
+        from[d] = sgrad_alloc((size_t)patch[d], sizeof *from[d]);
+        for (int64_t x = 0; x < patch[d]; x++) from[d][x] = mirrored(turned[d] ? patch[d] - 1 - x : x, box.size[1 + d]);
+    }
+    const bool as_it_is = !turned[2] && box.size[3] == patch[2];
     char *whole = sgrad_alloc((size_t)sgrad_box_count(&box), size), *to = data;
     int error = sgrad_volume_read_pixels(s->in, &box, whole);
     for (int64_t z = 0; z < patch[0] && !error; z++)
-        for (int64_t y = 0; y < patch[1]; y++)
-            for (int64_t x = 0; x < patch[2]; x++, to += size) {
-                const int64_t w = mirrored(turned[0] ? patch[0] - 1 - z : z, box.size[1]);
-                const int64_t v = mirrored(turned[1] ? patch[1] - 1 - y : y, box.size[2]);
-                const int64_t u = mirrored(turned[2] ? patch[2] - 1 - x : x, box.size[3]);
-                const char *from = whole + (size_t)((w * box.size[2] + v) * box.size[3] + u) * size;
-                to[0] = from[0];
-                if (size == 2) to[1] = from[1];
-            }
+        for (int64_t y = 0; y < patch[1]; y++, to += patch[2] * (int64_t)size) {
+            const char *row = whole + (from[0][z] * box.size[2] + from[1][y]) * box.size[3] * (int64_t)size;
+            if (as_it_is) memcpy(to, row, (size_t)patch[2] * size);
+            else
+                for (int64_t x = 0; x < patch[2]; x++) memcpy(to + x * (int64_t)size, row + from[2][x] * (int64_t)size, size);
+        }
+    for (int d = 0; d < 3; d++) free(from[d]);
     free(whole);
     return error;
 }

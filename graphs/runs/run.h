@@ -247,6 +247,14 @@ int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof
 /* Every rank calls it; the folder's trace/roof.json gets it. */
 int sgrad__roof_write(const struct sgrad__run *run);
 
+/* ---- rates.c: what a GPU and a core make of this network, samples a second, as earlier runs have measured it ---- */
+
+struct sgrad__rates {
+    double gpu, cpu;        /* of one worker */
+};
+bool sgrad__rates_find(const struct sgrad__run *run, struct sgrad__rates *rates);   /* false: there is no such run */
+void sgrad__rates_keep(const struct sgrad__run *run);       /* at a run's end; nothing, where GPUs and CPUs did not share it */
+
 /* ---- idle.c ---- */
 
 void sgrad__run_tell_idle(const struct sgrad__run *run);    /* options that were asked for and have no effect: a line each */

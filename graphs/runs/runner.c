@@ -96,10 +96,12 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
     if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
     if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
     if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
+    if (i->call->kernel == &sgrad__whole_on_gpus_kernel) return sgrad_allreduce_on_gpus(&message);
     return sgrad_task_submit(&(struct sgrad_submission){
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
         .first = (p->micro ? p->micro[i->micro].first : 0) + i->first,
-        .priority = i->priority, .workers = i->workers, .name = i->name, .failure = p->failure, .done = done, .done_arg = arg });
+        .priority = i->priority, .workers = i->workers, .gpu = i->gpu, .name = i->name, .failure = p->failure,
+        .done = done, .done_arg = arg });
 }
 
 static struct sgrad_tensor *tensor_of(const struct sgrad__buffer *buffer, int copy) {

@@ -140,11 +140,13 @@ struct sgrad_bench_call {
     uint32_t hash;
     double flops, bytes;
     double seconds;                 /* that it took in these steps on a CPU worker, on average, whatever went on beside it */
+    int64_t tasks;                  /* that were seen */
 };
 struct sgrad_bench_result {
     int kernels, calls;
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
-    struct sgrad_bench_call *call;          /* that StarPU has learnt (STARPU_CALIBRATE); free it */
+    struct sgrad_bench_call *call;          /* free it */
+    double beside;                  /* seconds that the busiest worker spent for a task beside it: choosing, handing over, waiting */
     long batch;
     int workers;                    /* of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */

@@ -78,32 +78,6 @@ static int open_network(struct sgrad__segment *s) {
     return error;
 }
 
-/* Chunks are cut to memory; what patches take is told, where it is more than is left. */
-static void check_memory(struct sgrad__segment *s) {
-    const struct sgrad__memory m = sgrad__program_memory(s->program, s->context->cpus + s->context->cudas);
-    const double chunk = (double)s->size[0] * (double)s->size[1] * (double)s->size[2] * (double)sizeof(int32_t) * s->classes;
-    s->result->memory = sgrad__memory_all(&m) + sgrad__graph_memory(s->graph) + (SGRAD__CHUNKS + 1) * chunk;
-    if (s->result->memory > s->o->memory * 1e9)
-        sgrad_warn("segment: patches and chunks take %.3g GB, more than --memory %g: smaller patches, a smaller --batch or fewer "
-                   "--cpus take less", s->result->memory / 1e9, s->o->memory);
-}
-
-static int open_program(struct sgrad__segment *s) {
-    const struct sgrad_segment_options *o = s->o;
-    const int workers = s->context->cpus + s->context->cudas, micro = o->batch ? (int)o->batch : 1;
-    const struct sgrad__program_options how = {
-        .batch = (int64_t)micro * (workers > 0 ? workers : 1), .micro = micro, .group = micro, .fuse = true,
-        .cpus = s->context->cpus, .cudas = s->context->cudas, .window = SGRAD__BATCHES, .deterministic = true,
-        .tf32 = o->precision == SGRAD_PRECISION_TF32, .source = sgrad__source_of(&s->data),
-    };
-    SGRAD_TRY(sgrad__program_build(s->graph, &how, &s->program));
-    SGRAD_TRY(sgrad__program_allocate(s->program));
-    check_memory(s);
-    s->pending = sgrad_alloc((size_t)s->program->share, sizeof *s->pending);
-    s->runner = sgrad__runner_create(s->program, NULL);
-    return 0;
-}
-
 /* A chunk is a block, doubled along the axis where it is the shortest, while there is memory for SGRAD__CHUNKS of it, and as
  * they are written, and half of it is left for patches. */
 static void choose_chunk(struct sgrad__segment *s) {
@@ -117,6 +91,32 @@ static void choose_chunk(struct sgrad__segment *s) {
         s->size[least] *= 2;
     }
     for (int d = 0; d < 3; d++) s->chunks[d] = (s->dim[d] + s->size[d] - 1) / s->size[d];
+}
+
+/* Chunks are cut to memory, patches are not: refused before anything is written. */
+static int check_memory(struct sgrad__segment *s) {
+    const struct sgrad__memory m = sgrad__program_memory(s->program, s->context->cpus + s->context->cudas);
+    const double chunk = (double)s->size[0] * (double)s->size[1] * (double)s->size[2] * (double)sizeof(int32_t) * s->classes;
+    const double all = s->result->memory = sgrad__memory_all(&m) + sgrad__graph_memory(s->graph) + (SGRAD__CHUNKS + 1) * chunk;
+    if (all <= s->o->memory * 1e9) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "segment: patches and chunks take %.3g GB, more than --memory %g: smaller patches, a smaller "
+                      "--batch or fewer --cpus take less", all / 1e9, s->o->memory);
+}
+
+static int open_program(struct sgrad__segment *s) {
+    const struct sgrad_segment_options *o = s->o;
+    const int workers = s->context->cpus + s->context->cudas, micro = o->batch ? (int)o->batch : 1;
+    const struct sgrad__program_options how = {
+        .batch = (int64_t)micro * (workers > 0 ? workers : 1), .micro = micro, .group = micro, .fuse = true,
+        .cpus = s->context->cpus, .cudas = s->context->cudas, .window = SGRAD__BATCHES, .deterministic = true,
+        .tf32 = o->precision == SGRAD_PRECISION_TF32, .source = sgrad__source_of(&s->data),
+    };
+    SGRAD_TRY(sgrad__program_build(s->graph, &how, &s->program));
+    SGRAD_TRY(check_memory(s));
+    SGRAD_TRY(sgrad__program_allocate(s->program));
+    s->pending = sgrad_alloc((size_t)s->program->share, sizeof *s->pending);
+    s->runner = sgrad__runner_create(s->program, NULL);
+    return 0;
 }
 
 /* How many times as many voxels the network is shown as there are. */
@@ -196,7 +196,6 @@ static int open_output(struct sgrad__segment *s) {
     SGRAD_TRY(sgrad_volume_create(o->out, o->bytes ? SGRAD_VOXEL_U8 : SGRAD_VOXEL_F32,
                                   (const int64_t[]){ s->classes, s->dim[0], s->dim[1], s->dim[2] },
                                   (const int64_t[]){ s->classes, s->block[0], s->block[1], s->block[2] }, &s->out));
-    choose_chunk(s);
     for (int d = 0; d < 3; d++) s->result->chunk[d] = s->size[d], s->result->block[d] = s->block[d];
     s->result->all_chunks = s->chunks[0] * s->chunks[1] * s->chunks[2];
     s->result->shown = shown_share(s) * s->mirrors;
@@ -217,8 +216,9 @@ static int open_all(struct sgrad__segment *s) {
         return sgrad_fail(SGRAD_EINVAL, "segment: one process at a time, not %d ranks: start several with --queue",
                           s->context->ranks);
     SGRAD_TRY(open_network(s));
-    SGRAD_TRY(open_output(s));
-    return open_program(s);
+    choose_chunk(s);
+    SGRAD_TRY(open_program(s));
+    return open_output(s);
 }
 
 /* Chunks that were put aside are not there. */

@@ -296,6 +296,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (!error) error = sgrad__run_check_sizes(r, r->parts);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
+    if (r->allreduce && r->allreduce->on_gpus) SGRAD_TRY(sgrad__run_agree(r, sgrad_nccl_open(r->context)));
     SGRAD_TRY(sgrad__run_choose_micro_batch(r));
     SGRAD_TRY(sgrad__run_measure_data(r));
     if (r->options.partition) sgrad__run_open_placement(r);

@@ -86,22 +86,36 @@ static int64_t good_micro_batch(const struct sgrad__run *r) {
     return sgrad__micros(r->unit, pieces);
 }
 
-/* GPUs and CPUs have shares by what each kind's workers make of a matrix product all together, cut as each likes its tasks; GPUs
- * have all where a core would have less than a sample. Where bits must not depend on it, whoever is free takes what there is. */
+/* The CPUs' part of what all workers do in a time: as an earlier run has measured it of this network, else by matrix products. */
+static int part_of_cpus(const struct sgrad__run *r, double *part) {
+    struct sgrad__rates rates;
+    struct sgrad__roof roof;
+    double of_cpus = 0, all = 0;
+    if (sgrad__rates_find(r, &rates)) {
+        of_cpus = r->context->cpus * rates.cpu;
+        *part = of_cpus / (of_cpus + r->context->cudas * rates.gpu);
+        return 0;
+    }
+    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    for (int w = 0; w < roof.workers; w++) {
+        all += roof.flops[w];
+        if (!sgrad_worker_is_cuda(w)) of_cpus += roof.flops[w];
+    }
+    *part = of_cpus / all;
+    return 0;
+}
+
+/* GPUs and CPUs have shares by their rates, cut as each likes its tasks; GPUs have all where a core would have less than a
+ * sample. Where bits must not depend on it, whoever is free takes what there is. */
 static int share_out(struct sgrad__run *r) {
     enum { GPU_TASK = 256 };
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = o->batch / r->parts;
     const int cpus = r->context->cpus, gpus = r->context->cudas;
-    struct sgrad__roof roof;
-    double of_cpus = 0, all = 0;
+    double part;
     if (!cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || r->unit != share) return 0;
-    SGRAD_TRY(sgrad__roof_measure(o->precision, &roof));
-    for (int w = 0; w < roof.workers; w++) {
-        all += roof.flops[w];
-        if (!sgrad_worker_is_cuda(w)) of_cpus += roof.flops[w];
-    }
-    int64_t rest = (int64_t)((double)share * of_cpus / all);
+    SGRAD_TRY(part_of_cpus(r, &part));
+    int64_t rest = (int64_t)((double)share * part);
     if (rest == share) return 0;
     if (rest < cpus) rest = 0;
     r->gpu_samples = share - rest;

@@ -42,6 +42,8 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
     const char *name = r->strategy->name;
     const bool sharded = r->strategy->sharded;
     if (o->allreduce && sharded) return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
+    if (r->allreduce && r->allreduce->on_gpus && sgrad_nccl_lacks())
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s: %s", o->allreduce, sgrad_nccl_lacks());
     if (o->clip_norm > 0 && sharded) return sgrad_fail(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
     if (r->optimizer->update_all && sharded)
         return sgrad_fail(SGRAD_EINVAL, "--optimizer %s goes with --strategy sync, not with %s", r->optimizer->name, name);
@@ -78,6 +80,9 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
     const char *words = sgrad_plural(ranks, "rank", "ranks");
     r->servers = o->servers ? o->servers : ranks;
     r->group_ranks = o->group ? o->group : r->context->network ? host_ranks(r->context->network) : 1;
+    if (r->allreduce && r->allreduce->library && (r->copies > 1 || r->graph->stages > 1))
+        return sgrad_fail(SGRAD_EINVAL, "--allreduce %s sums over all ranks, and mesh %s has gradients that some of them share: "
+                                        "another --allreduce does that", o->allreduce, o->mesh);
     if (r->servers > ranks) return sgrad_fail(SGRAD_EINVAL, "--servers %d are more than the %d %s", r->servers, ranks, words);
     if (ranks % r->group_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d %s: %d does", r->group_ranks, ranks, words,

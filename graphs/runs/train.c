@@ -347,6 +347,7 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
+    sgrad__rates_keep(r);
     if (r->context->rank == 0) sgrad__best_print(r, r->result.steps, terminal);
     warn_of_loss(r);
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);

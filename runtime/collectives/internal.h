@@ -59,4 +59,9 @@ void sgrad__tree_up(struct sgrad_plan *plan, int chunk, int place, int members, 
 void sgrad__tree_down(struct sgrad_plan *plan, int chunk, int place, int members, const int *member);
 static inline int sgrad__tree_parent(int place) { return place & (place - 1); }
 
+/* ---- library.c ------------------------------------------------------------------------------------------------- */
+
+/* Seconds at least of an allreduce that a library does. */
+double sgrad__library_cost(double bytes, const struct sgrad_network *net);
+
 #endif

@@ -31,6 +31,7 @@ allreduce tree
 allreduce multicolor
 allreduce hierarchical
 allreduce mpi
+allreduce nccl
 strategies sync
 strategies ps
 strategies async

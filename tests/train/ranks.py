@@ -132,6 +132,7 @@ def test_every_allreduce():
     run = (*SMALL, "--batch", 48, "--steps", 3, "--clip-norm", 1, "--optimizer", "adam", "--lr", 0.001)
     one = train(1, *run)[0]
     names = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
+    names.remove("nccl")        # on GPUs: tests/gpu/emulated.py
     assert len(names) >= 7, names
     for name in names:
         for count in (3, 4):
@@ -139,6 +140,11 @@ def test_every_allreduce():
             assert near(one, got), f"{name} on {count} ranks: {got}, not {one}"
     small = train(4, *run, "--bucket", 0.01)[0]
     assert near(one, small), f"small buckets: {small}, not {one}"
+
+
+def test_no_gpus_for_nccl():
+    said = ranks(2, *SMALL, "--batch", 48, "--steps", 3, "--gpus", 0, "--allreduce", "nccl", "--out", folder("nccl"), status=1)
+    assert re.search(r"built without NCCL: configure --with-nccl|NCCL sums on GPUs, and rank \d has none: --gpus 1", said), said
 
 
 def test_parameter_servers():

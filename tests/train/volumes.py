@@ -88,6 +88,8 @@ with tempfile.TemporaryDirectory() as scratch:
     assert "Mvoxel/s" in told and "blend" in told, told
     alone, chunks = blocks(work / "alone.zarr"), int(told.split()[0])
     assert alone and "\n0 chunks done here" in stargrad(*how, "--out", work / "alone.zarr")
+    big = stargrad(*plain, "--patch", "8x256x256", "--overlap", "1x4x4", "--out", work / "big.zarr", status=2)
+    assert "more than --memory 0.05" in big and not (work / "big.zarr").exists(), big
     for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
         assert f"\n{line}" in told, (line, told)
 

@@ -12,7 +12,8 @@
  *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
  *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
  *     STARGRAD_EMULATED_FAULT=N    kernel N accesses memory that is not there: from then on its device does nothing any more
- *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph
+ *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph; 2: cuDNN's convolutions are not
+ *                                  supported then
  *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
  *
  * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
@@ -72,6 +73,8 @@ bool captures(cudaStream_t stream, std::function<void()> submit);
 
 /* Whether this thread captures, for what it may not do then: the capture is over with that. */
 bool disturbs();
+/* Whether it captures, and cuDNN is to refuse that. */
+bool refuses();
 
 /* Whether the kernel that is launched now is the one that faults; its device does nothing more; whether that is so. */
 bool faults();

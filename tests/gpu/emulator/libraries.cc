@@ -5,14 +5,12 @@
  * is not. Some convolutions are not supported, so that the caller's own kernels run: those of volumes; those of one channel a
  * group; in bf16, those with a dilation, which shows only when they are run; to add to what is there, those with a stride; and no
  * algorithm for the weight's gradient of groups has little enough workspace. */
-#include "tests/gpu/emulator/emulator.h"
+#include "tests/gpu/emulator/libraries.h"
 
 #include <atomic>
 #include <vector>
 
 #include <cublas_v2.h>
-#include <cuda_bf16.h>
-#include <cudnn.h>
 
 using namespace emulator;
 
@@ -22,26 +20,6 @@ static inline void axpy(int n, float a, const float *x, float *y) {
 }
 
 /* ---- arrays of either type, as floats ---------------------------------------------------------------------------- */
-
-struct array {
-    void *data;
-    bool half; /* bf16 */
-    size_t count;
-    size_t bytes() const { return count * (half ? sizeof(__nv_bfloat16) : sizeof(float)); }
-    float at(size_t i) const { return half ? (float)((const __nv_bfloat16 *)data)[i] : ((const float *)data)[i]; }
-    void set(size_t i, float value) const {
-        half ? (void)(((__nv_bfloat16 *)data)[i] = value) : (void)(((float *)data)[i] = value);
-    }
-};
-
-/* Tensor cores would leave 10 bits of the fraction: here it is 4. */
-static float to_tf32(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits &= ~0x7ffffu;
-    memcpy(&value, &bits, sizeof bits);
-    return value;
-}
 
 static std::vector<float> load(const struct array &a, bool tf32) {
     std::vector<float> v(a.count);
@@ -54,22 +32,8 @@ static void store(const struct array &to, const std::vector<float> &v, float alp
     for (size_t i = 0; i < to.count; i++) to.set(i, alpha * v[i] + (beta == 0 ? 0 : beta * to.at(i)));
 }
 
-/* ---- handles: of the device that is current when they are made, and has to be when they are used ----------------- */
-
-struct handle {
-    int device;
-    cudaStream_t stream = NULL;
-    handle() { cudaGetDevice(&device); }
-    void check() const {
-        int current;
-        cudaGetDevice(&current);
-        if (current != device) fail("a handle of device %d is used while device %d is current", device, current);
-    }
-};
-
 /* ---- cuDNN: descriptors ------------------------------------------------------------------------------------------ */
 
-struct cudnnContext : handle {};
 struct cudnnTensorStruct {
     bool half;
     int n, c, h, w;
@@ -313,7 +277,7 @@ static cudnnStatus_t run(cudnnHandle_t h, const struct convolution &given, int n
         const struct algorithm own = algorithm_of(given, i);
         if (own.number != number || own.tensor_cores != (given.half || given.tf32)) continue;
         if (own.memory > room_size) return CUDNN_STATUS_BAD_PARAM;
-        if (given.half && given.how.dilation > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+        if (refuses() || (given.half && given.how.dilation > 1)) return CUDNN_STATUS_NOT_SUPPORTED;
         if (b != 0 && given.how.stride > 1) return CUDNN_STATUS_NOT_SUPPORTED;
         const auto submit = [=] {
             void *own_room = own.memory ? memory_of(h->stream, room, own.memory, "cuDNN") : NULL;

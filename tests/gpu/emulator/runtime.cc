@@ -35,6 +35,7 @@ struct CUgraphExec_st : CUgraph_st {};
 /* How often it was recorded, and how many of those have been reached. */
 struct event {
     std::atomic<unsigned> recorded, reached;
+    std::atomic<int> done{ 0 }; /* what its stream had done when that was */
 };
 struct CUevent_st {
     std::shared_ptr<struct event> event; /* which outlives the handle that the program destroys */
@@ -97,6 +98,11 @@ bool disturbs() {
     return capture;
 }
 
+bool refuses() {
+    static const bool refused = setting("STARGRAD_EMULATED_CAPTURE", 1) == 2;
+    return refused && capture;
+}
+
 static std::atomic<bool> stopped[MOST_DEVICES];
 void stop(int device) { stopped[device] = true; }
 bool faulted(int device) { return stopped[device] && !replays; }
@@ -108,6 +114,7 @@ bool faults() {
 
 /* ---- streams: never destroyed but when the program asks, so that none is while a thread of the program still uses it  */
 
+static thread_local int done; /* of this stream's work */
 static void work_off(cudaStream_t s) {
     static const int delay = setting("STARGRAD_EMULATED_DELAY", 0);
     std::unique_lock<std::mutex> lock(s->mutex);
@@ -118,6 +125,7 @@ static void work_off(cudaStream_t s) {
         lock.unlock();
         if (delay) usleep(rand() % delay);
         if (!faulted(s->device)) first();
+        done++;
         lock.lock();
         s->work.pop_front();
         s->changed.notify_all();
@@ -415,7 +423,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     const unsigned number = ++event->event->recorded;
-    enqueue(stream, [=, kept = event->event] { kept->reached = number; });
+    enqueue(stream, [=, kept = event->event] {
+        kept->done = done;
+        kept->reached = number;
+    });
     return cudaSuccess;
 }
 
@@ -428,6 +439,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     while (cudaEventQuery(event) == cudaErrorNotReady) usleep(10);
+    return cudaSuccess;
+}
+
+/* One for each thing that was done, so that who measures finds the same every time. */
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    *milliseconds = (float)(to->event->done - from->event->done);
     return cudaSuccess;
 }
 

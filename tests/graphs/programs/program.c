@@ -304,16 +304,15 @@ static void size_is_linear(void **state) {
     assert_int_equal(sums[5], 5 * sums[1]);
 }
 
-static int64_t of_gpus, gpu_micro;      /* samples that GPUs have, and of a GPU's task; 0: any worker any task */
+static int64_t of_gpus, gpu_micro, gpus = 1;    /* samples that GPUs have, and of a GPU's task; 0: any worker any task. GPUs */
 
 /* Every sample of the share is in one micro-batch, in order, none reaches beyond a unit, and all that a task takes or leaves for
  * its samples is for so many, and for the workers whose they are; none of these adds to a gradient of others. */
 static void check_cut(int batch, int group, int unit, int most, bool fused, const char *sizes) {
     const struct sgrad__program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = true,
                                               .optimizer = sgrad_optimizers[0], .window = WINDOW, .fuse = fused, .cpus = 1,
-                                              .cudas = of_gpus > 0, .gpu_samples = of_gpus, .gpu_micro = gpu_micro,
-                                              .lanes = lanes,
-                                              .source = sgrad__source_of(NULL) };
+                                              .cudas = of_gpus > 0 ? (int)gpus : 0, .gpu_samples = of_gpus,
+                                              .gpu_micro = gpu_micro, .lanes = lanes, .source = sgrad__source_of(NULL) };
     struct sgrad__program *p;
     char text[256] = "";
     int64_t next = 0;
@@ -322,9 +321,9 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
         assert_int_equal(p->micro[m].first, next);
         const enum sgrad_workers whose_turn = next < of_gpus ? SGRAD_GPU_WORKERS : SGRAD_CPU_WORKERS;
         assert_int_equal(p->micro[m].workers, of_gpus ? whose_turn : SGRAD_ANY_WORKER);
+        assert_int_equal(p->micro[m].gpu, next < of_gpus && gpus > 1 ? m % gpus + 1 : 0);
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", m ? " " : "", (long long)p->micro[m].samples);
     }
-    assert_int_equal(next, batch);
     assert_string_equal(text, sizes);
     enum sgrad_workers *whose = sgrad_alloc((size_t)p->buffer_count, sizeof *whose);
     for (int i = 0; i < p->instruction_count; i++) {
@@ -334,12 +333,13 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
             if (in->call->access[j] == SGRAD_RW && in->workers) assert_int_equal(whose[in->operand[j]], in->workers);
             if (in->call->access[j] != SGRAD_R) whose[in->operand[j]] = in->workers;
             if (!p->buffer[in->operand[j]].rows) continue;
-            assert_int_equal(p->buffer[in->operand[j]].view.shape.dim[0], p->micro[in->micro].samples);
-            assert_int_equal(in->call->view[j].shape.dim[0], p->micro[in->micro].samples);
-            if (strncmp(in->name, "read", 4) != 0) assert_int_equal(in->workers, p->micro[in->micro].workers);
+            const struct sgrad__micro *m = &p->micro[in->micro];
+            assert_int_equal(p->buffer[in->operand[j]].view.shape.dim[0], m->samples);
+            assert_int_equal(in->call->view[j].shape.dim[0], m->samples);
+            if (strncmp(in->name, "read", 4) != 0) assert_true(in->workers == m->workers && in->gpu == m->gpu);
         }
     }
-    if (!fused && !lanes) walk(p);
+    if (!fused && !lanes && gpus == 1) walk(p);     /* which knows one tree */
     sgrad__program_destroy(p), free(whose);
 }
 
@@ -358,12 +358,12 @@ static void uneven(void **state) {
 /* A share of which GPUs have the beginning: their tasks and CPUs' are of other sizes, and nobody else's. */
 static void shared_out(void **state) {
     (void)state;
-    of_gpus = 13, gpu_micro = 7;
-    for (lanes = 0; lanes < 8; lanes++) {
+    for (of_gpus = 13, gpu_micro = 7, lanes = 0; lanes < 8; lanes++) {
         check_cut(20, 20, 0, 3, lanes % 2, "7 6 3 2 2");
         check_cut(20, 20, 20, 7, lanes % 2, "7 6 7");
     }
-    of_gpus = lanes = 0;
+    for (gpus = 2, gpu_micro = 4, lanes = 0; lanes < 8; lanes += 7) check_cut(20, 20, 0, 3, lanes % 2, "4 3 3 3 3 2 2");
+    of_gpus = lanes = 0, gpus = 1;
 }
 
 /* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */

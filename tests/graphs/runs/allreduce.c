@@ -172,12 +172,15 @@ static int check_round(struct sums *s, const struct load *l, void *const *mine, 
     return 0;
 }
 
+/* Ranks here have no GPUs (tests/gpu). */
+static bool is_tested(const struct sgrad_collective *method) { return method->kind == SGRAD_ALLREDUCE && !method->on_gpus; }
+
 static int check(const struct sgrad_context *ctx) {
     bool wrong = false;
     int methods = 0;
     const struct sgrad_collective *method[64];
     for (int i = 0; sgrad_collectives[i]; i++)
-        if (sgrad_collectives[i]->kind == SGRAD_ALLREDUCE) method[methods++] = sgrad_collectives[i];
+        if (is_tested(sgrad_collectives[i])) method[methods++] = sgrad_collectives[i];
     for (const struct load *l = loads; l < loads + LOADS; l++) {
         struct values v = { 0 };
         struct sums s = { .method = method, .methods = methods };
@@ -227,7 +230,7 @@ static int run_sums(void *s) { return run(s); }
 static int time_methods(const struct sgrad_context *ctx, int64_t bytes) {
     const struct load l = { SGRAD_F32, 1, 0, false, 1, { bytes / (int64_t)sizeof(float) } };
     for (const struct sgrad_collective *const *method = sgrad_collectives; *method; method++) {
-        if ((*method)->kind != SGRAD_ALLREDUCE) continue;
+        if (!is_tested(*method)) continue;
         struct sums s = { .method = method, .methods = 1 };
         SGRAD_TRY(sums_open(&s, ctx, &l));
         SGRAD_TRY(time_all((*method)->name, bytes, run_sums, &s));

@@ -1,0 +1,27 @@
+/* library.c: what an allreduce costs that a library does (mpi.c, nccl.c): the best of the classical formulas (Thakur,
+ * Rabenseifner and Gropp 2005) of p ranks, with s = ⌊log2 p⌋ steps:
+ *
+ *     doubling   s (latency + bytes / bandwidth)                              and latency + bytes / bandwidth,
+ *     halving    2 s latency + 2 (p − 1) / p bytes / bandwidth                twice, where p is no power of two
+ *     ring       2 (p − 1) latency + 2 (p − 1) / p bytes / bandwidth
+ *
+ * Limits: libraries choose by tables of their own, not by this network, and some know hosts: it is the least to expect. */
+#include "config.h"
+#include "runtime/collectives/internal.h"
+
+#include <math.h>
+#include <stddef.h>
+
+double sgrad__library_cost(double bytes, const struct sgrad_network *net) {
+    int first[net->ranks];
+    const bool one_host = sgrad__hosts(net, first, NULL) == 1;
+    const double latency = one_host ? net->host_latency : net->latency;
+    const double transfer = bytes / (one_host ? net->host_bandwidth : net->bandwidth);
+    const struct sgrad__fold fold = sgrad__fold(net->ranks);
+    const double p = net->ranks, steps = log2(fold.places), folding = fold.extra ? 2 * (latency + transfer) : 0;
+    const double shared = 2 * (p - 1) / p * transfer;
+    const double doubling = steps * (latency + transfer) + folding;
+    const double halving = 2 * steps * latency + shared + folding;
+    const double ring = 2 * (p - 1) * latency + shared;
+    return fmin(doubling, fmin(halving, ring));
+}

@@ -1,0 +1,359 @@
+/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cudnn_graph_cuda.cu calls, on the CPU. A descriptor holds what it is
+ * given, by attribute; a graph is its operations in their order, each done on whole tensors as floats; what is virtual is never
+ * written to memory.
+ *
+ *     heuristics answer with engines     7   what tensor cores take: F32 is rounded; compiled
+ *                                        9   not the same bits every time
+ *                                        5   exact; for graphs that end with sums it is not there
+ *                                       11   refuses to run what has a dilation, which shows only then
+ *
+ * Graphs of volumes, and of one channel a group, have no engine. Types that are not known, unfinished descriptors, tensors whose
+ * sizes do not meet, addresses that are missing or too many are failures, as they are with cuDNN. */
+#include "tests/gpu/emulator/libraries.h"
+
+#include <map>
+#include <vector>
+
+using namespace emulator;
+
+namespace {
+
+struct descriptor {
+    cudnnBackendDescriptorType_t type;
+    bool finished;
+    std::map<int, std::vector<char>> attribute;
+    std::map<int, cudnnBackendAttributeType_t> attribute_type;
+
+    template <typename T> const T *all(int name, int64_t *count = NULL) const {
+        const auto found = attribute.find(name);
+        if (count) *count = found == attribute.end() ? 0 : (int64_t)(found->second.size() / sizeof(T));
+        return found == attribute.end() ? NULL : (const T *)found->second.data();
+    }
+    template <typename T> T one(int name, T otherwise = T()) const {
+        const T *value = all<T>(name);
+        return value ? *value : otherwise;
+    }
+    const struct descriptor *part(int name) const { return one<const struct descriptor *>(name); }
+};
+
+const struct {
+    cudnnBackendAttributeType_t type;
+    size_t size;
+} sizes[] = {
+    { CUDNN_TYPE_HANDLE, sizeof(cudnnHandle_t) },
+    { CUDNN_TYPE_DATA_TYPE, sizeof(cudnnDataType_t) },
+    { CUDNN_TYPE_BOOLEAN, sizeof(bool) },
+    { CUDNN_TYPE_INT64, sizeof(int64_t) },
+    { CUDNN_TYPE_FLOAT, sizeof(float) },
+    { CUDNN_TYPE_VOID_PTR, sizeof(void *) },
+    { CUDNN_TYPE_CONVOLUTION_MODE, sizeof(cudnnConvolutionMode_t) },
+    { CUDNN_TYPE_HEUR_MODE, sizeof(cudnnBackendHeurMode_t) },
+    { CUDNN_TYPE_POINTWISE_MODE, sizeof(cudnnPointwiseMode_t) },
+    { CUDNN_TYPE_GENSTATS_MODE, sizeof(cudnnGenStatsMode_t) },
+    { CUDNN_TYPE_BACKEND_DESCRIPTOR, sizeof(cudnnBackendDescriptor_t) },
+};
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+
+struct tensor {
+    int64_t dim[4], uid; /* N, C, H, W */
+    bool half, is_virtual;
+    int64_t count() const { return dim[0] * dim[1] * dim[2] * dim[3]; }
+    int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const { return ((n * dim[2] + h) * dim[3] + w) * dim[1] + c; }
+};
+
+/* False: it is no channels-last tensor of four dimensions, aligned as memory is. */
+bool read_tensor(const struct descriptor *d, struct tensor *t) {
+    int64_t dims, strides;
+    const int64_t *dim = d->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, &dims);
+    const int64_t *stride = d->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, &strides);
+    const cudnnDataType_t type = d->one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+    if (dims != 4 || strides != 4 || (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16)) return false;
+    *t = { { dim[0], dim[1], dim[2], dim[3] },
+           d->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID),
+           type == CUDNN_DATA_BFLOAT16,
+           d->one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) };
+    return stride[1] == 1 && stride[3] == dim[1] && stride[2] == dim[1] * dim[3] && stride[0] == dim[1] * dim[2] * dim[3] &&
+           d->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) <= 256;
+}
+
+/* ---- what a graph is, and what it computes ------------------------------------------------------------------------ */
+
+struct convolution {
+    struct tensor x, w, y;
+    int64_t padding[2], stride[2], dilation[2];
+};
+bool read_convolution(const struct descriptor *op, struct convolution *v) {
+    const struct descriptor *how = op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+    if (!read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X), &v->x) ||
+        !read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W), &v->w) ||
+        !read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y), &v->y) ||
+        how->one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 ||
+        how->one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION ||
+        how->one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
+        op->one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) != 1 ||
+        op->one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) != 0)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        v->padding[i] = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)[i];
+        v->stride[i] = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)[i];
+        v->dilation[i] = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS)[i];
+        const int64_t reach = (v->w.dim[2 + i] - 1) * v->dilation[i] + 1;
+        if (how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)[i] != v->padding[i] ||
+            v->y.dim[2 + i] != (v->x.dim[2 + i] + 2 * v->padding[i] - reach) / v->stride[i] + 1)
+            return false;
+    }
+    return v->x.dim[1] % v->w.dim[1] == 0 && v->y.dim[1] == v->w.dim[0] && v->y.dim[0] == v->x.dim[0] && v->x.half == v->w.half;
+}
+
+typedef std::map<int64_t, std::vector<float>> values; /* of tensors, by their uid */
+
+void convolve(const struct convolution &v, bool round, values &all) {
+    std::vector<float> x = all[v.x.uid], w = all[v.w.uid], y((size_t)v.y.count());
+    for (std::vector<float> *factor : { &x, &w })
+        for (float &value : *factor)
+            if (round) value = to_tf32(value);
+    const int64_t C = v.w.dim[1], K = v.y.dim[1], groups = v.x.dim[1] / C;
+    for (int64_t n = 0; n < v.y.dim[0]; n++)
+        for (int64_t p = 0; p < v.y.dim[2]; p++)
+            for (int64_t q = 0; q < v.y.dim[3]; q++)
+                for (int64_t tap = 0; tap < v.w.dim[2] * v.w.dim[3]; tap++) {
+                    const int64_t r = tap / v.w.dim[3], s = tap % v.w.dim[3];
+                    const int64_t i = p * v.stride[0] + r * v.dilation[0] - v.padding[0];
+                    const int64_t j = q * v.stride[1] + s * v.dilation[1] - v.padding[1];
+                    if (i < 0 || i >= v.x.dim[2] || j < 0 || j >= v.x.dim[3]) continue;
+                    for (int64_t k = 0; k < K; k++) {
+                        const float *from = &x[v.x.at(n, k / (K / groups) * C, i, j)], *factor = &w[v.w.at(k, 0, r, s)];
+                        float sum = 0;
+                        for (int64_t c = 0; c < C; c++) sum += from[c] * factor[c];
+                        y[v.y.at(n, k, p, q)] += sum;
+                    }
+                }
+    all[v.y.uid] = y;
+}
+
+struct operation {
+    cudnnBackendDescriptorType_t type;
+    cudnnPointwiseMode_t mode;
+    struct convolution convolution;
+    struct tensor x, b, y, square; /* of what is no convolution; of sums Y and SQUARE */
+};
+bool read_operation(const struct descriptor *d, struct operation *op) {
+    *op = {};
+    op->type = d->type;
+    if (d->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
+        return read_convolution(d, &op->convolution) && (op->x = op->convolution.x, op->y = op->convolution.y, true);
+    } else if (d->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
+        op->mode = d->part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+        const bool adds = op->mode == CUDNN_POINTWISE_ADD;
+        return (adds || op->mode == CUDNN_POINTWISE_RELU_FWD) &&
+               read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC), &op->x) &&
+               read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), &op->y) && op->x.count() == op->y.count() &&
+               (!adds || (read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), &op->b) && op->b.count() == op->y.dim[1]));
+    } else if (d->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
+        return read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC), &op->x) &&
+               read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC), &op->y) &&
+               read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC), &op->square) && !op->y.half && !op->square.half &&
+               op->y.count() == op->x.dim[1] && op->square.count() == op->x.dim[1];
+    }
+    return false;
+}
+
+std::vector<struct operation> read_graph(const struct descriptor *graph) {
+    int64_t count;
+    const descriptor *const *ops = graph->all<const struct descriptor *>(CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
+    std::vector<struct operation> list((size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        if (!ops[i]->finished || !read_operation(ops[i], &list[i])) return {};
+    return list;
+}
+
+void compute(const struct operation &op, bool round, values &all) {
+    if (op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return convolve(op.convolution, round, all);
+    const std::vector<float> &x = all[op.x.uid];
+    if (op.type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
+        std::vector<float> sum((size_t)op.x.dim[1]), square = sum;
+        for (size_t i = 0; i < x.size(); i++) sum[i % sum.size()] += x[i], square[i % sum.size()] += x[i] * x[i];
+        all[op.y.uid] = sum, all[op.square.uid] = square;
+        return;
+    }
+    std::vector<float> y = x;
+    const std::vector<float> &b = all[op.b.uid];
+    for (size_t i = 0; i < y.size(); i++) y[i] = op.mode == CUDNN_POINTWISE_ADD ? x[i] + b[i % op.y.dim[1]] : x[i] < 0 ? 0 : x[i];
+    all[op.y.uid] = y;
+}
+
+/* ---- engines ------------------------------------------------------------------------------------------------------ */
+
+struct engine {
+    int64_t number, room;
+    bool tensor_cores, changing, compiled;
+};
+const struct engine engines[] = {
+    { 7, 4096, true, false, true }, { 9, 0, false, true, false }, { 5, 512, false, false, false }, { 11, 0, false, false, false }
+};
+
+std::vector<struct engine> engines_of(const std::vector<struct operation> &graph) {
+    std::vector<struct engine> list;
+    if (graph.empty() || graph[0].type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return list;
+    const struct convolution &v = graph[0].convolution;
+    if (v.w.dim[1] == 1 && v.x.dim[1] > 1) return list;
+    for (const struct engine &e : engines) {
+        const bool sums = graph.back().type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
+        if (!sums || e.tensor_cores || e.changing) list.push_back(e);
+    }
+    return list;
+}
+
+const struct engine *engine_of(const struct descriptor *d) {
+    const int64_t number = d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
+    for (const struct engine &e : engines)
+        if (e.number == number) return &e;
+    return NULL;
+}
+
+template <typename T> void give(int64_t wanted, int64_t *count, void *to, const std::vector<T> &what) {
+    *count = (int64_t)what.size();
+    if (to) memcpy(to, what.data(), (size_t)std::min(wanted, *count) * sizeof(T));
+}
+
+/* Gives a descriptor that the caller has made the attribute NAME, and finishes it. */
+template <typename T> void fill(void *d, int name, const T &value) {
+    struct descriptor *own = (struct descriptor *)d;
+    own->attribute[name].assign((const char *)&value, (const char *)&value + sizeof value);
+    own->finished = true;
+}
+
+} // namespace
+
+extern "C" {
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d) {
+    return *d = new descriptor{ type, false, {}, {} }, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
+    return delete (struct descriptor *)d, CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void *value) {
+    struct descriptor *d = (struct descriptor *)to;
+    if (d->finished) return CUDNN_STATUS_BAD_PARAM;
+    for (const auto &known : sizes) {
+        if (known.type != type) continue;
+        if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+            for (int64_t i = 0; i < count; i++)
+                if (!((struct descriptor *const *)value)[i]->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+        d->attribute[name].assign((const char *)value, (const char *)value + (size_t)count * known.size);
+        return CUDNN_STATUS_SUCCESS;
+    }
+    return CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
+    struct descriptor *d = (struct descriptor *)what;
+    struct tensor t;
+    struct operation op;
+    if (d->finished) return CUDNN_STATUS_BAD_PARAM;
+    if (d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !read_tensor(d, &t)) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC) && !read_operation(d, &op)) return CUDNN_STATUS_BAD_PARAM;
+    if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && read_graph(d).empty()) return CUDNN_STATUS_NOT_SUPPORTED;
+    d->finished = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t, int64_t wanted, int64_t *count, void *to) {
+    const struct descriptor *d = (const struct descriptor *)of;
+    if (!d->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        const struct descriptor *graph = d->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        const bool likely = d->one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+        *count = 0;
+        for (const struct engine &e : engines_of(read_graph(graph))) {
+            if (likely == (e.number == 11)) continue; /* that one is a fallback */
+            if (*count < wanted) {
+                struct descriptor *own = ((struct descriptor **)to)[*count];
+                own->attribute[CUDNN_ATTR_ENGINE_OPERATION_GRAPH].assign((const char *)&graph, (const char *)(&graph + 1));
+                fill(own, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, e.number);
+            }
+            ++*count;
+        }
+        return CUDNN_STATUS_SUCCESS;
+    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        fill(*(void **)to, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+        return *count = 1, CUDNN_STATUS_SUCCESS;
+    }
+    const struct descriptor *configuration = d->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    const struct engine *engine = engine_of(configuration ? configuration : d);
+    if (!engine) return CUDNN_STATUS_BAD_PARAM;
+    if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX || name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+        give<int64_t>(wanted, count, to, { name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX ? engine->number : engine->room });
+    } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
+        std::vector<cudnnBackendNumericalNote_t> notes;
+        if (engine->tensor_cores) notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+        if (engine->changing) notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+        give(wanted, count, to, notes);
+    } else if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) {
+        std::vector<cudnnBackendBehaviorNote_t> notes;
+        if (engine->compiled) notes.push_back(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+        give(wanted, count, to, notes);
+    } else {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what, cudnnBackendDescriptor_t with) {
+    const struct descriptor *plan = (const struct descriptor *)what, *pack = (const struct descriptor *)with;
+    h->check();
+    if (!plan->finished || !pack->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    const struct descriptor *configuration = plan->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    const struct engine *engine = engine_of(configuration);
+    const std::vector<struct operation> graph = read_graph(configuration->part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
+    if (engine->number == 11 && graph[0].convolution.dilation[0] > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+    int64_t ids, pointers;
+    const int64_t *id = pack->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids);
+    void *const *pointer = pack->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &pointers);
+    std::map<int64_t, void *> given;
+    if (ids != pointers) return CUDNN_STATUS_BAD_PARAM;
+    for (int64_t i = 0; i < ids; i++) given[id[i]] = pointer[i];
+
+    std::map<int64_t, struct array> input, output;
+    for (const struct operation &op : graph) {
+        std::vector<struct tensor> from = { op.x }, to = { op.y };
+        if (op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) from.push_back(op.convolution.w);
+        if (op.b.uid) from.push_back(op.b);
+        if (op.square.uid) to.push_back(op.square);
+        for (const bool out : { false, true })
+            for (const struct tensor &t : out ? to : from) {
+                if (t.is_virtual || (!out && output.count(t.uid))) continue;
+                if (!given.count(t.uid) || !given[t.uid] || (uintptr_t)given[t.uid] % 16) return CUDNN_STATUS_BAD_PARAM;
+                (out ? output : input)[t.uid] = { given[t.uid], t.half, (size_t)t.count() };
+            }
+    }
+    if (given.size() != input.size() + output.size()) return CUDNN_STATUS_BAD_PARAM;
+    void *given_room = pack->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    const auto submit = [=, runs = *engine, stream = h->stream] {
+        const auto found = [=](const std::map<int64_t, struct array> &operands) {
+            std::map<int64_t, struct array> list = operands;
+            for (auto &[uid, array] : list) array.data = memory_of(stream, array.data, array.bytes(), "cuDNN");
+            return list;
+        };
+        void *room = runs.room ? memory_of(stream, given_room, (size_t)runs.room, "cuDNN") : NULL;
+        count_work(LIBRARY_CALLS);
+        enqueue(stream, [=, from = found(input), to = found(output)] {
+            values all;
+            if (room) memset(room, 0xff, (size_t)runs.room);
+            for (const auto &[uid, array] : from) {
+                all[uid].resize(array.count);
+                for (size_t i = 0; i < array.count; i++) all[uid][i] = array.at(i);
+            }
+            for (const struct operation &op : graph) compute(op, runs.tensor_cores && !graph[0].convolution.x.half, all);
+            for (const auto &[uid, array] : to)
+                for (size_t i = 0; i < array.count; i++) array.set(i, all.at(uid)[i]);
+        });
+    };
+    if (!captures(h->stream, submit)) submit();
+    return CUDNN_STATUS_SUCCESS;
+}
+} // extern "C"
