@@ -1,5 +1,5 @@
 /* bench.c: stargrad bench: how near training comes to the limit of its kernels on this machine. */
-#include "cli/cli.h"
+#include "cli/limits.h"
 
 #include <stdlib.h>
 
@@ -38,9 +38,12 @@ static json_t *as_json(const struct sgrad_bench_result *r) {
         json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", k->name, "calls", (json_int_t)k->calls,
                                                  "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
     }
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms",
-                     r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms, "share",
-                     share(r), "kernels", kernels);
+    json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms",
+                             r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms,
+                             "share", share(r), "kernels", kernels);
+    json_object_update_new(json, json_pack("{s:i, s:f, s:f, s:f, s:f}", "tasks", r->tasks, "gflop", r->gflop, "arithmetic_ms",
+                                           r->arithmetic_ms, "submission_ms", r->submission_ms, "tasks_ms", r->tasks_ms));
+    return json;
 }
 
 static void print(const struct sgrad_bench_result *r) {
@@ -51,11 +54,14 @@ static void print(const struct sgrad_bench_result *r) {
                k->ms > 0 ? 1e3 * k->gbyte / k->ms : 0);
     }
     const double samples = 1e3 * (double)r->batch;
+    struct sgrad__limit limit[SGRAD__LIMITS];
     printf("\nlimit %.1f ms a step on %d %s, %.0f samples/s\n", r->limit_ms, r->workers,
            sgrad_plural(r->workers, "worker", "workers"), samples / r->limit_ms);
-    printf("memory %.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once\n", r->memory_gbyte, r->memory_ms,
-           1e3 * r->memory_gbyte / r->memory_ms);
+    const int limits = sgrad__limits_of(r, limit);
+    for (int i = 0; i < limits; i++)
+        if (limit[i].ms != r->limit_ms) printf("%s %s\n", limit[i].name, limit[i].text);
     printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->step_ms, samples / r->step_ms, 100 * share(r));
+    printf("what takes longest of these: %s\n", sgrad__limits_longest(limit, limits)->name);
 }
 
 static int run(const struct sgrad__request *request) {

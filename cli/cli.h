@@ -54,7 +54,7 @@ struct sgrad__request {
     struct sgrad_segment_options segment;
     struct {
         const char *machine, *nodes, *mini_batch;
-        bool no_overlap, own_workspaces, simulate, every_node;
+        bool no_overlap, own_workspaces, simulate, every_node, limits;
         double efficiency, room;            /* that is sought, 0: none; bytes of workspaces, in MB */
     } plan;
 };

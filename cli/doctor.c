@@ -2,6 +2,7 @@
  *
  * Whatever may hang or crash (StarPU, MPI, CUDA, hwloc's plugins) runs in a child process, a probe, with a time limit. */
 #include "cli/cli.h"
+#include "cli/limits.h"
 #include "cli/machine.h"
 
 #include <hwloc.h>
@@ -341,6 +342,26 @@ static void (*const checks[])(struct doctor *doctor) = {
     check_starpu,   check_mpi, check_calibration, check_environment, check_tools,
 };
 
+/* ---- limits ---- */
+
+/* Where a step's limit lies, by the request's network. Steps that take far longer than what takes longest wait for something. */
+static int find_limits(struct doctor *d, const struct sgrad__request *request) {
+    static const double far = 1.5;
+    struct sgrad_train_options options = request->train;
+    struct sgrad_bench_result r;
+    struct sgrad__limit limit[SGRAD__LIMITS];
+    options.json = true;        /* nothing of the run is printed */
+    SGRAD_TRY(sgrad_bench(&options, &r));
+    const int limits = sgrad__limits_of(&r, limit);
+    const struct sgrad__limit *longest = sgrad__limits_longest(limit, limits);
+    for (int i = 0; i < limits; i++) find(d, OK, limit[i].name, NULL, "%s", limit[i].text);
+    find(d, r.step_ms > far * longest->ms ? NOTE : OK, "limit", longest->advice, "%s, batch %ld: %.1f ms a step, %.0f %% of it %s",
+         options.model, r.batch, r.step_ms, 100 * longest->ms / r.step_ms, longest->name);
+    free(r.kernel);
+    free(r.call);
+    return 0;
+}
+
 /* ---- the command ---- */
 
 static void print(const struct doctor *d) {
@@ -366,6 +387,7 @@ static int run(const struct sgrad__request *request) {
 
     struct doctor d = { .machine = m, .findings = json_array() };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&d);
+    if (request->plan.limits && !d.cannot_train && find_limits(&d, request)) d.cannot_train = true;
     if (request->train.json)
         sgrad__print_json(json_pack("{s:b, s:O}", "can_train", !d.cannot_train, "findings", d.findings));
     else
@@ -383,9 +405,11 @@ static void defaults(struct sgrad__request *request) {
 static const struct sgrad__option options[] = {
     { "machine", "FILE", "measure this machine instead, and write FILE, as stargrad plan takes it", &sgrad__text,
       SGRAD__PLACE(plan.machine) },
-    { "model", "NAME", "for --machine: whose kernels and steps are measured", &sgrad__text, SGRAD__FIELD(model) },
-    { "data", "KIND[:PATH]", "for --machine: its data set", &sgrad__text, SGRAD__FIELD(data) },
-    { "batch", "N", "for --machine: its batch", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
+    { "limits", NULL, "measure, too, what limits a step: arithmetic, kernels, memory, submission, tasks", &sgrad__flag,
+      SGRAD__PLACE(plan.limits) },
+    { "model", "NAME", "for --limits and --machine: whose kernels and steps are measured", &sgrad__text, SGRAD__FIELD(model) },
+    { "data", "KIND[:PATH]", "for --limits and --machine: its data set", &sgrad__text, SGRAD__FIELD(data) },
+    { "batch", "N", "for --limits and --machine: its batch", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };

@@ -36,15 +36,18 @@ SGRAD_ALWAYS_INLINE void store(bool has_bf16, enum sgrad_dtype dtype, void *data
     else *(packed_halves *)((uint16_t *)data + i) = narrow(has_bf16, x);
 }
 
+#ifndef __clang__
+typedef int32_t lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+static const int32_t numbers[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+#endif
+
 /* The lanes of X from FROM on, then those of Y: as many as a vector has. (Clang has no such shuffle.) */
 SGRAD_ALWAYS_INLINE vec lanes_from(int64_t from, vec x, vec y) {
 #ifdef __clang__
     const vec both[2] = { x, y };
     return *(const packed *)((const float *)both + from);
 #else
-    typedef int32_t lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-    static const int32_t number[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return __builtin_shuffle(x, y, *(const lanes *)number + (int32_t)from);
+    return __builtin_shuffle(x, y, *(const lanes *)numbers + (int32_t)from);
 #endif
 }
 
@@ -61,6 +64,28 @@ SGRAD_ALWAYS_INLINE void store_some(bool has_bf16, enum sgrad_dtype dtype, void 
     }
     const vec there = load(dtype, data, i - LANES + some);
     store(has_bf16, dtype, data, i - LANES + some, lanes_from(some, lanes_from(LANES - some, there, there), x));
+}
+
+/* The transpose of LANES vectors: blocks change places across the diagonal, each half as large as those before. */
+SGRAD_ALWAYS_INLINE void transpose(vec x[LANES]) {
+#pragma GCC unroll 4
+    for (int size = LANES / 2; size; size /= 2)
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++) {
+            if (i & size) continue;
+            const vec one = x[i], other = x[i + size];
+#ifdef __clang__
+            for (int l = 0; l < LANES; l++) {
+                x[i][l] = l & size ? other[l - size] : one[l];
+                x[i + size][l] = l & size ? other[l] : one[l + size];
+            }
+#else
+            const lanes number = *(const lanes *)numbers, second = (number & size) != 0;
+            const lanes upper = number + (second & (LANES - size)), lower = number + size + (second & (LANES - size));
+            x[i] = __builtin_shuffle(one, other, upper);
+            x[i + size] = __builtin_shuffle(one, other, lower);
+#endif
+        }
 }
 
 /* Pairs of an element of X and one of NEXT. */

@@ -59,11 +59,17 @@ STAGE NAME(filters)(const float *w, int64_t filters, int64_t channels, int64_t f
     const int of_word = FACTORS == FLOATS ? 1 : 2;
     for (int64_t k = 0; k < count; k += LANES)
         for (int64_t first = 0; first < channels; first += LANES) {
-            vec g[LANES][FILTER] = { 0 };
-            for (int i = 0; i < FILTER; i++)
-                for (int j = 0; j < LANES && from + k + j < filters; j++)
-                    for (int c = 0; c < LANES && first + c < channels; c++)
-                        g[c][i][j] = w[((from + k + j) * FILTER + i) * channels + first + c];
+            vec g[LANES][FILTER];
+            for (int i = 0; i < FILTER; i++) {
+                vec t[LANES] = { 0 };
+                for (int j = 0; j < LANES && from + k + j < filters; j++) {
+                    const int64_t at = ((from + k + j) * FILTER + i) * channels + first;
+                    __builtin_prefetch(w + at + FLOATS_ON);
+                    t[j] = load_some(SGRAD_F32, w, at, channels - first);
+                }
+                transpose(t);
+                for (int c = 0; c < LANES; c++) g[c][i] = t[c];
+            }
             for (int c = 0; c < LANES; c += of_word) {
                 const vec *word[2] = { g[c], g[c + of_word - 1] };
                 put_filters(FACTORS, SIDE, word, rows, count, (first + c) / of_word, k, u);
@@ -79,9 +85,11 @@ STAGE NAME(filters_turned)(const float *w, int64_t filters, int64_t channels, in
         for (int64_t c = 0; c < count; c += LANES) {
             vec g[2][FILTER] = { 0 };
             for (int k = 0; k < of_word && row * of_word + k < filters; k++)
-                for (int i = 0; i < FILTER; i++)
-                    g[k][i] = load_some(SGRAD_F32, w, ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c,
-                                        channels - from - c);
+                for (int i = 0; i < FILTER; i++) {
+                    const int64_t at = ((row * of_word + k) * FILTER + FILTER - 1 - i) * channels + from + c;
+                    __builtin_prefetch(w + at + FILTERS_ON * FILTER * channels);
+                    g[k][i] = load_some(SGRAD_F32, w, at, channels - from - c);
+                }
             put_filters(FACTORS, SIDE, (const vec *[2]){ g[0], g[1] }, rows, count, row, c, u);
         }
 }

@@ -139,6 +139,10 @@ SGRAD_ALWAYS_INLINE void tile_out(enum sgrad_dtype dtype, bool inside, struct im
  *
  * U lies as its products take it: in panels of two vectors, or of one. */
 
+/* Filters lie too far apart for processors to see which are read next: how many floats on along a filter, and how many filters
+ * on memory is asked for them. */
+enum { FLOATS_ON = 32, FILTERS_ON = 4 };
+
 static int64_t panel_width(int64_t columns) { return columns % (2 * LANES) ? LANES : 2 * LANES; }
 
 /* The points G of a row's filters from COLUMN on, or, in pairs, of two rows' filters; ROWS rows of words. */

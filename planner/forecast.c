@@ -23,7 +23,8 @@ struct study {
     double scale;
     double *end;                                /* of each task, seconds from the step's begin; room for them */
     double bytes;                               /* of all gradients */
-    double *dealt;                              /* room for seconds by task, and by rank */
+    double *dealt;                              /* room for seconds by task, and by rank; */
+    int *rank;                                  /* and for a rank by task */
 };
 
 static double at(struct sgrad_growth g, double samples) { return g.fixed + g.each * samples; }
@@ -52,27 +53,17 @@ static double task_seconds(const struct study *s, const struct sgrad_work_task *
            sgrad_machine_seconds(s->q->machine, s->q->train->precision, t->kernel, at(t->flops, samples), at(t->bytes, samples));
 }
 
-static int falling(const void *one, const void *other) {
-    const double a = *(const double *)one, b = *(const double *)other;
-    return (a < b) - (a > b);
-}
-
-/* Of the rank that has most, where each task of a PART goes to the one of RANKS that has least, the longest first. */
+/* Of the rank that has most, where tasks of a PART are dealt out to RANKS. */
 static double deal_out(const struct study *s, enum sgrad_work_part part, double samples, int ranks) {
     double *seconds = s->dealt, *load = s->dealt + s->q->work->tasks, most = 0;
     int count = 0;
     for (int i = 0; i < s->q->work->tasks; i++)
         if (s->q->work->task[i].part == part) seconds[count++] = task_seconds(s, &s->q->work->task[i], samples);
-    qsort(seconds, (size_t)count, sizeof *seconds, falling);
     const int used = ranks < count ? ranks : count;
     memset(load, 0, (size_t)used * sizeof *load);
-    for (int i = 0; i < count; i++) {
-        int least = 0;
-        for (int r = 1; r < used; r++)
-            if (load[r] < load[least]) least = r;
-        load[least] += seconds[i];
-        most = fmax(most, load[least]);
-    }
+    memset(s->rank, 0, (size_t)count * sizeof *s->rank);
+    sgrad_deal_out(seconds, count, s->rank, 1, used, load);
+    for (int r = 0; r < used; r++) most = fmax(most, load[r]);
     return most;
 }
 
@@ -290,6 +281,7 @@ static int open_study(const struct sgrad_question *q, struct study *s) {
     for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
     s->end = sgrad_alloc((size_t)q->work->tasks, sizeof *s->end);
     s->dealt = sgrad_alloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
+    s->rank = sgrad_alloc((size_t)q->work->tasks, sizeof *s->rank);
     return 0;
 }
 
@@ -335,6 +327,7 @@ int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f
     find_lemma(&s, f);
     free(s.end);
     free(s.dealt);
+    free(s.rank);
     return 0;
 }
 

@@ -213,6 +213,11 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
     return 0;
 }
 
+static int by_hash(const void *one, const void *other) {
+    const struct sgrad_timed *a = one, *b = other;
+    return a->hash != b->hash ? (a->hash > b->hash) - (a->hash < b->hash) : strcmp(a->kernel, b->kernel);
+}
+
 static int read_timed(const struct place *from, struct sgrad_machine *m) {
     static const char *const keys[] = { "kernel", "hash", "seconds", NULL };
     const json_t *list = json_object_get(from->object, "calls");
@@ -231,13 +236,14 @@ static int read_timed(const struct place *from, struct sgrad_machine *m) {
         free(called);
         SGRAD_TRY(error);
     }
+    qsort(m->timed, (size_t)m->timings, sizeof *m->timed, by_hash);
     return 0;
 }
 
 double sgrad_machine_timed(const struct sgrad_machine *m, const char *kernel, uint32_t hash) {
-    for (const struct sgrad_timed *t = m->timed; t < m->timed + m->timings; t++)
-        if (t->hash == hash && !strcmp(t->kernel, kernel)) return t->seconds;
-    return NAN;
+    const struct sgrad_timed wanted = { .kernel = (char *)kernel, .hash = hash };
+    const struct sgrad_timed *found = bsearch(&wanted, m->timed, (size_t)m->timings, sizeof wanted, by_hash);
+    return found ? found->seconds : NAN;
 }
 
 static int read_all(const struct place *at, struct sgrad_machine *m) {

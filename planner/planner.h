@@ -87,7 +87,7 @@ struct sgrad_machine {
     int measurements;
     struct sgrad_measured *measured;
     int timings;
-    struct sgrad_timed *timed;
+    struct sgrad_timed *timed;      /* by hash, by kernel */
 };
 /* Every figure of the file has its source, or is refused, as is what no machine can be; errors name file and field. */
 int sgrad_machine_read(const char *path, struct sgrad_machine **machine);

@@ -296,7 +296,7 @@ static void write_tests(FILE *to, const struct runs *runs) {
     char *title = sgrad_format("test %s", m->title);
     fputs("set title ", to);
     sgrad__plot_quoted(to, title);
-    fprintf(to, "\nset xlabel 'epoch'\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%%g%s'\nplot ",
+    fprintf(to, "\nset xlabel 'epoch'\nset xrange [0<*:*]\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%%g%s'\nplot ",
             m->share ? " %%" : "");
     free(title);
     for (int i = 0; i < runs->count; i++) {
@@ -326,7 +326,7 @@ static void write_curves(FILE *to, const void *of) {
     fprintf(to, "set multiplot layout 1,%d\nset format y '%%g'\n", (top > 0) + evaluated > 1 ? 2 : 1);
     if (top > 0) write_losses(to, runs, top);
     if (evaluated) write_tests(to, runs);
-    fputs("unset multiplot\nset offsets 0, 0, 0, 0\n", to);
+    fputs("unset multiplot\nset offsets 0, 0, 0, 0\nset xrange [*:*]\n", to);
 }
 
 bool sgrad__curves_draw(const char *to, char *const *folder) {

@@ -64,7 +64,8 @@ static void write_metric_panel(FILE *to, const struct sgrad__history *h, const s
     sgrad__plot_quoted(to, title);
     fprintf(to, "\nset format y '%%g%s'\n", m->share ? " %%" : "");
     free(title);
-    fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", h->epoch[0].epoch - 0.5, h->epoch[h->epochs - 1].epoch + 0.5);
+    fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", fmax(0, h->epoch[0].epoch - 0.5),
+            h->epoch[h->epochs - 1].epoch + 0.5);
     if (h->epochs <= 15) fputs("set xtics 1\n", to);
     fputs("set key bottom right\nplot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' title 'test'", to);
     if (isfinite(h->epoch[h->epochs - 1].train))

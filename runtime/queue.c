@@ -388,8 +388,8 @@ struct sight {
     struct sgrad_queue_state *state;
     const char *part;           /* of the queue */
     int64_t files;
-    double late[LATE];          /* when the latest were done: a heap, the earliest first */
-    int lates;
+    double *done;               /* when each task was, of those that are */
+    int dones;
 };
 
 /* The process that OWNER, "HOST,PID,START", names; the workers are sorted by it. */
@@ -407,21 +407,6 @@ static struct sgrad_queue_worker *worker_of(struct sgrad_queue_state *s, const c
     *w = (struct sgrad_queue_worker){ .first = INFINITY };
     snprintf(w->name, sizeof w->name, "%s", owner);
     return w;
-}
-
-static void keep_late(struct sight *s, double at) {
-    if (s->lates == LATE && at <= s->late[0]) return;
-    int i = s->lates < LATE ? s->lates++ : 0, child;
-    if (i) {        /* up, from the end */
-        for (; i && s->late[(i - 1) / 2] > at; i = (i - 1) / 2) s->late[i] = s->late[(i - 1) / 2];
-    } else {        /* down, in the place of the earliest */
-        for (; (child = 2 * i + 1) < s->lates; i = child) {
-            if (child + 1 < s->lates && s->late[child + 1] < s->late[child]) child++;
-            if (s->late[child] >= at) break;
-            s->late[i] = s->late[child];
-        }
-    }
-    s->late[i] = at;
 }
 
 /* Names are 17@HOST,PID,START, of leases with 17.0.0 before the @. */
@@ -443,7 +428,8 @@ static void see(struct sight *s, int folder, const char *name) {
     if (!done) return;
     w->done++;
     w->first = fmin(w->first, time);
-    keep_late(s, time);
+    s->done = sgrad_grow(s->done, s->dones, sizeof *s->done);
+    s->done[s->dones++] = time;
 }
 
 static void walk(struct sight *s, const char *path, bool deeper) {
@@ -462,6 +448,11 @@ static void walk(struct sight *s, const char *path, bool deeper) {
     if (dir) closedir(dir);
 }
 
+static int falling(const void *one, const void *other) {
+    const double a = *(const double *)one, b = *(const double *)other;
+    return (a < b) - (a > b);
+}
+
 int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
     char *work = sgrad_format("%s/work", folder);
     const bool is_queue = !access(work, F_OK);
@@ -475,9 +466,10 @@ int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
         walk(&s, part, i != 1);
         free(part);
         count[i] = s.files;
-        double last = 0;
-        for (int k = 0; k < s.lates; k++) last = fmax(last, s.late[k]);
-        if (s.lates > 1 && last > s.late[0]) state->per_second = (s.lates - 1) / (last - s.late[0]);
+        if (s.dones) qsort(s.done, (size_t)s.dones, sizeof *s.done, falling);
+        const int late = s.dones < LATE ? s.dones : LATE;
+        if (late > 1 && s.done[0] > s.done[late - 1]) state->per_second = (late - 1) / (s.done[0] - s.done[late - 1]);
+        free(s.done);
     }
     state->todo = count[0], state->leased = count[1], state->done = count[2], state->failed = count[3];
     return 0;

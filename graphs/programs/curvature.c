@@ -81,14 +81,14 @@ static void assign(struct sgrad__curvature *c, double every) {
     double *size = sgrad_alloc((size_t)factors + 1, sizeof *size), *load = sgrad_alloc((size_t)c->ranks, sizeof *load);
     int *bin = sgrad_alloc((size_t)factors + 1, sizeof *bin);
     for (int i = 0; i < c->layers; i++) size[i] = work_of(c, &c->layer[i], every);
-    sgrad__deal_out(size, c->layers, bin, 1, c->columns, load);
+    sgrad_deal_out(size, c->layers, bin, 1, c->columns, load);
     for (int i = 0; i < c->layers; i++) c->layer[i].column = bin[i];
     memset(load, 0, (size_t)c->ranks * sizeof *load);
     for (int i = 0; i < factors; i++) {
         size[i] = c->layer[i / SGRAD__FACTORS].factor[i % SGRAD__FACTORS].flops;
         bin[i] = c->layer[i / SGRAD__FACTORS].column;
     }
-    sgrad__deal_out(size, factors, bin, c->columns, c->ranks, load);
+    sgrad_deal_out(size, factors, bin, c->columns, c->ranks, load);
     for (int i = 0; i < factors; i++) c->layer[i / SGRAD__FACTORS].factor[i % SGRAD__FACTORS].rank = bin[i];
     free(bin);
     free(load);

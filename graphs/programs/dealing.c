@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-void sgrad__deal_out(const double *size, int count, int *bin, int step, int bins, double *load) {
+void sgrad_deal_out(const double *size, int count, int *bin, int step, int bins, double *load) {
     bool *dealt = sgrad_alloc((size_t)count + 1, sizeof *dealt);
     for (int i = 0; i < count; i++) {
         int largest = -1;
@@ -50,7 +50,7 @@ static void deal_within(struct sgrad_graph *g, const struct sgrad__program_optio
             size[count] = flops_of(&g->parameter[i], o);
             which[count++] = i;
         }
-    sgrad__deal_out(size, count, bin, 1, group.count, load);
+    sgrad_deal_out(size, count, bin, 1, group.count, load);
     for (int i = 0; i < count; i++) {
         g->parameter[which[i]].dealt = group.count;
         g->parameter[which[i]].owner = group.rank[bin[i]];

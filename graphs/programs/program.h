@@ -224,9 +224,6 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
 
 /* ---- dealing.c: work that one rank does for several ---- */
 
-/* Things to bins: the largest that is left to the bin, of its own, that has least (R. L. Graham: Bounds on Multiprocessing Timing
- * Anomalies, 1969). Its own are bin[i], bin[i] + STEP, …, below BINS; it becomes the one. LOAD is added to. */
-void sgrad__deal_out(const double *size, int count, int *bin, int step, int bins, double *load);
 bool sgrad__can_be_dealt(const struct sgrad_optimizer *optimizer);   /* it looks at a parameter at a time, and keeps its shape */
 /* Those WANTED of the parameters that several ranks have whole get an owner each, the same on all ranks. */
 void sgrad__deal_updates(struct sgrad_graph *graph, const struct sgrad__program_options *options, const bool *wanted);

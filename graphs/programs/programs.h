@@ -63,6 +63,10 @@ struct sgrad_strategy {
 };
 extern const struct sgrad_strategy *const sgrad_strategies[];      /* all of strategies.def; ends with NULL */
 
+/* Things to bins: the largest that is left to the bin, of its own, that has least (R. L. Graham: Bounds on Multiprocessing Timing
+ * Anomalies, 1969). Its own are bin[i], bin[i] + STEP, …, below BINS; it becomes the one. LOAD is added to. */
+void sgrad_deal_out(const double *size, int count, int *bin, int step, int bins, double *load);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,7 +2,8 @@
  *
  *     each operation of the program alone ──> best time × how often a step has it ──> sum over calls, over workers: the limit
  *     some steps, as in training ──> the median: what is reached
- *     the operands of each task ──> bytes / what memory gives all workers: what is in neither, as far as it is not hidden */
+ *     the operands of each task ──> bytes / what memory gives all workers: what is in neither, as far as it is not hidden
+ *     the same tasks, none of which computes ──> what one thread that submits them takes, and StarPU with so many workers */
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -108,6 +109,8 @@ static int time_memory(struct sgrad__run *r, struct sgrad_bench_result *result) 
         result->gflops += roof.flops[w];
         result->gbytes += roof.bytes[w];
     }
+    for (int i = 0; i < result->kernels; i++) result->gflop += result->kernel[i].gflop;
+    result->arithmetic_ms = 1e3 * result->gflop / result->gflops;
     result->memory_ms = 1e3 * result->memory_gbyte / result->gbytes;
     return 0;
 }
@@ -139,8 +142,9 @@ static double busiest(void) {
     return most;
 }
 
-/* Seconds that each of STEPS steps takes behind WARM others, not watched: from the end of one to the end of the next. */
-static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds) {
+/* Seconds that each of STEPS steps takes behind WARM others, not watched, from the end of one to the end of the next; and,
+ * unless SUBMITS is NULL, of this thread, to submit it. */
+static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds, double *submits) {
     const struct sgrad__slot *slot;
     const long window = r->options.window;
     double before = 0;
@@ -148,7 +152,11 @@ static int time_steps(struct sgrad__run *r, long warm, long steps, double *secon
     sgrad_workers_watch();
     watch(r->program);
     for (long done = 0, next = 0; done < warm + steps; done++) {
-        while (next < warm + steps && next - done < window) SGRAD_TRY(sgrad__run_submit(r, next++));
+        for (; next < warm + steps && next - done < window; next++) {
+            const double start = sgrad_thread_now();
+            SGRAD_TRY(sgrad__run_submit(r, next));
+            if (submits && next >= warm) submits[next - warm] = sgrad_thread_now() - start;
+        }
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
         if (done >= warm) seconds[done - warm] = slot->time - before;
         if (done + 1 == warm) watch(r->program);
@@ -158,7 +166,34 @@ static int time_steps(struct sgrad__run *r, long warm, long steps, double *secon
     return sgrad_wait_all();
 }
 
-/* ---- both ---- */
+static double median_ms(double *seconds) {
+    qsort(seconds, STEPS, sizeof *seconds, by_size);
+    return 1e3 * seconds[STEPS / 2];
+}
+
+/* ---- what is left where nothing is computed ---- */
+
+static void compute_nothing(const struct sgrad_args *args) { (void)args; }
+
+/* On CPUs of one rank: elsewhere a step without its work is no step. Leaves the program so. */
+static int time_tasks(struct sgrad__run *r, struct sgrad_bench_result *result) {
+    static const struct sgrad_kernel nothing = { .name = "nothing", .cpu = compute_nothing };
+    double took[STEPS];
+    if (r->context->cudas || r->context->ranks > 1) return 0;
+    for (int i = 0; i < r->program->call_count; i++) {
+        struct sgrad_call *call = r->program->call[i];
+        const size_t workspace = call->workspace, gpu_workspace = call->gpu_workspace;
+        call->kernel = &nothing;
+        sgrad_call_forget(call);
+        sgrad_call_prepare(call);
+        call->workspace = workspace, call->gpu_workspace = gpu_workspace;
+    }
+    SGRAD_TRY(time_steps(r, WARM, STEPS, took, NULL));
+    result->tasks_ms = median_ms(took);
+    return 0;
+}
+
+/* ---- all ---- */
 
 static int longest_first(const void *one, const void *other) {
     const struct sgrad_bench_kernel *a = one, *b = other;
@@ -166,20 +201,23 @@ static int longest_first(const void *one, const void *other) {
 }
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
-    double took[STEPS], all = 0;
+    double took[STEPS], submits[STEPS], all = 0;
     SGRAD_TRY(sgrad__run_open_training(r));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     result->batch = r->options.batch;
     result->workers = sgrad_workers();
-    SGRAD_TRY(time_steps(r, WARM, STEPS, took));
+    SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
     for (int i = 0; i < STEPS; i++) all += took[i];
     find_times(r->program, all, busiest(), result);
-    qsort(took, STEPS, sizeof *took, by_size);
-    result->step_ms = 1e3 * took[STEPS / 2];
+    result->step_ms = median_ms(took);
+    result->submission_ms = median_ms(submits);
+    result->tasks = r->program->instruction_count;
+    snprintf(result->scheduler, sizeof result->scheduler, "%s", r->context->scheduler);
     SGRAD_TRY(time_kernels(r, &r->runner->slot[0].step, result));      /* its samples are there still */
     SGRAD_TRY(time_memory(r, result));
+    SGRAD_TRY(time_tasks(r, result));
     tell_network(r->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
     return sgrad__run_agree(r, 0);
@@ -212,7 +250,7 @@ static int run_steps(struct sgrad__run *r, long warm, long steps, double *second
     *rank = r->context->rank;
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     sgrad_trace_begin();
-    SGRAD_TRY(time_steps(r, warm, steps, seconds));
+    SGRAD_TRY(time_steps(r, warm, steps, seconds, NULL));
     sgrad_trace_end();
     return sgrad__run_agree(r, 0);
 }

@@ -153,6 +153,11 @@ struct sgrad_bench_result {
     double step_ms;                 /* the median of the steps that were taken */
     double memory_gbyte, memory_ms; /* what a step's tasks read and write of main memory, and how long all workers take for it */
     double gflops, gbytes;          /* a second, that all workers of this rank make at most: of arithmetic, of traffic */
+    double gflop, arithmetic_ms;    /* what a step's kernels count, and how long it takes at that rate */
+    int tasks;                      /* of a step */
+    double submission_ms;           /* that the one thread which submits them takes for a step */
+    double tasks_ms;                /* a step of the same tasks, none of which computes; 0: not measured, with GPUs or ranks */
+    char scheduler[32];             /* that was among them */
     double latency, bandwidth;      /* of the network, in seconds and bytes a second, as ranks measured it; 0: one rank */
     double host_latency, host_bandwidth;        /* the same between ranks of one host */
 };

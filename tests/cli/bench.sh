@@ -15,6 +15,9 @@ assert abs(b["share"] - b["limit_ms"] / b["step_ms"]) < 1e-6
 # Two equal workers share the work; "equal" on a busy machine is meant loosely.
 assert 0.25 < b["limit_ms"] / sum(k["ms"] for k in b["kernels"]) < 0.75, b
 assert b["memory_gbyte"] > 0 and b["memory_ms"] > 0, b
+assert abs(b["gflop"] - sum(k["gflop"] for k in b["kernels"])) < 1e-9 and b["arithmetic_ms"] > 0, b
+# Without its work a step is what the tasks themselves take.
+assert b["tasks"] > 4 and 0 < b["submission_ms"] and 0 < b["tasks_ms"] < b["step_ms"], b
 assert [k["ms"] for k in b["kernels"]] == sorted((k["ms"] for k in b["kernels"]), reverse=True)
 for name in "conv2d forward", "conv2d backward-weight", "batchnorm stats", "sgd":
     assert kernels[name]["ms"] > 0 and kernels[name]["gbyte"] > 0, name
@@ -25,5 +28,9 @@ END
 passes bench "${network[@]}"
 says '^steps .* of the limit$'
 says '^memory [0-9.]* GB a step, [0-9.]* ms at '
+says '^arithmetic [0-9.]* GFlop a step, [0-9.]* ms at '
+says '^submission [0-9]* tasks a step, [0-9.]* ms of the thread that submits them'
+says '^tasks [0-9.]* ms a step where none computes, on 2 workers of scheduler '
+says '^what takes longest of these: \(arithmetic\|kernels\|memory\|submission\|tasks\)$'
 refuses 2 'bench: --model NAME is missing' bench --data digits
 refuses 2 'no model is called' bench --model resnet21 --data digits

@@ -17,6 +17,15 @@ assert result["can_train"] is True
 assert all(f["status"] in ("ok", "note", "warning", "error") and f["about"] and f["text"] for f in result["findings"])
 END
 
+passes doctor --limits --model convnet --data digits --batch 64
+for about in arithmetic kernels memory submission tasks; do
+	says "^ok  *$about "
+done
+says '^[a-z]*  *limit *convnet, batch 64: [0-9.]* ms a step, [0-9]* % of it '
+"$STARGRAD" doctor --limits --model convnot >out 2>err
+[ $? = 1 ] || wrong 'limits of a network that is none are fine'
+grep -q "no model is called 'convnot'" err || wrong 'doctor --limits does not say what it lacks'
+
 DNNL_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=7 passes doctor
 says '^warning .*DNNL_MAX_CPU_ISA=SSE41'
 says '^note .*OMP_NUM_THREADS=7'

@@ -1,0 +1,49 @@
+/* limits.c: what a step cannot be faster than, each by itself: which is the longest says what to change.
+ *
+ *     arithmetic   its operations at the rate of a matrix product that stays in caches
+ *     kernels      each operation alone, in its best time: what is above arithmetic is theirs
+ *     memory       what tasks leave each other there, at what it gives all workers at once
+ *     submission   one thread hands StarPU all tasks, however many workers there are
+ *     tasks        the same tasks, computing nothing: submission, dependencies, the scheduler with these workers */
+#include "cli/limits.h"
+
+__attribute__((format(printf, 5, 6))) static void add(struct sgrad__limit *limit, int *count, const char *name, double ms,
+                                                      const char *format, ...) {
+    va_list list;
+    struct sgrad__limit *is = &limit[(*count)++];
+    *is = (struct sgrad__limit){ .name = name, .ms = ms };
+    va_start(list, format);
+    vsnprintf(is->text, sizeof is->text, format, list);
+    va_end(list);
+}
+
+int sgrad__limits_of(const struct sgrad_bench_result *r, struct sgrad__limit limit[SGRAD__LIMITS]) {
+    static const char larger[] = "a larger --micro-batch makes fewer tasks";
+    const char *workers = sgrad_plural(r->workers, "worker", "workers");
+    int count = 0;
+    add(limit, &count, "arithmetic", r->arithmetic_ms,
+        "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s",
+        r->gflop, r->arithmetic_ms, r->gflops, r->workers, workers);
+    add(limit, &count, "kernels", r->limit_ms, "%.1f ms a step, each in its best time, on %d %s", r->limit_ms, r->workers,
+        workers);
+    add(limit, &count, "memory", r->memory_ms, "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once",
+        r->memory_gbyte, r->memory_ms, r->gbytes);
+    limit[count - 1].advice = "--precision bf16 moves half of it";
+    add(limit, &count, "submission", r->submission_ms,
+        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such %s",
+        r->tasks, r->submission_ms, r->limit_ms * r->workers / r->submission_ms, "workers");
+    limit[count - 1].advice = larger;
+    if (r->tasks_ms > 0) {
+        add(limit, &count, "tasks", r->tasks_ms, "%.2f ms a step where none computes, on %d %s of scheduler %s", r->tasks_ms,
+            r->workers, workers, r->scheduler);
+        limit[count - 1].advice = larger;
+    }
+    return count;
+}
+
+const struct sgrad__limit *sgrad__limits_longest(const struct sgrad__limit *limit, int limits) {
+    const struct sgrad__limit *longest = limit;
+    for (int i = 1; i < limits; i++)
+        if (limit[i].ms > longest->ms) longest = &limit[i];
+    return longest;
+}
