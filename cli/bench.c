@@ -38,8 +38,8 @@ static json_t *as_json(const struct sgrad_bench_result *r) {
         json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", k->name, "calls", (json_int_t)k->calls,
                                                  "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
     }
-    json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers, "limit_ms",
-                             r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms,
+    json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers,
+                             "limit_ms", r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms,
                              "share", share(r), "kernels", kernels);
     json_object_update_new(json, json_pack("{s:i, s:f, s:f, s:f, s:f}", "tasks", r->tasks, "gflop", r->gflop, "arithmetic_ms",
                                            r->arithmetic_ms, "submission_ms", r->submission_ms, "tasks_ms", r->tasks_ms));

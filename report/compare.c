@@ -296,8 +296,8 @@ static void write_tests(FILE *to, const struct runs *runs) {
     char *title = sgrad_format("test %s", m->title);
     fputs("set title ", to);
     sgrad__plot_quoted(to, title);
-    fprintf(to, "\nset xlabel 'epoch'\nset xrange [0<*:*]\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%%g%s'\nplot ",
-            m->share ? " %%" : "");
+    fprintf(to, "\nset xlabel 'epoch'\nset xrange [0<*:*]\nset yrange [*:*]\nset offsets 0.5, 0.5, 0, 0\nset format y '%%g%s'\n"
+            "plot ", m->share ? " %%" : "");
     free(title);
     for (int i = 0; i < runs->count; i++) {
         fprintf(to, "%s$test%d using 1:2 with linespoints pt 7 ps 0.5", i ? ", " : "", i);
