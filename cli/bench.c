@@ -39,8 +39,8 @@ static json_t *as_json(const struct sgrad_bench_result *r) {
                                                  "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
     }
     json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "batch", (int)r->batch, "workers", r->workers,
-                             "limit_ms", r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms", r->step_ms,
-                             "share", share(r), "kernels", kernels);
+                             "limit_ms", r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte,
+                             "step_ms", r->step_ms, "share", share(r), "kernels", kernels);
     json_object_update_new(json, json_pack("{s:i, s:f, s:f, s:f, s:f}", "tasks", r->tasks, "gflop", r->gflop, "arithmetic_ms",
                                            r->arithmetic_ms, "submission_ms", r->submission_ms, "tasks_ms", r->tasks_ms));
     return json;

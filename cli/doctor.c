@@ -356,7 +356,8 @@ static int find_limits(struct doctor *d, const struct sgrad__request *request) {
     const struct sgrad__limit *longest = sgrad__limits_longest(limit, limits);
     for (int i = 0; i < limits; i++) find(d, OK, limit[i].name, NULL, "%s", limit[i].text);
     find(d, r.step_ms > far * longest->ms ? NOTE : OK, "limit", longest->advice,
-         "%s, batch %ld: %.1f ms a step, %.0f %% of it %s", options.model, r.batch, r.step_ms, 100 * longest->ms / r.step_ms, longest->name);
+         "%s, batch %ld: %.1f ms a step, %.0f %% of it %s", options.model, r.batch, r.step_ms, 100 * longest->ms / r.step_ms,
+         longest->name);
     free(r.kernel);
     free(r.call);
     return 0;
