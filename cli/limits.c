@@ -7,38 +7,32 @@
  *     tasks        the same tasks, computing nothing: submission, dependencies, the scheduler with these workers */
 #include "cli/limits.h"
 
-__attribute__((format(printf, 5, 6))) static void add(struct sgrad__limit *limit, int *count, const char *name, double ms,
+__attribute__((format(printf, 5, 6))) static void add(struct sgrad__limit *limit, const char *name, double ms, const char *advice,
                                                       const char *format, ...) {
     va_list list;
-    struct sgrad__limit *is = &limit[(*count)++];
-    *is = (struct sgrad__limit){ .name = name, .ms = ms };
+    *limit = (struct sgrad__limit){ .name = name, .ms = ms, .advice = advice };
     va_start(list, format);
-    vsnprintf(is->text, sizeof is->text, format, list);
+    vsnprintf(limit->text, sizeof limit->text, format, list);
     va_end(list);
 }
 
 int sgrad__limits_of(const struct sgrad_bench_result *r, struct sgrad__limit limit[SGRAD__LIMITS]) {
     static const char larger[] = "a larger --micro-batch makes fewer tasks";
     const char *workers = sgrad_plural(r->workers, "worker", "workers");
-    int count = 0;
-    add(limit, &count, "arithmetic", r->arithmetic_ms,
-        "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s",
-        r->gflop, r->arithmetic_ms, r->gflops, r->workers, workers);
-    add(limit, &count, "kernels", r->limit_ms, "%.1f ms a step, each in its best time, on %d %s", r->limit_ms, r->workers,
-        workers);
-    add(limit, &count, "memory", r->memory_ms, "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once",
-        r->memory_gbyte, r->memory_ms, r->gbytes);
-    limit[count - 1].advice = "--precision bf16 moves half of it";
-    add(limit, &count, "submission", r->submission_ms,
-        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such %s",
-        r->tasks, r->submission_ms, r->limit_ms * r->workers / r->submission_ms, "workers");
-    limit[count - 1].advice = larger;
-    if (r->tasks_ms > 0) {
-        add(limit, &count, "tasks", r->tasks_ms, "%.2f ms a step where none computes, on %d %s of scheduler %s", r->tasks_ms,
-            r->workers, workers, r->scheduler);
-        limit[count - 1].advice = larger;
-    }
-    return count;
+    add(&limit[SGRAD__ARITHMETIC], "arithmetic", r->arithmetic_ms, NULL,
+        "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s", r->gflop, r->arithmetic_ms, r->gflops,
+        r->workers, workers);
+    add(&limit[SGRAD__KERNELS], "kernels", r->limit_ms, NULL, "%.1f ms a step, each in its best time, on %d %s", r->limit_ms,
+        r->workers, workers);
+    add(&limit[SGRAD__MEMORY], "memory", r->memory_ms, "--precision bf16 moves half of it",
+        "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once", r->memory_gbyte, r->memory_ms, r->gbytes);
+    add(&limit[SGRAD__SUBMISSION], "submission", r->submission_ms, larger,
+        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such workers", r->tasks, r->submission_ms,
+        r->limit_ms * r->workers / r->submission_ms);
+    if (r->tasks_ms <= 0) return SGRAD__TASKS;
+    add(&limit[SGRAD__TASKS], "tasks", r->tasks_ms, larger, "%.2f ms a step where none computes, on %d %s of scheduler %s",
+        r->tasks_ms, r->workers, workers, r->scheduler);
+    return SGRAD__LIMITS;
 }
 
 const struct sgrad__limit *sgrad__limits_longest(const struct sgrad__limit *limit, int limits) {

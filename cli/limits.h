@@ -4,16 +4,16 @@
 
 #include "cli/cli.h"
 
-/* One of what a step cannot be faster than. */
+/* What a step cannot be faster than; TASKS is last, since it is not always measured. */
+enum { SGRAD__ARITHMETIC, SGRAD__KERNELS, SGRAD__MEMORY, SGRAD__SUBMISSION, SGRAD__TASKS, SGRAD__LIMITS };
 struct sgrad__limit {
     const char *name;
     double ms;              /* of a step */
     char text[192];         /* that it takes, and why so long */
     const char *advice;     /* what makes it shorter; NULL: another network, or another machine */
 };
-enum { SGRAD__LIMITS = 5 };
 
-/* Arithmetic, kernels, memory, submission, tasks, those that were measured. Returns how many there are. */
+/* Returns how many of them were measured. */
 int sgrad__limits_of(const struct sgrad_bench_result *result, struct sgrad__limit limit[SGRAD__LIMITS]);
 const struct sgrad__limit *sgrad__limits_longest(const struct sgrad__limit *limit, int limits);
 

@@ -30,8 +30,7 @@ enum sgrad_action_kind {
     SGRAD_SEND,         /* the rank's present value of the chunk, to PEER */
     SGRAD_ADD,          /* PEER's value is received and added to the rank's own */
     SGRAD_COPY,         /* PEER's value is received and takes the place of the rank's own */
-    SGRAD_WHOLE,        /* one call of MPI_Iallreduce does everything: the only action of its plan */
-    SGRAD_WHOLE_ON_GPUS,        /* so does one of ncclAllReduce, in the memory of a GPU of each rank */
+    SGRAD_WHOLE,        /* one call of a library does everything: the only action of its plan */
 };
 struct sgrad_action {
     enum sgrad_action_kind kind;
@@ -40,6 +39,7 @@ struct sgrad_action {
 struct sgrad_plan {
     int chunks;                     /* the buffer is cut into so many nearly equal pieces */
     int root;                       /* place, where the kind has one */
+    bool on_gpus;                   /* as the method has it: by ncclAllReduce, else by MPI_Iallreduce */
     int count;
     struct sgrad_action *action;
 };

@@ -137,7 +137,10 @@ bool sgrad_worker_is_cuda(int i) { return starpu_worker_get_type(i) == STARPU_CU
 
 int sgrad_worker_here(void) { return starpu_worker_get_id(); }
 
-void sgrad_workers_watch(void) { starpu_profiling_status_set(STARPU_PROFILING_ENABLE); }
+void sgrad_workers_watch(void) {
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    for (int w = 0; w < (int)starpu_worker_get_count(); w++) starpu_profiling_worker_get_info(w, NULL);
+}
 
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {
     struct starpu_profiling_worker_info info;

@@ -396,7 +396,7 @@ int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step
 void sgrad_call_watch(struct sgrad_call *call);
 double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks);
 
-/* How busy workers are: from WATCH on, StarPU counts. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
+/* How busy workers are: from WATCH on, StarPU counts, anew. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
  * share of its time since the last call that it spent in tasks; false: there are not so many. */
 void sgrad_workers_watch(void);
 bool sgrad_worker_busy(int i, char *name, size_t size, double *share);

@@ -114,9 +114,8 @@ void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
         struct value *v = &value[a->chunk];
         const int peer = a->peer;
         if (a->kind == SGRAD_WHOLE) {
-            add_message(b, &sgrad__whole_kernel, SGRAD_RW, *chunk, -1, tag, priority, name);
-        } else if (a->kind == SGRAD_WHOLE_ON_GPUS) {
-            add_message(b, &sgrad__whole_on_gpus_kernel, SGRAD_RW, *chunk, -1, tag, priority, name);
+            const struct sgrad_kernel *whole = plan->on_gpus ? &sgrad__whole_on_gpus_kernel : &sgrad__whole_kernel;
+            add_message(b, whole, SGRAD_RW, *chunk, -1, tag, priority, name);
         } else if (a->kind == SGRAD_SEND) {
             sgrad__add_send(b, joined(b, v, a->count, name), peer, tag + sent[peer]++, priority, name);
         } else {

@@ -129,10 +129,8 @@ static int by_size(const void *a, const void *b) {
 
 /* From here on what tasks take is added up, and how busy workers are. */
 static void watch(struct sgrad__program *p) {
-    char name[32];
-    double share;
     for (int i = 0; i < p->call_count; i++) sgrad_call_watch(p->call[i]);
-    for (int w = 0; sgrad_worker_busy(w, name, sizeof name, &share); w++) continue;
+    sgrad_workers_watch();
 }
 
 static double busiest(void) {
@@ -149,7 +147,6 @@ static int time_steps(struct sgrad__run *r, long warm, long steps, double *secon
     const long window = r->options.window;
     double before = 0;
     sgrad__server_expect(r->server, warm + steps, warm + steps);
-    sgrad_workers_watch();
     watch(r->program);
     for (long done = 0, next = 0; done < warm + steps; done++) {
         for (; next < warm + steps && next - done < window; next++) {

@@ -276,15 +276,12 @@ static void count_time(struct sgrad__segment *s) {
 
 int sgrad_segment(const struct sgrad_segment_options *options, struct sgrad_segment_result *result) {
     struct sgrad__segment *s = sgrad_alloc(1, sizeof *s);
-    char name[16];
-    double share;
     memset(result, 0, sizeof *result);
     s->o = options;
     s->result = result;
     int error = open_all(s);
     if (!error && options->tell) options->tell(options, result);
     if (!error) sgrad_workers_watch();
-    for (int i = 0; !error && sgrad_worker_busy(i, name, sizeof name, &share); i++) continue;      /* counts anew */
     const double start = sgrad_now();
     if (!error) error = sgrad__segment_run(s);
     result->seconds = sgrad_now() - start;

@@ -61,7 +61,9 @@ static inline int sgrad__tree_parent(int place) { return place & (place - 1); }
 
 /* ---- library.c ------------------------------------------------------------------------------------------------- */
 
-/* Seconds at least of an allreduce that a library does. */
+/* Of an allreduce that a library does in one call: seconds at least, one chunk, that call. */
 double sgrad__library_cost(double bytes, const struct sgrad_network *net);
+int sgrad__library_chunks(double bytes, const struct sgrad_network *net);
+void sgrad__library_schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net);
 
 #endif

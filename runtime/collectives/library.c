@@ -1,5 +1,5 @@
-/* library.c: what an allreduce costs that a library does (mpi.c, nccl.c): the best of the classical formulas (Thakur,
- * Rabenseifner and Gropp 2005) of p ranks, with s = ⌊log2 p⌋ steps:
+/* library.c: an allreduce that a library does (mpi.c, nccl.c): its plan is one call, its cost the best of the classical formulas
+ * (Thakur, Rabenseifner and Gropp 2005) of p ranks, with s = ⌊log2 p⌋ steps:
  *
  *     doubling   s (latency + bytes / bandwidth)                              and latency + bytes / bandwidth,
  *     halving    2 s latency + 2 (p − 1) / p bytes / bandwidth                twice, where p is no power of two
@@ -24,4 +24,15 @@ double sgrad__library_cost(double bytes, const struct sgrad_network *net) {
     const double halving = 2 * steps * latency + shared + folding;
     const double ring = 2 * (p - 1) * latency + shared;
     return fmin(doubling, fmin(halving, ring));
+}
+
+int sgrad__library_chunks(double bytes, const struct sgrad_network *net) {
+    (void)bytes, (void)net;
+    return 1;
+}
+
+void sgrad__library_schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
+    (void)net;
+    plan->chunks = 1;
+    sgrad_plan_add(plan, SGRAD_WHOLE, rank, 0);
 }

@@ -8,17 +8,6 @@
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
-static int chunks(double bytes, const struct sgrad_network *net) {
-    (void)bytes, (void)net;
-    return 1;
-}
-
-static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
-    (void)net;
-    plan->chunks = 1;
-    sgrad_plan_add(plan, SGRAD_WHOLE, rank, 0);
-}
-
 const struct sgrad_collective sgrad_mpi_allreduce = {
     .name = "mpi",
     .kind = SGRAD_ALLREDUCE,
@@ -26,6 +15,6 @@ const struct sgrad_collective sgrad_mpi_allreduce = {
     .library = "MPI",
     .source = "MPI 4.0, section 6.12.8",
     .cost = sgrad__library_cost,
-    .chunks = chunks,
-    .schedule = schedule,
+    .chunks = sgrad__library_chunks,
+    .schedule = sgrad__library_schedule,
 };

@@ -9,17 +9,6 @@
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
-static int chunks(double bytes, const struct sgrad_network *net) {
-    (void)bytes, (void)net;
-    return 1;
-}
-
-static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
-    (void)net;
-    plan->chunks = 1;
-    sgrad_plan_add(plan, SGRAD_WHOLE_ON_GPUS, rank, 0);
-}
-
 const struct sgrad_collective sgrad_nccl_allreduce = {
     .name = "nccl",
     .kind = SGRAD_ALLREDUCE,
@@ -28,6 +17,6 @@ const struct sgrad_collective sgrad_nccl_allreduce = {
     .library = "NCCL",
     .on_gpus = true,
     .cost = sgrad__library_cost,
-    .chunks = chunks,
-    .schedule = schedule,
+    .chunks = sgrad__library_chunks,
+    .schedule = sgrad__library_schedule,
 };

@@ -80,7 +80,7 @@ struct sgrad_plan sgrad_plan_make(const struct sgrad_collective *method, const s
     int *host;
     const struct sgrad_network own = seen_by(what->group, net, &host);
     const int place = place_of(what, rank), root = is_rooted(method->kind) ? place_of(what, what->root) : 0;
-    struct sgrad_plan plan = { .chunks = shares(method->kind) ? own.ranks : 1, .root = root };
+    struct sgrad_plan plan = { .chunks = shares(method->kind) ? own.ranks : 1, .root = root, .on_gpus = method->on_gpus };
     assert(place >= 0 && place < own.ranks && root >= 0);
     if (own.ranks > 1) {
         plan.chunks = method->chunks(what->bytes, &own);
