@@ -8,6 +8,7 @@
 #include "volumes/volumes.h"
 
 #include <math.h>
+#include <unistd.h>
 
 enum { Z = 20, Y = 150, X = 170, VOXELS = Z * Y * X };
 static uint8_t pixels[VOXELS];
@@ -44,6 +45,8 @@ static const struct sgrad_model filter = { .name = "filter", .build = build_filt
 
 static struct sgrad_segment_result result;
 
+#define ONE_BLOCK 0.01      /* GB: enough for chunks of a block, not for those of two */
+
 static float *segment(struct sgrad_segment_options o) {
     struct sgrad_volume *v;
     float *voxels = malloc((size_t)o.classes * VOXELS * sizeof *voxels);
@@ -68,7 +71,7 @@ static void goes_through(void **state) {
                                                          .out = scratch_path("identity.zarr"),
                                                          .patch = { 8, 64, 48 },
                                                          .overlap = { 3, 20, 17 },
-                                                         .memory = 0.004 });
+                                                         .memory = ONE_BLOCK });
     for (int i = 0; i < VOXELS; i++)
         if (!(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f)) fail_msg("voxel %d: %g, not %g", i, out[i], pixels[i] / 255.0);
     free(out);
@@ -93,7 +96,8 @@ static void no_seams(void **state) {
                                                            .out = scratch_path("parts.zarr"),
                                                            .patch = { 10, 64, 64 },
                                                            .overlap = { 5, 24, 24 },
-                                                           .memory = 0.004 });
+                                                           .memory = ONE_BLOCK });
+    assert_memory_equal(result.chunk, result.block, sizeof result.chunk);
     for (int c = 0; c < 2; c++)
         for (int z = 1; z < Z - 1; z++)
             for (int y = 1; y < Y - 1; y++)
@@ -129,13 +133,22 @@ static void other_types(void **state) {
     assert_fails(sgrad_segment(&o, &result), SGRAD_EFORMAT, "voxel of 1.5");
 }
 
+/* What memory does not hold is refused before anything is written. */
+static void too_much(void **state) {
+    struct sgrad_segment_options o = { .custom_model = &filter, .classes = 2, .in = scratch_path("in.zarr"), .memory = 0.004,
+                                       .out = scratch_path("too-much.zarr"), .patch = { 10, 64, 64 }, .cpus = 2, .gpus = -1 };
+    (void)state;
+    assert_fails(sgrad_segment(&o, &result), SGRAD_EINVAL, "more than --memory 0.004");
+    assert_int_not_equal(access(o.out, F_OK), 0);
+}
+
 /* Mirror images: what goes in comes out; and of a mirrored volume the mirrored result, though no filter is its own image. */
 static void mirror_images(void **state) {
     static uint8_t turned[VOXELS];
     (void)state;
     float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1, .flips = true,
                                                          .out = scratch_path("flips.zarr"), .patch = { 8, 64, 48 },
-                                                         .overlap = { 3, 20, 17 }, .memory = 0.004 });
+                                                         .overlap = { 3, 20, 17 }, .memory = ONE_BLOCK });
     /* Sums are of whole 2^-20, rounded for each of 8 images of 8 patches. */
     for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 4e-5f);
     free(out);
@@ -174,7 +187,7 @@ static void blank(void **state) {
     o.out = scratch_path("holes-1.zarr");
     float *once = segment(o);
     assert_int_equal(result.blank, 1);
-    o.out = scratch_path("holes-2.zarr"), o.memory = 0.004;
+    o.out = scratch_path("holes-2.zarr"), o.memory = ONE_BLOCK;
     float *small = segment(o);
     assert_memory_equal(once, small, 2 * VOXELS * sizeof *once);
     o.out = scratch_path("masked.zarr"), o.mask = scratch_path("half.zarr");
@@ -197,7 +210,7 @@ static void blank(void **state) {
 /* By a queue: the same bits; then nothing is left. */
 static void shared(void **state) {
     struct sgrad_segment_options o = { .custom_model = &filter, .classes = 2, .patch = { 10, 64, 64 }, .overlap = { 5, 24, 24 },
-                                       .memory = 0.004 };
+                                       .memory = ONE_BLOCK };
     struct sgrad_segment_result again;
     (void)state;
     o.out = scratch_path("alone.zarr");
@@ -327,6 +340,7 @@ int main(void) {
                                         cmocka_unit_test(no_seams),     cmocka_unit_test(other_types),
                                         cmocka_unit_test(mirror_images), cmocka_unit_test(blank),
                                         cmocka_unit_test(shared),       cmocka_unit_test(grid),
-                                        cmocka_unit_test(drawn),        cmocka_unit_test(typed) };
+                                        cmocka_unit_test(drawn),        cmocka_unit_test(typed),
+                                        cmocka_unit_test(too_much) };
     return cmocka_run_group_tests(tests, make_set, scratch_close);
 }
