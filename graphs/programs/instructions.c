@@ -48,13 +48,29 @@ const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_
     return kept;
 }
 
+/* By what they are: between a view's members, and behind the sizes that its rank counts, there may be anything. One that is
+ * absent has rank -1. */
+static uint64_t hash_of(const struct sgrad_call *call) {
+    uint64_t hash = sgrad_hash(call->kernel->name, strlen(call->kernel->name));
+    for (int i = 0; i < call->operands; i++) {
+        const struct sgrad_shape *s = &call->view[i].shape;
+        const size_t rank = s->rank > 0 ? (size_t)s->rank : 0;
+        hash = 31 * hash + sgrad_hash(s->dim, rank * sizeof *s->dim) + call->view[i].dtype;
+    }
+    return hash;
+}
+
+static bool same_views(const struct sgrad_call *a, const struct sgrad_call *b) {
+    if (a->operands != b->operands) return false;
+    for (int i = 0; i < a->operands; i++)
+        if (a->view[i].dtype != b->view[i].dtype || !sgrad_shape_equal(&a->view[i].shape, &b->view[i].shape)) return false;
+    return true;
+}
+
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call) {
-    const uint64_t hash = sgrad_hash(call.view, sizeof call.view) ^ sgrad_hash(call.kernel->name, strlen(call.kernel->name));
-    int *known = &b->shared[hash % (sizeof b->shared / sizeof *b->shared)];
+    int *known = &b->shared[hash_of(&call) % (sizeof b->shared / sizeof *b->shared)];
     const struct sgrad_call *last = *known ? b->p->call[*known - 1] : NULL;
-    if (last && last->kernel == call.kernel && last->attrs == call.attrs &&
-        memcmp(last->view, call.view, sizeof call.view) == 0)
-        return last;
+    if (last && last->kernel == call.kernel && last->attrs == call.attrs && same_views(last, &call)) return last;
     const struct sgrad_call *made = sgrad__add_call(b, call);
     *known = b->p->call_count;
     return made;
