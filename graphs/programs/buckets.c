@@ -10,6 +10,7 @@
  *
  * What a rank has no share in is -0 in its bucket: x + -0 is x, to the bit. */
 #include "graphs/programs/builder.h"
+#include "runtime/parts.h"
 
 #include <stdlib.h>
 
@@ -77,25 +78,43 @@ static int gather_chunk(struct sgrad__builder *b, const struct sgrad__bucket *k,
     return chunk;
 }
 
-/* Entry P, out of the chunks, into the buffer TO. */
-static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk,
-                         int chunks, int to) {
+/* The bucket's elements from START on, out of the chunks, into the buffer TO. */
+static void gather_entry(struct sgrad__builder *b, const struct sgrad__bucket *k, int64_t start, const int *chunk, int chunks,
+                         int to) {
     struct sgrad__piece *piece = sgrad_alloc((size_t)chunks, sizeof *piece);
-    int64_t last = p->first + sgrad_shape_count(&p->view.shape);
+    const int64_t last = start + sgrad_shape_count(&b->p->buffer[to].view.shape);
     int count = 0;
     for (int c = 0; c < chunks; c++) {
-        int64_t from = chunk_first(k, chunks, c), first = most(from, p->first), end = least(chunk_first(k, chunks, c + 1), last);
-        if (first < end) piece[count++] = (struct sgrad__piece){ chunk[c], { first - from, first - p->first, end - first } };
+        int64_t from = chunk_first(k, chunks, c), first = most(from, start), end = least(chunk_first(k, chunks, c + 1), last);
+        if (first < end) piece[count++] = (struct sgrad__piece){ chunk[c], { first - from, first - start, end - first } };
     }
     sgrad__add_copies(b, piece, count, to, b->p->buffer[to].name);
     free(piece);
 }
 
+/* By parts of both, which cores share. */
+static void update_parts(struct sgrad__builder *b, const struct sgrad__bucket *k, const struct entry *p, const int *chunk,
+                         int chunks, int parts) {
+    const int64_t count = sgrad_shape_count(&p->view.shape);
+    for (int i = 0; i < parts; i++) {
+        const int64_t first = sgrad_part_first(count, parts, i), end = sgrad_part_first(count, parts, i + 1);
+        const struct sgrad_view view = { k->dtype, { 1, { end - first } } };
+        const int part = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), view);
+        gather_entry(b, k, p->first + first, chunk, chunks, part);
+        sgrad__add_update_part(b, p->parameter, i, parts, part);
+    }
+}
+
 /* An update follows its gradient at once, so that these, and the next parameter's, become one task. */
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
     for (const struct entry *p = k->entry; p < k->entry + k->count; p++) {
+        const int parts = p->parameter < 0 || sgrad__updates_wait(b) ? 1 : sgrad__update_parts(b, p->parameter);
+        if (parts > 1) {
+            update_parts(b, k, p, chunk, chunks, parts);
+            continue;
+        }
         *p->done = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), p->view);
-        gather_entry(b, k, p, chunk, chunks, *p->done);
+        gather_entry(b, k, p->first, chunk, chunks, *p->done);
         if (p->parameter >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, p->parameter, *p->done);
     }
 }
@@ -155,7 +174,7 @@ void sgrad__bucket_weights(struct sgrad__builder *b, struct sgrad__bucket *k) {
 }
 
 void sgrad__bucket_take(struct sgrad__builder *b, const struct sgrad__bucket *k, const int *chunk, int chunks) {
-    for (int i = 0; i < k->count; i++) gather_entry(b, k, &k->entry[i], chunk, chunks, k->entry[i].buffer);
+    for (int i = 0; i < k->count; i++) gather_entry(b, k, k->entry[i].first, chunk, chunks, k->entry[i].buffer);
 }
 
 /* Where a rank has nothing to give yet, a buffer without content stands for what it will receive. */

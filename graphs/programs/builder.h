@@ -75,6 +75,7 @@ struct sgrad__program *sgrad__program_create(void);     /* empty, of one step at
 int sgrad__add_buffer(struct sgrad__builder *b, char *name, struct sgrad_view view);
 int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_view view);    /* its memory is lent later */
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor);
+int sgrad__add_part(struct sgrad__builder *b, int whole, int part, int parts);  /* of a lent buffer of floats (runtime/parts.h) */
 const struct sgrad_call *sgrad__add_call(struct sgrad__builder *b, struct sgrad_call call);
 /* The call of this kernel with these attributes on these views, made when it is first asked for. */
 const struct sgrad_call *sgrad__shared_call(struct sgrad__builder *b, struct sgrad_call call);
@@ -101,6 +102,9 @@ static inline bool sgrad__updates_wait(const struct sgrad__builder *b) {
     return b->o->clip_norm > 0 || b->o->optimizer->update_all;
 }
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
+/* Into how many parts a parameter is cut whose update several cores share, each with the sum of the gradient's part; 1: it is not. */
+int sgrad__update_parts(const struct sgrad__builder *b, int parameter);
+void sgrad__add_update_part(struct sgrad__builder *b, int parameter, int part, int parts, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */
 void sgrad__add_clipped_updates(struct sgrad__builder *b, const int *summed);
 /* Once all is updated. */
@@ -135,6 +139,9 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool 
 
 /* The sum of those of BUFFER[0…count-1] that were made (are not -1), in the tree made by halving. -1: none was. */
 int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const char *name);
+/* Of their elements from FIRST on, as many as VIEW has. */
+int sgrad__add_sum_of(struct sgrad__builder *b, const int *buffer, int count, int64_t first, struct sgrad_view view,
+                      const char *name);
 /* Elements of a buffer from FIRST on. */
 struct sgrad__slice {
     int buffer;

@@ -5,8 +5,11 @@
  *     conv.weight  lane 0  lane 1  lane 2  ─>         Σ        ─>  ┐
  *     conv.bias    lane 0  lane 1  lane 2  ─>         Σ        ─>  ┴─ exchange ─>  update, update
  *
+ * A large one that no other rank shares is summed and updated by parts, so that all cores do it.
+ *
  * Of a parameter that ranks keep in parts, each rank's sum is first that of its part over who keeps the others (gathers.c). */
 #include "graphs/programs/builder.h"
+#include "runtime/parts.h"
 
 #include <stdlib.h>
 
@@ -112,8 +115,8 @@ static int add_micros_sum(struct sgrad__builder *b, int *leaf, const char *name)
     return sgrad__add_sum(b, leaf, b->micros, name);
 }
 
-/* This rank's sum of a parameter's gradient: of each micro-batch over the nodes that use it, then over the micro-batches. */
-static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
+/* Of a parameter's gradient, over the nodes that use it, each micro-batch's. Free it. */
+static int *add_leaves(struct sgrad__builder *b, int parameter) {
     const char *name = b->g->parameter[parameter].name;
     int *use = sgrad_alloc((size_t)b->g->node_count * SGRAD_MAX_PARAMETERS, sizeof *use), uses = 0;
     int *leaf = sgrad_alloc((size_t)b->micros, sizeof *leaf);
@@ -125,10 +128,24 @@ static int add_gradient_sum(struct sgrad__builder *b, int parameter) {
         for (int i = 0; i < uses; i++) of_use[i] = b->dparameter[use[i] + m];
         leaf[m] = sgrad__add_sum(b, of_use, uses, name);
     }
-    const int sum = add_micros_sum(b, leaf, name);
-    free(leaf);
     free(use);
-    return sum;
+    return leaf;
+}
+
+/* Of a parameter that is this rank's alone: sum and update, by parts of both, which cores share. Is it done? */
+static bool add_parts(struct sgrad__builder *b, int parameter, const int *leaf) {
+    const int64_t count = sgrad_shape_count(&b->g->parameter[parameter].kept_shape);
+    const int parts = sgrad__updates_wait(b) ? 1 : sgrad__update_parts(b, parameter);
+    int leaves = 0;
+    for (int m = 0; m < b->micros; m++) leaves += leaf[m] >= 0;
+    if (parts == 1 || leaves < 2 || b->g->parameter[parameter].cuts) return false;
+    for (int part = 0; part < parts; part++) {
+        const int64_t first = sgrad_part_first(count, parts, part), end = sgrad_part_first(count, parts, part + 1);
+        const struct sgrad_view view = { SGRAD_F32, { 1, { end - first } } };
+        const int sum = sgrad__add_sum_of(b, leaf, b->micros, first, view, b->g->parameter[parameter].name);
+        sgrad__add_update_part(b, parameter, part, parts, sum);
+    }
+    return true;
 }
 
 void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
@@ -136,8 +153,14 @@ void sgrad__add_node_updates(struct sgrad__builder *b, int n, int *summed) {
         int parameter = b->g->node[n].p[i];
         const bool here = parameter >= 0 && b->parameter[parameter] >= 0;
         if (!here || b->g->parameter[parameter].frozen || used_before(b->g, n, parameter)) continue;
-        summed[parameter] = sgrad__add_scattered(b, parameter, add_gradient_sum(b, parameter));
-        if (sgrad__sharing_of(b, parameter)->group.count > 1) put_gradient(b, parameter, summed);
-        else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);
+        const bool shared = sgrad__sharing_of(b, parameter)->group.count > 1;
+        int *leaf = add_leaves(b, parameter);
+        if (shared || !add_parts(b, parameter, leaf)) {
+            const int sum = add_micros_sum(b, leaf, b->g->parameter[parameter].name);
+            summed[parameter] = sgrad__add_scattered(b, parameter, sum);
+            if (shared) put_gradient(b, parameter, summed);
+            else if (summed[parameter] >= 0 && !sgrad__updates_wait(b)) sgrad__add_update(b, parameter, summed[parameter]);
+        }
+        free(leaf);
     }
 }

@@ -1,5 +1,6 @@
 /* instructions.c: what a program is made of, one by one: buffers, calls, instructions; and its end. */
 #include "graphs/programs/builder.h"
+#include "runtime/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,14 @@ int sgrad__add_lent(struct sgrad__builder *b, const char *name, struct sgrad_vie
 int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
     int i = sgrad__add_lent(b, tensor->name, tensor->view);
     b->p->buffer[i].tensor[0] = tensor;
+    return i;
+}
+
+int sgrad__add_part(struct sgrad__builder *b, int whole, int part, int parts) {
+    const int64_t count = sgrad_shape_count(&b->p->buffer[whole].view.shape);
+    const int64_t elements = sgrad_part_first(count, parts, part + 1) - sgrad_part_first(count, parts, part);
+    const int i = sgrad__add_lent(b, b->p->buffer[whole].name, (struct sgrad_view){ SGRAD_F32, { 1, { elements } } });
+    b->p->buffer[i].whole = whole, b->p->buffer[i].part = part, b->p->buffer[i].parts = parts;
     return i;
 }
 
@@ -111,8 +120,20 @@ void *sgrad__own(struct sgrad__program *p, void *memory) {
     return p->owned[p->owned_count++] = memory;
 }
 
+/* FIRST is the first part of a buffer, behind which the others come. */
+static void join(struct sgrad__program *p, int first) {
+    const struct sgrad__buffer *is = &p->buffer[first];
+    struct sgrad_tensor **part = sgrad_alloc((size_t)is->parts, sizeof *part);
+    for (int i = first; i < p->buffer_count; i++)
+        if (p->buffer[i].parts && p->buffer[i].whole == is->whole) part[p->buffer[i].part] = p->buffer[i].tensor[0];
+    if (part[0]) sgrad_tensor_join(p->buffer[is->whole].tensor[0], is->parts, part);
+    free(part);
+}
+
 void sgrad__program_destroy(struct sgrad__program *p) {
     if (!p) return;
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffer[i].parts && !p->buffer[i].part) join(p, i);
     for (int i = 0; i < p->buffer_count; i++) {
         for (int c = 0; c < p->buffer[i].copies && !p->buffer[i].lent; c++) sgrad_tensor_destroy(p->buffer[i].tensor[c]);
         free(p->buffer[i].name);

@@ -12,6 +12,7 @@
  * for such memory can be recorded (runtime/recording.c). Other micro-batches have other memory, since they may run ahead, but for
  * those that are far behind. (The allocation of registers by linear scan: M. Poletto, V. Sarkar, 1999.) */
 #include "graphs/programs/builder.h"
+#include "runtime/parts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -266,6 +267,16 @@ double sgrad__graph_memory(const struct sgrad_graph *g) {
 
 /* ---- allocation ---- */
 
+/* FIRST is the first part of a buffer, behind which the others come. */
+static void cut(struct sgrad__program *p, int first) {
+    const struct sgrad__buffer *is = &p->buffer[first];
+    struct sgrad_tensor **part = sgrad_alloc((size_t)is->parts, sizeof *part);
+    sgrad_tensor_cut(p->buffer[is->whole].tensor[0], is->parts, part);
+    for (int i = first; i < p->buffer_count; i++)
+        if (p->buffer[i].parts && p->buffer[i].whole == is->whole) p->buffer[i].tensor[0] = part[p->buffer[i].part];
+    free(part);
+}
+
 int sgrad__program_allocate(struct sgrad__program *p) {
     const struct workspaces w = workspaces(p);
     SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &p->workspace));
@@ -279,6 +290,8 @@ int sgrad__program_allocate(struct sgrad__program *p) {
     }
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffer[i].follows >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].follows].tensor[0];
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffer[i].parts && !p->buffer[i].part) cut(p, i);
     return 0;
 }
 

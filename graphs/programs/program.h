@@ -21,6 +21,7 @@ struct sgrad__buffer {
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
+    int whole, part, parts;                             /* it is PART of PARTS of the buffer WHOLE, which is lent; parts 0: of none */
     size_t room;                                        /* bytes of its memory, where others, which may be larger, use it too */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };

@@ -23,35 +23,63 @@ static int add_task(struct sgrad__builder *b, int *operand, const struct sgrad_s
     return sum;
 }
 
-static int add_tree(struct sgrad__builder *b, const int *list, int count, const char *name);
+/* What is summed: of each leaf as many elements as VIEW has, from FIRST on. */
+struct sum {
+    struct sgrad__builder *b;
+    int64_t first;
+    struct sgrad_view view;
+    const char *name;
+};
+
+static int add_tree(const struct sum *s, const int *list, int count);
 
 /* The leaves of LIST, halved LEVELS times, are dealt out to the WIDTH operands at SLOT. */
-static void deal(struct sgrad__builder *b, const int *list, int count, int levels, int *slot, int width, const char *name) {
+static void deal(const struct sum *s, const int *list, int count, int levels, int *slot, int width) {
     if (levels == 0 || count == 1) {
-        *slot = add_tree(b, list, count, name);
+        *slot = add_tree(s, list, count);
         return;
     }
-    deal(b, list, count - count / 2, levels - 1, slot, width / 2, name);
-    deal(b, list + count - count / 2, count / 2, levels - 1, slot + width / 2, width / 2, name);
+    deal(s, list, count - count / 2, levels - 1, slot, width / 2);
+    deal(s, list + count - count / 2, count / 2, levels - 1, slot + width / 2, width / 2);
+}
+
+/* Where leaves are longer than their sum is; NULL: nowhere. */
+static const struct sgrad_sum *firsts(const struct sum *s, const int *operand) {
+    struct sgrad_sum of = { 0 }, *attrs = NULL;
+    for (int i = 0; i < SGRAD_SUM_INPUTS; i++) {
+        if (operand[i] < 0 || sgrad_view_bytes(&s->b->p->buffer[operand[i]].view) == sgrad_view_bytes(&s->view)) continue;
+        if (!attrs) attrs = sgrad__own(s->b->p, sgrad_alloc(1, sizeof *attrs));
+        of.first[i] = s->first;
+    }
+    if (attrs) *attrs = of;
+    return attrs;
 }
 
 /* A task adds eight, three levels of the tree; the topmost one what is left of the levels. */
-static int add_tree(struct sgrad__builder *b, const int *list, int count, const char *name) {
+static int add_tree(const struct sum *s, const int *list, int count) {
     int operand[SGRAD_SUM_INPUTS + 1], above = 0;
     if (count == 1) return list[0];
     for (int rest = count; rest > SGRAD_SUM_INPUTS; rest -= rest / 2) above++;
     memset(operand, 0xff, sizeof operand);
-    deal(b, list, count, above ? (above - 1) % 3 + 1 : 3, operand, SGRAD_SUM_INPUTS, name);
-    return add_task(b, operand, NULL, b->p->buffer[list[0]].view, name);
+    deal(s, list, count, above ? (above - 1) % 3 + 1 : 3, operand, SGRAD_SUM_INPUTS);
+    return add_task(s->b, operand, firsts(s, operand), s->view, s->name);
+}
+
+int sgrad__add_sum_of(struct sgrad__builder *b, const int *buffer, int count, int64_t first, struct sgrad_view view,
+                      const char *name) {
+    const struct sum s = { b, first, view, name };
+    int *list = sgrad_alloc((size_t)count + 1, sizeof *list), n = 0;
+    for (int i = 0; i < count; i++)
+        if (buffer[i] >= 0) list[n++] = buffer[i];
+    int result = n ? add_tree(&s, list, n) : -1;
+    free(list);
+    return result;
 }
 
 int sgrad__add_sum(struct sgrad__builder *b, const int *buffer, int count, const char *name) {
-    int *list = sgrad_alloc((size_t)count, sizeof *list), n = 0;
-    for (int i = 0; i < count; i++)
-        if (buffer[i] >= 0) list[n++] = buffer[i];
-    int result = n ? add_tree(b, list, n, name) : -1;
-    free(list);
-    return result;
+    int one = 0;
+    while (one < count && buffer[one] < 0) one++;
+    return one < count ? sgrad__add_sum_of(b, buffer, count, 0, b->p->buffer[buffer[one]].view, name) : -1;
 }
 
 int sgrad__add_chain(struct sgrad__builder *b, const struct sgrad__slice *slice, int count, struct sgrad_view view,

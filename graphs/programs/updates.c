@@ -23,14 +23,10 @@ static int add_share(struct sgrad__builder *b, int parameter, const struct sgrad
     return b->updated[parameter] = to;
 }
 
-void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
-    struct sgrad__parameter *w = &b->g->parameter[parameter];
-    sgrad__add_histogram(b, "gradients", parameter, gradient);
+/* Of VALUE by GRADIENT and STATE, one buffer for each that the optimizer keeps. */
+static void add_update(struct sgrad__builder *b, int parameter, int value, int gradient, const int *state) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
     struct sgrad_call call = { .kernel = w->update ? w->update : b->o->optimizer->update, .attrs = &w->hyper, .operands = 3 };
-    const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
-    if (w->dealt && !share.count) return;       /* another rank does it */
-    const int value = share.ranks > 1 && !w->dealt ? add_share(b, parameter, &share) : b->parameter[parameter];
-    if (w->dealt) b->updated[parameter] = value;
     int operand[SGRAD_MAX_OPERANDS] = { value, gradient, b->norm };
     call.access[0] = SGRAD_RW;
     call.access[1] = call.access[2] = SGRAD_R;
@@ -38,12 +34,53 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
     call.view[2] = sgrad__doubles(sgrad_shape(1, 1));
     if (b->norm < 0) call.view[2].shape.rank = -1;
     for (int i = 0; w->kept[i]; i++) {
-        operand[call.operands] = sgrad__lend_buffer(b, w->kept[i]);
-        call.view[call.operands] = w->kept[i]->view;
+        operand[call.operands] = state[i];
+        call.view[call.operands] = b->p->buffer[state[i]].view;
         call.access[call.operands++] = SGRAD_RW;
     }
     sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("%s update", w->name));
+}
+
+void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    int state[SGRAD_MAX_OPERANDS];
+    sgrad__add_histogram(b, "gradients", parameter, gradient);
+    const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
+    if (w->dealt && !share.count) return;       /* another rank does it */
+    const int value = share.ranks > 1 && !w->dealt ? add_share(b, parameter, &share) : b->parameter[parameter];
+    if (w->dealt) b->updated[parameter] = value;
+    for (int i = 0; w->kept[i]; i++) state[i] = sgrad__lend_buffer(b, w->kept[i]);
+    add_update(b, parameter, value, gradient, state);
+}
+
+/* Elements are each updated by themselves, unless the optimizer looks at all of them at once. The number does not depend on the
+ * machine, whose cores may be many; a GPU has all of its own on one parameter. */
+int sgrad__update_parts(const struct sgrad__builder *b, int parameter) {
+    enum { PART = 1 << 17, MOST = 64 };     /* elements: some 100 us, and what a task hands on to itself stays in the core's cache */
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const int64_t count = sgrad_shape_count(&w->kept_shape), parts = (count + PART - 1) / PART;
+    if (b->o->cudas || b->o->histograms || w->update || b->o->optimizer->whole || w->dealt ||
+        sgrad__share_of(b->g, w, b->o->rank).ranks > 1)
+        return 1;
+    for (int i = 0; w->kept[i]; i++)
+        if (sgrad_shape_count(&w->kept[i]->view.shape) != count) return 1;
+    return (int)(parts < MOST ? parts : MOST);
+}
+
+/* The buffer that TENSOR is lent to: parts are all of one. */
+static int lent_to(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
+    for (int i = b->p->buffer_count; i-- > 0;)
+        if (b->p->buffer[i].lent && b->p->buffer[i].tensor[0] == tensor) return i;
+    return sgrad__lend_buffer(b, tensor);
+}
+
+void sgrad__add_update_part(struct sgrad__builder *b, int parameter, int part, int parts, int gradient) {
+    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    int state[SGRAD_MAX_OPERANDS];
+    const int value = sgrad__add_part(b, b->parameter[parameter], part, parts);
+    for (int i = 0; w->kept[i]; i++) state[i] = sgrad__add_part(b, lent_to(b, w->kept[i]), part, parts);
+    add_update(b, parameter, value, gradient, state);
 }
 
 /* Of shares, of which this rank has SUM, or none, over all ranks: they have them all. */

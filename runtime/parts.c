@@ -1,0 +1,54 @@
+/* parts.c: see parts.h. */
+#include "config.h"
+#include "runtime/parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <starpu.h>
+
+int64_t sgrad_part_first(int64_t count, int parts, int part) {
+    enum { LINE = 16 };     /* floats of a cache line */
+    return part == parts ? count : count / LINE * part / parts * LINE;
+}
+
+/* What StarPU asks for each node's copy of the whole, allocated or not: where a part of it lies. */
+static void find_part(void *father, void *child, struct starpu_data_filter *filter, unsigned id, unsigned parts) {
+    const struct starpu_variable_interface *whole = father;
+    struct starpu_variable_interface *part = child;
+    const int64_t count = (int64_t)(whole->elemsize / sizeof(float));
+    const int64_t first = sgrad_part_first(count, (int)parts, (int)id), end = sgrad_part_first(count, (int)parts, (int)id + 1);
+    (void)filter;
+    *part = *whole;
+    part->elemsize = (size_t)(end - first) * sizeof(float);
+    if (!whole->dev_handle) return;
+    if (whole->ptr) part->ptr = whole->ptr + (size_t)first * sizeof(float);
+    part->offset = whole->offset + (size_t)first * sizeof(float);
+}
+
+void sgrad_tensor_cut(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part) {
+    struct starpu_data_filter filter = { .filter_func = find_part, .nchildren = (unsigned)parts };
+    starpu_data_handle_t *handle = sgrad_alloc((size_t)parts, sizeof *handle);
+    const int64_t count = sgrad_shape_count(&whole->view.shape);
+    assert(whole->view.dtype == SGRAD_F32 && whole->lifetime == SGRAD_PERSISTENT);
+    starpu_data_partition_plan(whole->handle, &filter, handle);
+    for (int i = 0; i < parts; i++) {
+        const int64_t elements = sgrad_part_first(count, parts, i + 1) - sgrad_part_first(count, parts, i);
+        assert(elements > 0);
+        part[i] = sgrad_alloc(1, sizeof **part);
+        *part[i] = (struct sgrad_tensor){ .name = sgrad_format("%s part %d", whole->name, i), .handle = handle[i],
+                                          .view = { SGRAD_F32, { 1, { elements } } }, .lifetime = SGRAD_PERSISTENT };
+        starpu_data_set_name(handle[i], part[i]->name);
+    }
+    free(handle);
+}
+
+void sgrad_tensor_join(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part) {
+    starpu_data_handle_t *handle = sgrad_alloc((size_t)parts, sizeof *handle);
+    for (int i = 0; i < parts; i++) {
+        handle[i] = part[i]->handle;
+        free(part[i]->name);
+        free(part[i]);
+    }
+    starpu_data_partition_clean(whole->handle, (unsigned)parts, handle);
+    free(handle);
+}
