@@ -102,7 +102,7 @@ static inline bool sgrad__updates_wait(const struct sgrad__builder *b) {
     return b->o->clip_norm > 0 || b->o->optimizer->update_all;
 }
 void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient);
-/* Into how many parts a parameter is cut whose update several cores share, each with the sum of the gradient's part; 1: it is not. */
+/* Into how many parts a parameter is cut whose update several cores share, with the sums of its gradient's parts; 1: none is. */
 int sgrad__update_parts(const struct sgrad__builder *b, int parameter);
 void sgrad__add_update_part(struct sgrad__builder *b, int parameter, int part, int parts, int gradient);
 /* Of all parameters, once the norm of all gradients is known: SUMMED has each one's, or -1. */

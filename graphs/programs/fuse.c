@@ -153,16 +153,10 @@ static struct touched *find(struct chain *c, int buffer) {
     return NULL;
 }
 
-/* What a buffer's use is a use of: of a part, its whole. */
-static struct history *history_of(const struct fuser *f, int buffer) {
-    const struct sgrad__buffer *is = &f->p->buffer[buffer];
-    return &f->history[is->parts ? is->whole : buffer];
-}
-
 /* Does an instruction outside the chain, after the chain's start, use BUFFER in a way that a use by the chain would overtake? The
  * chain runs where it starts; it may not write what is read in between, nor use what is written in between. */
 static bool overtakes(const struct fuser *f, const struct chain *c, int buffer, bool write) {
-    const struct history *h = history_of(f, buffer);
+    const struct history *h = &f->history[sgrad__whole_of(f->p, buffer)];
     return h->write > c->start || (write && h->read > c->start);
 }
 
@@ -305,7 +299,7 @@ static void find_chains(struct fuser *f) {
                 f->again[in->operand[i]] = j;   /* it comes before whoever takes it, wherever that is */
                 continue;
             }
-            struct history *h = history_of(f, in->operand[i]);
+            struct history *h = &f->history[sgrad__whole_of(f->p, in->operand[i])];
             int *last = writes(in->call, i) ? &h->write : &h->read;
             if (*last < at) *last = at;
         }

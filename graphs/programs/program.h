@@ -21,7 +21,7 @@ struct sgrad__buffer {
     bool lent;
     bool rows;                                          /* one for each sample of a micro-batch */
     int follows;                                        /* the buffer whose memory it uses after it; -1: none, it has its own */
-    int whole, part, parts;                             /* it is PART of PARTS of the buffer WHOLE, which is lent; parts 0: of none */
+    int whole, part, parts;                             /* PART of PARTS of the buffer WHOLE, which is lent; parts 0: no part */
     size_t room;                                        /* bytes of its memory, where others, which may be larger, use it too */
     struct sgrad_tensor *tensor[SGRAD__MAX_WINDOW];     /* NULL until sgrad__program_allocate */
 };
@@ -111,6 +111,10 @@ struct sgrad__program {
                                                            one's print begins with; NULL: none */
     int records;                                        /* buffer that samples are taken from, lent for each step; -1: none */
 };
+/* What a use of BUFFER is a use of: the whole, of a part. */
+static inline int sgrad__whole_of(const struct sgrad__program *p, int buffer) {
+    return p->buffer[buffer].parts ? p->buffer[buffer].whole : buffer;
+}
 
 /* Where a step's samples come from: KERNEL, with ATTRS, writes the graph's inputs, in order, from RECORDS, its last operand, a
  * tensor that is lent for each step, where these have a rank. */

@@ -57,7 +57,7 @@ void sgrad__add_update(struct sgrad__builder *b, int parameter, int gradient) {
 /* Elements are each updated by themselves, unless the optimizer looks at all of them at once. The number does not depend on the
  * machine, whose cores may be many; a GPU has all of its own on one parameter. */
 int sgrad__update_parts(const struct sgrad__builder *b, int parameter) {
-    enum { PART = 1 << 17, MOST = 64 };     /* elements: some 100 us, and what a task hands on to itself stays in the core's cache */
+    enum { PART = 1 << 17, MOST = 64 };     /* elements: some 100 us, and the sum stays in the core's cache */
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     const int64_t count = sgrad_shape_count(&w->kept_shape), parts = (count + PART - 1) / PART;
     if (b->o->cudas || b->o->histograms || w->update || b->o->optimizer->whole || w->dealt ||
