@@ -219,6 +219,13 @@ struct sgrad_args {
     const struct sgrad_args *next;  /* more of the same kernel and types, none of which needs another's: for .many */
 };
 
+/* What comes right behind a kernel, within a task of a GPU. */
+struct sgrad_next {
+    const struct sgrad_kernel *kernel;
+    const struct sgrad_args *args;
+    bool alone;                     /* it takes something of what the one before it leaves, which nobody else does */
+};
+
 struct sgrad_kernel {
     const char *name;                                       /* "conv2d backward-weight" */
     const struct sgrad_kind *kind;                          /* NULL: none */
@@ -230,8 +237,8 @@ struct sgrad_kernel {
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
-    /* As cuda, and what NEXT does with ITS, or else nothing: false. ONLY: what NEXT takes first, nobody else does. NULL: no */
-    bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
+    /* As cuda, and what the first of COUNT others do that come NEXT: of how many of them. 0: nothing at all. NULL: it never can */
+    int (*cuda_with)(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);

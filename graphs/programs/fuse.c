@@ -25,6 +25,9 @@
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
  *
+ * A pass over memory stays with the layer that it follows, however much work that is, for the two may be one kernel; but with
+ * the one that comes next, where that alone takes what it makes.
+ *
  * A pass over what backward keeps anyway is made again by the task that takes it, so that in forward, too, what it makes does not
  * leave the cache:
  *
@@ -182,12 +185,18 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
            c->touched + more > most_operands(c);
 }
 
+/* Does what comes next alone take what it makes, maybe as one kernel with it? */
+static bool goes_with_next(const struct fuser *f, const struct sgrad__instruction *in) {
+    for (int i = 0; i < in->call->operands && in->call->kernel->cuda_with; i++)
+        if (in->operand[i] >= 0 && writes(in->call, i) && f->uses[in->operand[i]] == 2) return true;
+    return false;
+}
+
 /* Would the task be too long? */
 static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
-    const double flops = c->flops + in->call->flops;
+    const bool full = c->heavy && c->heavy != in->call->attrs && c->flops + in->call->flops > (c->gpus ? WHOLE : TINY);
     if (c->kind == &sgrad_update_kind) return too_much_to_update(f, c, in);
-    if (c->gpus) return flops > WHOLE;
-    return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
+    return full && (!light(in->call) || (c->gpus && goes_with_next(f, in)));
 }
 
 /* Does nobody else use it, when the chain uses it so many TIMES? */
