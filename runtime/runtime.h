@@ -202,7 +202,7 @@ struct sgrad_kind {
 };
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step; struct sgrad_batch;  /* what all tasks of one step share, and all steps: the runtime passes them on unread */
+struct sgrad_step; struct sgrad_batch; struct sgrad_next; /* what tasks of a step share, and all steps; passed on unread */
 enum { SGRAD_STEP_BYTES = 48 };
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
@@ -219,13 +219,6 @@ struct sgrad_args {
     const struct sgrad_args *next;  /* more of the same kernel and types, none of which needs another's: for .many */
 };
 
-/* What comes right behind a kernel, within a task of a GPU. */
-struct sgrad_next {
-    const struct sgrad_kernel *kernel;
-    const struct sgrad_args *args;
-    bool alone;                     /* it takes something of what the one before it leaves, which nobody else does */
-};
-
 struct sgrad_kernel {
     const char *name;                                       /* "conv2d backward-weight" */
     const struct sgrad_kind *kind;                          /* NULL: none */
@@ -237,7 +230,7 @@ struct sgrad_kernel {
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
-    /* As cuda, and what the first of COUNT others do that come NEXT: of how many of them. 0: nothing at all. NULL: it never can */
+    /* As cuda, and what some of COUNT others do that come NEXT; how many of them. 0: nothing at all. NULL: it never can */
     int (*cuda_with)(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
