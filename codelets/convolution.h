@@ -7,7 +7,7 @@
 
 #include "codelets/cuda.h"
 #include "codelets/direct.h"
-#include "codelets/layer.h"
+#include "codelets/pass.h"
 
 /* What a plan is made for, and measured. Compared byte by byte, so padding has to be cleared. */
 struct sgrad__convolution_key {
