@@ -79,7 +79,8 @@ static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const
     int states = 0;
     while (r->optimizer->states && r->optimizer->states[states].name) states++;
     const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
-                                        .turns = sgrad__has_groups(r->graph) && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
+                                        .turns = sgrad__has_groups(r->graph)
+                                                 && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
                                         .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers, .states = states,
                                         .shares = r->strategy->shares };
     const struct sgrad__price is = sgrad__graph_price(r->graph, &terms);

@@ -223,8 +223,8 @@ static int begin_anew(struct sgrad__run *r, long done) {
     return sgrad__run_reopen_program(r, done);
 }
 
-/* Shares of GPUs and CPUs hold for so many STEPS, where any rank has such: stops are the same on all. They are not corrected where
- * others than the ranks that compute a gradient update by it, or something is kept of layers. */
+/* Shares of GPUs and CPUs hold for so many STEPS, where any rank has such: stops are the same on all. They are not corrected
+ * where others than the ranks that compute a gradient update by it, or something is kept of layers. */
 static void settle(struct sgrad__run *r, long done, long steps) {
     double shared = sgrad__run_is_shared(r) && !strcmp(r->strategy->name, "sync") && !r->optimizer->keep;
     sgrad_ranks_sum(&shared, 1);
