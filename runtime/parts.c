@@ -11,18 +11,24 @@ int64_t sgrad_part_first(int64_t count, int parts, int part) {
     return part == parts ? count : count / LINE * part / parts * LINE;
 }
 
+struct sgrad_view sgrad_part_view(int64_t count, int parts, int part) {
+    const int64_t elements = sgrad_part_first(count, parts, part + 1) - sgrad_part_first(count, parts, part);
+    return (struct sgrad_view){ SGRAD_F32, { 1, { elements } } };
+}
+
 /* What StarPU asks for each node's copy of the whole, allocated or not: where a part of it lies. */
 static void find_part(void *father, void *child, struct starpu_data_filter *filter, unsigned id, unsigned parts) {
     const struct starpu_variable_interface *whole = father;
     struct starpu_variable_interface *part = child;
     const int64_t count = (int64_t)(whole->elemsize / sizeof(float));
-    const int64_t first = sgrad_part_first(count, (int)parts, (int)id), end = sgrad_part_first(count, (int)parts, (int)id + 1);
+    const size_t start = (size_t)sgrad_part_first(count, (int)parts, (int)id) * sizeof(float);
+    const struct sgrad_view view = sgrad_part_view(count, (int)parts, (int)id);
     (void)filter;
     *part = *whole;
-    part->elemsize = (size_t)(end - first) * sizeof(float);
+    part->elemsize = sgrad_view_bytes(&view);
     if (!whole->dev_handle) return;
-    if (whole->ptr) part->ptr = whole->ptr + (size_t)first * sizeof(float);
-    part->offset = whole->offset + (size_t)first * sizeof(float);
+    if (whole->ptr) part->ptr = whole->ptr + start;
+    part->offset = whole->offset + start;
 }
 
 void sgrad_tensor_cut(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part) {
@@ -32,11 +38,10 @@ void sgrad_tensor_cut(struct sgrad_tensor *whole, int parts, struct sgrad_tensor
     assert(whole->view.dtype == SGRAD_F32 && whole->lifetime == SGRAD_PERSISTENT);
     starpu_data_partition_plan(whole->handle, &filter, handle);
     for (int i = 0; i < parts; i++) {
-        const int64_t elements = sgrad_part_first(count, parts, i + 1) - sgrad_part_first(count, parts, i);
-        assert(elements > 0);
         part[i] = sgrad_alloc(1, sizeof **part);
         *part[i] = (struct sgrad_tensor){ .name = sgrad_format("%s part %d", whole->name, i), .handle = handle[i],
-                                          .view = { SGRAD_F32, { 1, { elements } } }, .lifetime = SGRAD_PERSISTENT };
+                                          .view = sgrad_part_view(count, parts, i), .lifetime = SGRAD_PERSISTENT };
+        assert(sgrad_view_bytes(&part[i]->view) > 0);
         starpu_data_set_name(handle[i], part[i]->name);
     }
     free(handle);

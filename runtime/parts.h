@@ -17,6 +17,7 @@ extern "C" {
 
 /* The element at which PART of PARTS begins, of COUNT: parts are as nearly equal as whole cache lines are, PARTS is the end. */
 int64_t sgrad_part_first(int64_t count, int parts, int part);
+struct sgrad_view sgrad_part_view(int64_t count, int parts, int part);
 
 /* PART[0 … parts) become tensors of one dimension, which are WHOLE's memory. None of them may be empty. */
 void sgrad_tensor_cut(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part);

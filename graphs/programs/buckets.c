@@ -97,10 +97,8 @@ static void update_parts(struct sgrad__builder *b, const struct sgrad__bucket *k
                          int chunks, int parts) {
     const int64_t count = sgrad_shape_count(&p->view.shape);
     for (int i = 0; i < parts; i++) {
-        const int64_t first = sgrad_part_first(count, parts, i), end = sgrad_part_first(count, parts, i + 1);
-        const struct sgrad_view view = { k->dtype, { 1, { end - first } } };
-        const int part = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), view);
-        gather_entry(b, k, p->first + first, chunk, chunks, part);
+        const int part = sgrad__add_buffer(b, sgrad_format("%s reduced", p->name), sgrad_part_view(count, parts, i));
+        gather_entry(b, k, p->first + sgrad_part_first(count, parts, i), chunk, chunks, part);
         sgrad__add_update_part(b, p->parameter, i, parts, part);
     }
 }
@@ -108,7 +106,7 @@ static void update_parts(struct sgrad__builder *b, const struct sgrad__bucket *k
 /* An update follows its gradient at once, so that these, and the next parameter's, become one task. */
 void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, const int *chunk, int chunks) {
     for (const struct entry *p = k->entry; p < k->entry + k->count; p++) {
-        const int parts = p->parameter < 0 || sgrad__updates_wait(b) ? 1 : sgrad__update_parts(b, p->parameter);
+        const int parts = p->parameter < 0 ? 1 : sgrad__update_parts(b, p->parameter);
         if (parts > 1) {
             update_parts(b, k, p, chunk, chunks, parts);
             continue;

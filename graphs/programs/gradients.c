@@ -5,7 +5,7 @@
  *     conv.weight  lane 0  lane 1  lane 2  ─>         Σ        ─>  ┐
  *     conv.bias    lane 0  lane 1  lane 2  ─>         Σ        ─>  ┴─ exchange ─>  update, update
  *
- * A large one that no other rank shares is summed and updated by parts, so that all cores do it.
+ * The sum and the update of a large one go by parts, so that all cores do them.
  *
  * Of a parameter that ranks keep in parts, each rank's sum is first that of its part over who keeps the others (gathers.c). */
 #include "graphs/programs/builder.h"
@@ -135,14 +135,13 @@ static int *add_leaves(struct sgrad__builder *b, int parameter) {
 /* Of a parameter that is this rank's alone: sum and update, by parts of both, which cores share. Is it done? */
 static bool add_parts(struct sgrad__builder *b, int parameter, const int *leaf) {
     const int64_t count = sgrad_shape_count(&b->g->parameter[parameter].kept_shape);
-    const int parts = sgrad__updates_wait(b) ? 1 : sgrad__update_parts(b, parameter);
+    const int parts = sgrad__update_parts(b, parameter);
     int leaves = 0;
     for (int m = 0; m < b->micros; m++) leaves += leaf[m] >= 0;
     if (parts == 1 || leaves < 2 || b->g->parameter[parameter].cuts) return false;
     for (int part = 0; part < parts; part++) {
-        const int64_t first = sgrad_part_first(count, parts, part), end = sgrad_part_first(count, parts, part + 1);
-        const struct sgrad_view view = { SGRAD_F32, { 1, { end - first } } };
-        const int sum = sgrad__add_sum_of(b, leaf, b->micros, first, view, b->g->parameter[parameter].name);
+        const int sum = sgrad__add_sum_of(b, leaf, b->micros, sgrad_part_first(count, parts, part),
+                                          sgrad_part_view(count, parts, part), b->g->parameter[parameter].name);
         sgrad__add_update_part(b, parameter, part, parts, sum);
     }
     return true;

@@ -36,8 +36,7 @@ int sgrad__lend_buffer(struct sgrad__builder *b, struct sgrad_tensor *tensor) {
 
 int sgrad__add_part(struct sgrad__builder *b, int whole, int part, int parts) {
     const int64_t count = sgrad_shape_count(&b->p->buffer[whole].view.shape);
-    const int64_t elements = sgrad_part_first(count, parts, part + 1) - sgrad_part_first(count, parts, part);
-    const int i = sgrad__add_lent(b, b->p->buffer[whole].name, (struct sgrad_view){ SGRAD_F32, { 1, { elements } } });
+    const int i = sgrad__add_lent(b, b->p->buffer[whole].name, sgrad_part_view(count, parts, part));
     b->p->buffer[i].whole = whole, b->p->buffer[i].part = part, b->p->buffer[i].parts = parts;
     return i;
 }

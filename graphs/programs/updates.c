@@ -60,7 +60,7 @@ int sgrad__update_parts(const struct sgrad__builder *b, int parameter) {
     enum { PART = 1 << 17, MOST = 64 };     /* elements: some 100 us, and the sum stays in the core's cache */
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
     const int64_t count = sgrad_shape_count(&w->kept_shape), parts = (count + PART - 1) / PART;
-    if (b->o->cudas || b->o->histograms || w->update || b->o->optimizer->whole || w->dealt ||
+    if (sgrad__updates_wait(b) || b->o->cudas || b->o->histograms || w->update || b->o->optimizer->whole || w->dealt ||
         sgrad__share_of(b->g, w, b->o->rank).ranks > 1)
         return 1;
     for (int i = 0; w->kept[i]; i++)
