@@ -183,7 +183,7 @@ struct sgrad__price sgrad__graph_price(const struct sgrad_graph *g, const struct
     const int64_t turns = terms->turns ? 1 : p.micros;
     price.micros = p.micros;
     price.step = last + (terms->turns ? filling * (double)p.micros : filling + (double)(turns - 1) * slowest / (double)p.micros);
-    price.waiting = price.step - last - slowest;
+    price.waiting = fmax(0, price.step - last - slowest); /* not the -0.00 of rounding */
     free(p.member);
     return price;
 }
