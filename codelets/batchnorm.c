@@ -25,6 +25,7 @@
 void sgrad__batchnorm_stats_cuda(const struct sgrad_args *args);
 void sgrad__batchnorm_moments_cuda(const struct sgrad_args *args);
 void sgrad__batchnorm_apply_cuda(const struct sgrad_args *args);
+int sgrad__batchnorm_apply_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 void sgrad__batchnorm_sums_cuda(const struct sgrad_args *args);
 void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *args);
 void sgrad__batchnorm_data_cuda(const struct sgrad_args *args);
@@ -447,7 +448,9 @@ const struct sgrad_op sgrad_batchnorm_op = {
     .onnx = onnx,
     .forward = { { ADDING_KERNEL("stats", &sgrad_forward_kind, stats), { SGRAD_IN(X, 0), SGRAD_OUT(PART, 0) } },
                  { KERNEL("moments", &sgrad_forward_kind, moments), { SGRAD_IN(SUM, 0), SGRAD_OUT(STAT, 0) }, SGRAD_GROUP },
-                 { KERNEL("apply", &sgrad_forward_kind, apply),
+                 { { .name = "batchnorm apply", .kind = &sgrad_forward_kind, .cpu = apply,
+                     .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_apply_cuda),
+                     .cuda_with = SGRAD_CUDA_WITH(sgrad__batchnorm_apply_with_cuda) },
                    { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_IN(SUM, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { ADDING_KERNEL("sums", &sgrad_backward_kind, sums),
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(Y, 0), SGRAD_IN(SUM, 0), SGRAD_OUT(PART, 1),

@@ -1,6 +1,7 @@
 /* batchnorm_cuda.cu: batchnorm.c on CUDA devices. The passes are bound by memory: each reads each of its tensors once, 16 bytes
  * and four rows at a time; what depends on the channel alone is made once a block, and a ReLU's mask of x, where it can be. */
 #include "codelets/cuda.h"
+#include "codelets/normal.h"
 #include "codelets/ops/batchnorm.h"
 
 /* x̂ = (x - mean) · inverse + rest of one channel: the mean in float, and what rounding took from it. y = (x - mean) · scale +
@@ -197,6 +198,24 @@ static __global__ void parameters(uint32_t C, const double *sum, float *dweight,
     dweight[c] = (float)sum[C + c];
 }
 
+/* What scaled() takes. */
+static __global__ void channels_of(uint32_t C, struct shape s, struct known known, float *mean, float *scale, float *shift) {
+    const uint32_t c = sgrad__thread();
+    if (c >= C) return;
+    const struct channel channel = channel_of(s, known, (int)c, (int)C);
+    mean[c] = channel.mean, scale[c] = channel.scale, shift[c] = channel.shift;
+}
+
+/* part = [Σdz, Σdz·x̂] of Σdz and Σdz · (x - mean), whose mean is rounded */
+static __global__ void sums_of(uint32_t C, struct shape s, struct known known, const float *sum, const float *product,
+                               double *part) {
+    const uint32_t c = sgrad__thread();
+    if (c >= C) return;
+    const struct channel channel = channel_of(s, known, (int)c, (int)C);
+    part[c] = sum[c];
+    part[C + c] = (double)product[c] * channel.inverse + (double)sum[c] * channel.rest;
+}
+
 /* The running statistics of C channels move towards the mean over the groups. */
 struct move : sgrad__job {
     double groups, momentum;
@@ -290,3 +309,18 @@ extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
                      (int64_t *)one->data[3] };
     });
 }
+
+/* ---- for graphs ---------------------------------------------------------------------------------------------------- */
+
+void sgrad__batchnorm_channels(const struct sgrad_args *a, int weight, int sum, float *mean, float *scale, float *shift) {
+    const struct known known = { (const float *)a->data[weight], (const float *)a->data[weight + 1], (const double *)a->data[sum],
+                                 NULL, NULL };
+    sgrad__launch(channels_of, channels(a), shape_of(a, 1), known, mean, scale, shift);
+}
+
+void sgrad__batchnorm_sums_of(const struct sgrad_args *a, const float *sum, const float *product) {
+    const struct known known = { NULL, NULL, (const double *)a->data[3], NULL, NULL };
+    sgrad__launch(sums_of, channels(a), shape_of(a, 1), known, sum, product, a->data[4]);
+}
+
+bool sgrad__batchnorm_has_relu(const struct sgrad_args *a) { return attrs_of(a)->relu; }

@@ -105,6 +105,13 @@ struct sgrad_use {
 /* Is operand I added to, not overwritten? */
 static inline bool sgrad_adds(const struct sgrad_args *args, int i) { return args->accumulate >> i & 1; }
 
+/* What comes right behind a kernel, within a task of a GPU. */
+struct sgrad_next {
+    const struct sgrad_kernel *kernel;
+    const struct sgrad_args *args;
+    bool alone;                                 /* it takes something of what the one before it leaves, which nobody else does */
+};
+
 struct sgrad_task {
     struct sgrad_kernel kernel;                 /* of a move its name and kind alone */
     struct sgrad_use use[SGRAD_MAX_OPERANDS];   /* operand j of the kernel; ends at SGRAD_NONE */

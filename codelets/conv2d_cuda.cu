@@ -5,27 +5,20 @@
  * weights and their gradients in the type of the activations, so in bf16 runs these pass through the workspace, unless the weight
  * comes rounded:
  *
- *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ forward: bias bf16, sums │ cuDNN's own │
+ *     workspace  │ weight or dweight (K,R,S,C/groups) bf16 │ what is added │ of channels, for graphs │ cuDNN's own │
  *
  * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added.
  *
  * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
- * measured once and remembered from run to run. Forward, with its bias, a ReLU or batch norm's sums after it, may go as one graph
- * of cuDNN's instead, where that is faster (cudnn_graph_cuda.cu). What cuDNN does not support is computed by simple, slow
- * kernels, after a warning. */
+ * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
+ * warning. Whether a task goes so, or as a graph with others, says conv2d_graph_cuda.cu. */
 #include <cstdio>
 #include <cstring>
 
 #include <pthread.h>
 
-#include "codelets/cuda.h"
-#include "codelets/cudnn_graph.h"
-#include "codelets/direct.h"
+#include "codelets/convolution.h"
 #include "codelets/ops/conv2d.h"
-
-/* What may follow a convolution in its graph: relu_cuda.cu, batchnorm_cuda.cu. */
-extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a);
-extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
@@ -33,16 +26,8 @@ extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a);
 #define WORKSPACE  ((size_t)64 << 20)
 #define ALGORITHMS 16 /* more than any pass has */
 
-enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
-
-/* All that a plan depends on. Compared byte by byte, so padding has to be cleared. */
-struct key {
-    size_t room; /* bytes that are cuDNN's own */
-    int32_t pass, dtype, deterministic, tf32;
-    struct shape shape;
-};
 struct plan {
-    struct key key;
+    struct sgrad__convolution_key key;
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t convolution;
@@ -93,7 +78,7 @@ static void describe_math(struct plan *plan) {
                                                               : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
 }
 
-static void shape_text(const struct key *key, char *text, size_t size) {
+static void shape_text(const struct sgrad__convolution_key *key, char *text, size_t size) {
     static const char *const name[] = { "forward", "backward-data", "backward-weight" };
     const struct shape *s = &key->shape;
     snprintf(text, size,
@@ -149,14 +134,14 @@ static bool find(struct plan *p, const struct operands &o) {
     const size_t size = p->key.room;
     int n;
     describe_math(p);
-    if (p->key.pass == FORWARD) {
+    if (p->key.pass == SGRAD__FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
             o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS,
                                                            &n, found, o.room, size)
                   : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
         return found_any(o, status) && choose(p, found, n);
-    } else if (p->key.pass == BACKWARD_DATA) {
+    } else if (p->key.pass == SGRAD__BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
         const cudnnStatus_t status =
             o.out ? cudnnFindConvolutionBackwardDataAlgorithmEx(h, p->w, o.weight, p->y, o.y, p->convolution, p->x, o.out,
@@ -180,9 +165,9 @@ static bool follow(struct plan *p, int algorithm, int math) {
     if (cudnnSetConvolutionMathType(p->convolution, p->math = (cudnnMathType_t)math) != CUDNN_STATUS_SUCCESS) return false;
     p->algorithm = algorithm;
     const cudnnStatus_t status =
-        p->key.pass == FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
+        p->key.pass == SGRAD__FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
                                                                          (cudnnConvolutionFwdAlgo_t)algorithm, &size)
-        : p->key.pass == BACKWARD_DATA
+        : p->key.pass == SGRAD__BACKWARD_DATA
             ? cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
                                                            (cudnnConvolutionBwdDataAlgo_t)algorithm, &size)
             : cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
@@ -190,22 +175,19 @@ static bool follow(struct plan *p, int algorithm, int math) {
     return status == CUDNN_STATUS_SUCCESS && size <= p->key.room;
 }
 
-/* What a measurement holds for: this kind of GPU, this cuDNN, this pass on these shapes with this room. Free it. */
-static char *memo_key(const struct key *k) {
+std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
     int device;
     struct cudaDeviceProp properties;
     SGRAD_CUDA(cudaGetDevice(&device));
     SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
-    char *key =
-        sgrad_format("2, %s, cuDNN %zu, %d %d %d, %zu:", properties.name, cudnnGetVersion(), k->pass, k->dtype, k->tf32, k->room);
+    std::string memo = "2, " + std::string(properties.name) + ", cuDNN " + std::to_string(cudnnGetVersion()) + ", " +
+                       std::to_string(k->pass) + " " + std::to_string(k->dtype) + " " + std::to_string(k->tf32) + ", " +
+                       std::to_string(k->room) + ":";
     const struct shape *s = &k->shape;
     for (int size : { s->N, s->D, s->H, s->W, s->C, s->K, s->T, s->R, s->S, s->O, s->P, s->Q, s->stride, s->padding, s->dilation,
-                      s->groups, s->depth_padding }) {
-        char *longer = sgrad_format("%s %d", key, size);
-        free(key);
-        key = longer;
-    }
-    return key;
+                      s->groups, s->depth_padding })
+        memo += " " + std::to_string(size);
+    return memo;
 }
 
 /* NULL, or why nothing was measured. SIZE: bytes of what the pass writes; the search writes to memory of its own, which StarPU
@@ -230,15 +212,14 @@ static void search(struct plan *plan, struct operands o, size_t size) {
     int algorithm, math;
     pthread_mutex_lock(&lock);
     if (!plan->key.deterministic) {
-        char *key = memo_key(&plan->key);
-        if (sgrad_memo_find(topic, key, value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
+        const std::string memo = sgrad__convolution_memo(&plan->key);
+        if (sgrad_memo_find(topic, memo.c_str(), value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
             follow(plan, algorithm, math)) {
             why = NULL;
         } else if (!(why = measure(plan, o, size))) {
             snprintf(value, sizeof value, "%d %d", plan->algorithm, plan->math);
-            sgrad_memo_add(topic, key, value);
+            sgrad_memo_add(topic, memo.c_str(), value);
         }
-        free(key);
     }
     pthread_mutex_unlock(&lock);
     if (!why) return;
@@ -258,16 +239,6 @@ static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *w) {
     return rounds ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
 }
 
-struct task {
-    struct plan *plan;
-    void *weight; /* bf16: in the workspace; else NULL */
-    void *aside;  /* where what is added may be written first; NULL: nothing is added */
-    void *bias;   /* forward: for a bias in bf16 */
-    float *sums;  /* forward: for Σy, Σy² (2K) */
-    void *room;
-    size_t room_size;
-};
-
 /* (D,H,W,C) of volumes, of images (1,H,W,C), and how many there are; of filters of one tap along D, slices are images. */
 static int64_t sides_of(const struct sgrad_shape *s, bool slices, int *side) {
     const int64_t *d = s->dim + s->rank - 4;
@@ -283,13 +254,21 @@ static size_t added_bytes(const struct sgrad_args *a) {
     return sgrad_adds(a, i) ? sgrad__ceil(sgrad_view_bytes(&a->view[i]), 256) * 256 : 0;
 }
 
-/* Bytes for what a graph takes of K channels beside its operands: a bias of BIAS bytes, and sums. */
-static size_t bias_bytes(int64_t K) { return sgrad__ceil(K * sizeof(__nv_bfloat16), 256) * 256; }
-static size_t sums_bytes(int64_t K) { return sgrad__ceil(2 * K * sizeof(float), 256) * 256; }
+/* Bytes of what graphs take of channels beside their operands, as many as the images have that have most. */
+static int64_t vector_of(const struct sgrad_args *a) {
+    const int last = a->view[2].shape.rank < 4 ? 3 : 2;
+    int64_t most = 0;
+    for (int i = 0; i <= last; i++)
+        if (a->view[i].shape.rank >= 4) most = std::max(most, a->view[i].shape.dim[a->view[i].shape.rank - 1]);
+    return sgrad__ceil(most, 64) * 64;
+}
+static size_t vector_bytes(const struct sgrad_args *a) { return SGRAD__VECTORS * (size_t)vector_of(a) * sizeof(float); }
 
-/* X, W and Y are numbers of operands. */
-static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, int w, int y) {
-    static struct sgrad_cache cache = sgrad__cuda_cache(sizeof(struct key), sizeof(struct plan), plan_free);
+struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *a) {
+    static struct sgrad_cache cache =
+        sgrad__cuda_cache(sizeof(struct sgrad__convolution_key), sizeof(struct plan), plan_free);
+    static const int operand[][3] = { { 0, 1, 3 }, { 2, 1, 0 }, { 0, 2, 1 } }; /* of x, w and y */
+    const int x = operand[pass][0], w = operand[pass][1], y = operand[pass][2];
     const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)a->attrs;
     const struct sgrad_shape *filter = &a->view[w].shape;
     const int64_t *wd = filter->dim + filter->rank - 3;
@@ -298,35 +277,37 @@ static struct task task_of(enum pass pass, const struct sgrad_args *a, int x, in
     const int64_t samples = sides_of(&a->view[x].shape, taps == 1, xs);
     sides_of(&a->view[y].shape, taps == 1, ys);
     const enum sgrad_dtype dtype = a->view[x].dtype;
-    const size_t weight = weight_bytes(dtype, &a->view[w]), added = added_bytes(a);
-    const size_t bias = pass == FORWARD ? bias_bytes(filter->dim[0]) : 0, sums = pass == FORWARD ? sums_bytes(filter->dim[0]) : 0;
-    if (a->workspace_size < weight + added + bias + sums) sgrad_cuda_fail("workspace too small", "a convolution");
+    const size_t weight = weight_bytes(dtype, &a->view[w]), added = added_bytes(a), vectors = vector_bytes(a);
+    if (a->workspace_size < weight + added + vectors) sgrad_cuda_fail("workspace too small", "a convolution");
 
-    struct key key;
-    memset(&key, 0, sizeof key);
-    key.room = a->workspace_size - weight - added - bias - sums;
-    key.pass = pass, key.dtype = dtype, key.deterministic = a->deterministic, key.tf32 = a->tf32;
-    key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
-                  ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
+    char *const aside = (char *)a->workspace + weight;
+    struct sgrad__convolution t;
+    memset(&t, 0, sizeof t);
+    t.key.room = a->workspace_size - weight - added - vectors;
+    t.key.pass = pass, t.key.dtype = dtype, t.key.deterministic = a->deterministic, t.key.tf32 = a->tf32;
+    t.key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
+                    ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
+    t.args = a;
+    t.weight = weight ? a->workspace : NULL;
+    t.aside = added ? aside : NULL;
+    t.vectors = (float *)(aside + added), t.vector = vector_of(a);
+    t.room = aside + added + vectors;
     bool fresh;
-    struct plan *plan = (struct plan *)sgrad_cache_get(&cache, &key, &fresh);
-    char *aside = (char *)a->workspace + weight;
-    const struct task task = { plan,           weight ? a->workspace : NULL,     added ? aside : NULL,
-                               aside + added, (float *)(aside + added + bias), aside + added + bias + sums, key.room };
+    t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &fresh);
     if (fresh) {
-        plan->key = key;
-        describe(plan);
-        const struct operands operands = { a->data[x], task.weight ? task.weight : a->data[w], a->data[y], NULL, task.room };
-        search(plan, operands, sgrad_view_bytes(&a->view[pass == FORWARD ? y : pass == BACKWARD_DATA ? x : w]));
+        t.plan->key = t.key;
+        describe(t.plan);
+        const struct operands operands = { a->data[x], t.weight ? t.weight : a->data[w], a->data[y], NULL, t.room };
+        search(t.plan, operands, sgrad_view_bytes(&a->view[pass == SGRAD__FORWARD ? y : pass == SGRAD__BACKWARD_DATA ? x : w]));
     }
-    return task;
+    t.direct = t.plan->direct;
+    return t;
 }
 
-/* The weight of a forward or backward-data task, operand 1, in the type of the activations. */
-static const void *weight_of(const struct task *t, const struct sgrad_args *a) {
-    if (!t->weight) return a->data[1];
-    sgrad__convert(sgrad_shape_count(&a->view[1].shape), (const float *)a->data[1], (__nv_bfloat16 *)t->weight);
-    return t->weight;
+const void *sgrad__convolution_weight(const struct sgrad__convolution *t) { return t->weight ? t->weight : t->args->data[1]; }
+void sgrad__convolution_round(const struct sgrad__convolution *t) {
+    if (t->weight)
+        sgrad__convert(sgrad_shape_count(&t->args->view[1].shape), (const float *)t->args->data[1], (__nv_bfloat16 *)t->weight);
 }
 
 static int count_devices(void) {
@@ -341,26 +322,25 @@ extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
     if (devices == 0) return 0;
     const bool is_forward = a->view[2].shape.rank < 4;
     size_t bytes = WORKSPACE + added_bytes(a) + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
-    bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]);
-    if (is_forward) bytes += bias_bytes(a->view[1].shape.dim[0]) + sums_bytes(a->view[1].shape.dim[0]);
+    bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]) + vector_bytes(a);
     return bytes + weight_bytes(a->view[0].dtype, &a->view[1]) + weight_bytes(a->view[0].dtype, &a->view[2]);
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+/* ---- by algorithms ------------------------------------------------------------------------------------------------ */
 
 static const float zero = 0, one = 1;
 
 /* Whether cuDNN computes OUT, or adds to it: RUN(beta, where) is its pass. */
 template <typename Run>
-static bool convolve(const struct task &t, const struct sgrad_view *view, void *out, Run run) {
-    struct plan *p = t.plan;
+static bool convolve(const struct sgrad__convolution *t, const struct sgrad_view *view, void *out, Run run) {
+    struct plan *p = t->plan;
     if (p->direct) return false;
-    if (t.aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
-    if (!supported(run(&zero, t.aside ? t.aside : out))) {
+    if (t->aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
+    if (!supported(run(&zero, t->aside ? t->aside : out))) {
         do_without(p);
         return false;
     }
-    if (t.aside) sgrad__move(view, t.aside, out, true);
+    if (t->aside) sgrad__move(view, t->aside, out, true);
     return true;
 }
 
@@ -371,12 +351,13 @@ template <typename F> static void with_types(const struct sgrad_args *a, F f) {
     });
 }
 
-/* By an algorithm and a kernel for the bias. */
-static void forward_apart(const struct task &t, const struct sgrad_args *a) {
-    const struct plan *p = t.plan;
+/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
+static void forward_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+    const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
-        return cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, weight_of(&t, a), p->convolution,
-                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, t.room, t.room_size, beta, p->y, y);
+        sgrad__convolution_round(t);
+        return cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, sgrad__convolution_weight(t), p->convolution,
+                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, t->room, t->key.room, beta, p->y, y);
     });
     if (!done)
         with_types(a, [=](auto type, auto weight) {
@@ -387,67 +368,14 @@ static void forward_apart(const struct task &t, const struct sgrad_args *a) {
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
-static bool may_be_graph(const struct task &t, const struct sgrad_args *a) {
-    return sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, 3) && !t.plan->direct;
-}
-
-/* Forward, then RELU on what it leaves, to Y, or STATS of it, in the way that is fastest; APART and AFTER are those of
- * cudnn_graph.h. */
-static void forward_or_graph(const struct task &t, const struct sgrad_args *a, bool relu, bool stats, void *y,
-                             const std::function<void()> &apart, const std::function<void()> &after) {
-    const struct shape *s = &t.plan->key.shape;
-    const bool volumes = s->T > 1, bf16 = t.plan->key.dtype == SGRAD_BF16;
-    struct sgrad__graph_key key;
-    memset(&key, 0, sizeof key);
-    key.room = t.room_size, key.dtype = t.plan->key.dtype, key.tf32 = t.plan->key.tf32, key.dims = volumes ? 5 : 4;
-    key.bias = a->data[2] != NULL, key.relu = relu, key.stats = stats;
-    int32_t *x = key.x, *w = key.w, *to = key.y, *padding = key.padding, *stride = key.stride, *dilation = key.dilation;
-    *x++ = s->N, *x++ = s->C, *w++ = s->K, *w++ = s->C / s->groups, *to++ = s->N, *to++ = s->K;
-    if (volumes) *x++ = s->D, *w++ = s->T, *to++ = s->O, *padding++ = s->depth_padding, *stride++ = 1, *dilation++ = 1;
-    *x++ = s->H, *x = s->W, *w++ = s->R, *w = s->S, *to++ = s->P, *to = s->Q;
-    padding[0] = padding[1] = s->padding, stride[0] = stride[1] = s->stride, dilation[0] = dilation[1] = s->dilation;
-
-    const struct sgrad__graph_operands operands = { a->data[0], t.weight ? t.weight : a->data[1], bf16 ? t.bias : a->data[2], y,
-                                                    t.room,     t.sums,                           t.sums + s->K };
-    const auto before = [&] {
-        weight_of(&t, a);
-        if (key.bias && bf16) sgrad__convert(s->K, (const float *)a->data[2], (__nv_bfloat16 *)t.bias);
-    };
-    char *memo = memo_key(&t.plan->key);
-    const struct sgrad__graph_ways ways = { apart, before, after };
-    sgrad__graph_do(&key, &operands, &ways, memo);
-    free(memo);
-}
-
-/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), added to where it is a gradient */
-extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(FORWARD, a, 0, 1, 3);
-    const auto apart = [&] { forward_apart(t, a); };
-    may_be_graph(t, a) ? forward_or_graph(t, a, false, false, a->data[3], apart, NULL) : apart();
-}
-
-/* The same, and what NEXT makes of y: a ReLU's output, where y itself has no other use; batch norm's sums, which are then F32. */
-extern "C" bool sgrad__conv2d_forward_with_cuda(const struct sgrad_args *a, const struct sgrad_kernel *next,
-                                                const struct sgrad_args *b, bool only) {
-    const bool relu = next->cuda == sgrad__relu_forward_cuda && only, stats = next->cuda == sgrad__batchnorm_stats_cuda;
-    if ((!relu && !stats) || b->data[0] != a->data[3]) return false;
-    const struct task t = task_of(FORWARD, a, 0, 1, 3);
-    if (!may_be_graph(t, a)) return false;
-    const auto apart = [&] { sgrad__conv2d_forward_cuda(a), next->cuda(b); };
-    const auto after = [&] {
-        if (stats) sgrad__convert(2 * (int64_t)t.plan->key.shape.K, (const float *)t.sums, (double *)b->data[1]);
-    };
-    forward_or_graph(t, a, relu, stats, relu ? b->data[1] : a->data[3], apart, after);
-    return true;
-}
-
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
-extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(BACKWARD_DATA, a, 2, 1, 0);
-    const struct plan *p = t.plan;
+static void backward_data_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+    const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
-        return cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, weight_of(&t, a), p->y, a->data[0], p->convolution,
-                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, t.room, t.room_size, beta, p->x, dx);
+        sgrad__convolution_round(t);
+        return cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, sgrad__convolution_weight(t), p->y, a->data[0],
+                                            p->convolution, (cudnnConvolutionBwdDataAlgo_t)p->algorithm, t->room, t->key.room,
+                                            beta, p->x, dx);
     });
     if (!done)
         with_types(a, [=](auto type, auto weight) {
@@ -457,20 +385,26 @@ extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) {
         });
 }
 
-/* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups), dbias (K) or absent */
-extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
-    const struct task t = task_of(BACKWARD_WEIGHT, a, 0, 2, 1);
+/* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
+static void backward_weight_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
-    const struct plan *p = t.plan;
-    const bool done = convolve(t, &a->view[2], t.weight ? t.weight : a->data[2], [&](const float *beta, void *dw) {
+    const struct plan *p = t->plan;
+    const bool done = convolve(t, &a->view[2], t->weight ? t->weight : a->data[2], [&](const float *beta, void *dw) {
         return cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, p->x, a->data[0], p->y, a->data[1], p->convolution,
-                                              (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, t.room, t.room_size, beta, p->w, dw);
+                                              (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, t->room, t->key.room, beta, p->w,
+                                              dw);
     });
     if (!done)
         sgrad__with_type(a->view[0].dtype, [=](auto type) {
             sgrad__launch(backward_weight<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[2]);
         });
-    else if (t.weight)
-        sgrad__convert(n, (const __nv_bfloat16 *)t.weight, (float *)a->data[2]);
-    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
+    else if (t->weight)
+        sgrad__convert(n, (const __nv_bfloat16 *)t->weight, (float *)a->data[2]);
+}
+
+void sgrad__convolution_apart(const struct sgrad__convolution *t) {
+    static void (*const pass[])(const struct sgrad__convolution *, const struct sgrad_args *) = {
+        forward_apart, backward_data_apart, backward_weight_apart
+    };
+    pass[t->key.pass](t, t->args);
 }

@@ -1,8 +1,4 @@
-/* cudnn_graph_cuda.cu: convolutions through cuDNN's graph API (its C API, cudnnBackend…; no other library).
- *
- *     x ─┐
- *        conv ─> t ─ add ─> t ─ relu ─> y ─ genstats ─> Σy, Σy²         t is *virtual*: it never goes to memory
- *     w ─┘             └ bias
+/* cudnn_graph_cuda.cu: which way a convolution goes, kernel by kernel or as a graph of cuDNN's (cudnn_draw_cuda.cu).
  *
  * Operations are a graph; cuDNN's heuristics answer with configurations of engines, the likely fastest first; an engine becomes a
  * plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, in every run, which takes a
@@ -14,158 +10,19 @@
  *     STARGRAD_CUDNN=graph         a graph wherever cuDNN has one that runs
  *     STARGRAD_CUDNN=algorithms    none
  *
- * Limits: forward alone, whose output is written, not added to.
+ * Limits: what is written is not added to.
  * Source: cuDNN's backend API reference, and its developer guide on graphs, version 9. */
-#include "codelets/cudnn_graph.h"
+#include "codelets/cudnn_descriptors.h"
 
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace {
 
-enum uid : int64_t { X = 1, W, Y, BIAS, SUM, SQUARE, FIRST_VIRTUAL };
-
-/* Descriptors, which go together with this. What comes after a failure does nothing. */
-class descriptors {
-    std::vector<cudnnBackendDescriptor_t> made;
-
-  public:
-    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    descriptors() = default;
-    descriptors(const descriptors &) = delete;
-    ~descriptors() {
-        while (!made.empty()) {
-            cudnnBackendDestroyDescriptor(made.back());
-            made.pop_back();
-        }
-    }
-    bool good() const { return status == CUDNN_STATUS_SUCCESS; }
-    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
-        cudnnBackendDescriptor_t d = NULL;
-        if (good() && good_is(cudnnBackendCreateDescriptor(type, &d))) made.push_back(d);
-        return d;
-    }
-    bool good_is(cudnnStatus_t now) { return (status = now) == CUDNN_STATUS_SUCCESS; }
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-             const void *value) {
-        if (good()) good_is(cudnnBackendSetAttribute(d, name, type, count, value));
-    }
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
-        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-    }
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnDataType_t value) {
-        set(d, name, CUDNN_TYPE_DATA_TYPE, 1, &value);
-    }
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, int64_t value) {
-        set(d, name, CUDNN_TYPE_INT64, 1, &value);
-    }
-    cudnnBackendDescriptor_t finish(cudnnBackendDescriptor_t d) {
-        if (good()) good_is(cudnnBackendFinalize(d));
-        return d;
-    }
-};
+typedef sgrad__descriptors descriptors;
 typedef cudnnBackendDescriptor_t descriptor;
-
-cudnnDataType_t type_of(const struct sgrad__graph_key &key) {
-    return key.dtype == SGRAD_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-/* Channels-last, though its dimensions are named (N,C,[D,]H,W). */
-descriptor tensor(descriptors &all, int64_t uid, cudnnDataType_t type, int dims, const int32_t *dim) {
-    const bool is_virtual = uid >= FIRST_VIRTUAL;
-    int64_t size[5], stride[5], step = dim[1];
-    stride[1] = 1;
-    for (int i = dims - 1; i > 1; i--) stride[i] = step, step *= dim[i];
-    stride[0] = step;
-    for (int i = 0; i < dims; i++) size[i] = dim[i];
-    const descriptor d = all.make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    all.set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, uid);
-    all.set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-    all.set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dims, size);
-    all.set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, dims, stride);
-    all.set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, (int64_t)16);
-    all.set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    return all.finish(d);
-}
-
-descriptor convolution(descriptors &all, const struct sgrad__graph_key &key, descriptor x, descriptor w, descriptor y) {
-    const int64_t spatial = key.dims - 2;
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const float one = 1, zero = 0;
-    int64_t padding[3], stride[3], dilation[3];
-    for (int i = 0; i < spatial; i++) padding[i] = key.padding[i], stride[i] = key.stride[i], dilation[i] = key.dilation[i];
-    const descriptor how = all.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, spatial);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, padding);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, padding);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, spatial, stride);
-    all.set(how, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, spatial, dilation);
-    all.finish(how);
-    const descriptor op = all.make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
-    all.set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
-    return all.finish(op);
-}
-
-/* y = MODE(x, b), or of x alone where B is NULL */
-descriptor pointwise(descriptors &all, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor y) {
-    const descriptor how = all.make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    all.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    all.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    all.finish(how);
-    const descriptor op = all.make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    all.set(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    all.set(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b) all.set(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    all.set(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    return all.finish(op);
-}
-
-descriptor sums(descriptors &all, descriptor y, descriptor sum, descriptor square) {
-    const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
-    const descriptor op = all.make(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-    all.set(op, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
-    all.set(op, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
-    all.set(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
-    all.set(op, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
-    all.set(op, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, square);
-    return all.finish(op);
-}
-
-descriptor graph_of(descriptors &all, const struct sgrad__graph_key &key) {
-    const cudnnDataType_t type = type_of(key);
-    const int32_t channel[5] = { 1, key.y[1], 1, 1, 1 };
-    int64_t next = FIRST_VIRTUAL;
-    int left = key.bias + key.relu; /* operations between the convolution and y */
-    const descriptor y = tensor(all, Y, type, key.dims, key.y);
-    const auto result = [&] { return left-- ? tensor(all, next++, CUDNN_DATA_FLOAT, key.dims, key.y) : y; };
-    std::vector<descriptor> op;
-    descriptor last = result();
-    op.push_back(convolution(all, key, tensor(all, X, type, key.dims, key.x), tensor(all, W, type, key.dims, key.w), last));
-    if (key.bias) {
-        const descriptor to = result();
-        op.push_back(pointwise(all, CUDNN_POINTWISE_ADD, last, tensor(all, BIAS, type, key.dims, channel), to));
-        last = to;
-    }
-    if (key.relu) op.push_back(pointwise(all, CUDNN_POINTWISE_RELU_FWD, last, NULL, result()));
-    if (key.stats)
-        op.push_back(sums(all, y, tensor(all, SUM, CUDNN_DATA_FLOAT, key.dims, channel),
-                          tensor(all, SQUARE, CUDNN_DATA_FLOAT, key.dims, channel)));
-    const descriptor graph = all.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    const cudnnHandle_t handle = sgrad_cudnn();
-    all.set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    all.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)op.size(), op.data());
-    return all.finish(graph);
-}
 
 /* ---- engines ----------------------------------------------------------------------------------------------------- */
 
@@ -224,6 +81,7 @@ bool engine_of(descriptor configuration, struct engine *engine) {
 struct plan {
     descriptors all;
     descriptor runs = NULL;
+    std::vector<int64_t> used; /* operands */
 };
 struct choice {
     struct sgrad__graph_key key;
@@ -236,7 +94,7 @@ void choice_free(void *value) { delete ((struct choice *)value)->plan; }
 std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, int number, bool compiled, struct engine *engine) {
     std::unique_ptr<struct plan> plan(new struct plan);
     descriptors &all = plan->all;
-    const std::vector<descriptor> found = configurations(all, graph_of(all, key));
+    const std::vector<descriptor> found = configurations(all, sgrad__graph_draw(all, key, &plan->used));
     if (!all.good() || number >= (int)found.size() || !engine_of(found[number], engine)) return nullptr;
     if ((engine->tensor_cores && key.dtype == SGRAD_F32 && !key.tf32) || engine->changing) return nullptr;
     if (engine->compiled && !compiled) return nullptr;
@@ -253,11 +111,10 @@ std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, int num
     return plan;
 }
 
-cudnnStatus_t execute(const struct sgrad__graph_key &key, const struct plan &plan, const struct sgrad__graph_operands &o) {
-    std::vector<int64_t> uid = { X, W, Y };
-    std::vector<const void *> data = { o.x, o.weight, o.y };
-    if (key.bias) uid.push_back(BIAS), data.push_back(o.bias);
-    if (key.stats) uid.insert(uid.end(), { SUM, SQUARE }), data.insert(data.end(), { o.sum, o.square });
+cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &o) {
+    std::vector<int64_t> uid;
+    std::vector<const void *> data;
+    for (int64_t number : plan.used) uid.push_back(sgrad__graph_uid(number)), data.push_back(o.at[number]);
     descriptors own;
     const descriptor pack = own.make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     own.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, (int64_t)uid.size(), uid.data());
@@ -294,10 +151,9 @@ double time_of(const std::function<cudnnStatus_t()> &work) {
     return best;
 }
 
-cudnnStatus_t as_graph(const struct sgrad__graph_key &key, const struct plan &plan, const struct sgrad__graph_operands &o,
-                       const struct sgrad__graph_ways &ways) {
+cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways) {
     if (ways.before) ways.before();
-    const cudnnStatus_t status = execute(key, plan, o);
+    const cudnnStatus_t status = execute(plan, o);
     if (status == CUDNN_STATUS_SUCCESS && ways.after) ways.after();
     return status;
 }
@@ -309,7 +165,7 @@ enum wanted wanted(void) {
 }
 
 /* The fastest plan, if it is faster than apart; NUMBER and ENGINE become its. */
-std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_operands &o,
+std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &o,
                                      const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
     std::unique_ptr<struct plan> best;
     double least = wanted() == GRAPH ? INFINITY : time_of([&] { return ways.apart(), CUDNN_STATUS_SUCCESS; });
@@ -319,7 +175,7 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
         struct engine is;
         std::unique_ptr<struct plan> plan = plan_of(key, i, compiled, &is);
         if (!plan) continue;
-        const double took = time_of([&] { return as_graph(key, *plan, o, ways); });
+        const double took = time_of([&] { return as_graph(*plan, o, ways); });
         compiled &= !is.compiled;
         if (!(took < least)) continue;
         least = took, best = std::move(plan), *number = i, *engine = is.number;
@@ -327,13 +183,12 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
     return best;
 }
 
-void choose(struct choice *c, const struct sgrad__graph_operands &o, const struct sgrad__graph_ways &ways,
+void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways,
             const std::string &memo) {
     static const char topic[] = "cudnn";
     static std::recursive_mutex lock; /* as for algorithms: one measures, the others find its memo; apart may have graphs, too */
     const std::lock_guard<std::recursive_mutex> locked(lock);
-    const std::string name =
-        memo + " graph " + std::to_string(c->key.bias) + std::to_string(c->key.relu) + std::to_string(c->key.stats);
+    const std::string name = memo + " graph of " + std::to_string(c->key.steps);
     char value[48];
     int number = -1;
     long long engine = -1;
@@ -355,17 +210,17 @@ void choose(struct choice *c, const struct sgrad__graph_operands &o, const struc
 
 bool sgrad__graph_wanted(void) { return wanted() != ALGORITHMS; }
 
-void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_operands *operands,
+void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
                      const struct sgrad__graph_ways *ways, const std::string &memo) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof *key, sizeof(struct choice), choice_free);
     bool fresh;
     struct choice *c = (struct choice *)sgrad_cache_get(&cache, key, &fresh);
     if (fresh) {
         c->key = *key;
-        choose(c, *operands, *ways, memo);
+        choose(c, *data, *ways, memo);
     }
     if (c->plan) {
-        const cudnnStatus_t status = as_graph(*key, *c->plan, *operands, *ways);
+        const cudnnStatus_t status = as_graph(*c->plan, *data, *ways);
         if (status == CUDNN_STATUS_SUCCESS || sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution's graph")) return;
         sgrad_warn("convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels does not run: %s; it is computed without",
                    key->x[0], key->x[1], key->x[key->dims - 2], key->x[key->dims - 1], key->y[1], cudnnGetErrorString(status));

@@ -4,8 +4,7 @@
 #define SGRAD_CODELETS_LAYER_H
 
 #include "codelets/kernels.h"
-
-enum sgrad__pass { SGRAD__FORWARD, SGRAD__BACKWARD_DATA, SGRAD__BACKWARD_WEIGHT, SGRAD__PASSES };
+#include "codelets/pass.h"
 
 /* All that a computation depends on, and the key under which its plan is kept: no padding, so it compares byte by byte. */
 struct sgrad__layer {

@@ -32,11 +32,11 @@ size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args);    /* of any pa
     .name = title, .kind = &sgrad_##of##_kind, .cpu = sgrad__pass_##pass, .cuda = SGRAD_ON_CUDA(on_cuda),                       \
     .workspace = sgrad__pass_##pass##_workspace, .gpu_workspace = sgrad__pass_gpu_workspace, .flops = sgrad__pass_##pass##_flops
 
-/* The same for layers with filters on CUDA devices (conv2d_cuda.cu). */
+/* The same for layers with filters on CUDA devices (conv2d_graph_cuda.cu). */
 void sgrad__conv2d_forward_cuda(const struct sgrad_args *args);
-bool sgrad__conv2d_forward_with_cuda(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its,
-                                     bool only);
+int sgrad__conv2d_forward_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args);
+int sgrad__conv2d_backward_data_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args);
 size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args);
 

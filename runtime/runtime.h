@@ -202,7 +202,7 @@ struct sgrad_kind {
 };
 
 /* What a kernel is handed. The same record without data asks its costs and its workspace before anything runs. */
-struct sgrad_step; struct sgrad_batch;  /* what all tasks of one step share, and all steps: the runtime passes them on unread */
+struct sgrad_step; struct sgrad_batch; struct sgrad_next; /* what tasks of a step share, and all steps; passed on unread */
 enum { SGRAD_STEP_BYTES = 48 };
 struct sgrad_args {
     const struct sgrad_view *view;  /* of each operand; an absent optional operand has rank -1 */
@@ -230,8 +230,8 @@ struct sgrad_kernel {
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
-    /* As cuda, and what NEXT does with ITS, or else nothing: false. ONLY: what NEXT takes first, nobody else does. NULL: no */
-    bool (*cuda_with)(const struct sgrad_args *args, const struct sgrad_kernel *next, const struct sgrad_args *its, bool only);
+    /* As cuda, and what some of COUNT others do that come NEXT; how many of them. 0: nothing at all. NULL: it never can */
+    int (*cuda_with)(const struct sgrad_args *args, const struct sgrad_next *next, int count);
 };
 double sgrad_no_flops(const struct sgrad_args *args);       /* 0, for kernels that only move data */
 double sgrad_kernel_flops(const struct sgrad_kernel *kernel, const struct sgrad_args *args);

@@ -24,7 +24,6 @@
  * as some kernels of a GPU, and what it launches is recorded (runtime/recording.c):
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
- *
  * A pass over what backward keeps anyway is made again by the task that takes it, so that in forward, too, what it makes does not
  * leave the cache:
  *
@@ -45,8 +44,7 @@
 #include <string.h>
 
 /* What the links of a task hand on to each other of one slice: a core's second-level cache, 1 MiB in today's servers, and its
- * part of the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). It does not depend on the machine, since sums depend on
- * it. */
+ * part of the third (measured: 0.4 and 0.75 MiB are slower, 3 as good). The same on every machine, since sums depend on it. */
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
@@ -182,12 +180,18 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
            c->touched + more > most_operands(c);
 }
 
-/* Would the task be too long? */
+/* Does what comes next alone take what it makes, maybe as one kernel with it? */
+static bool goes_with_next(const struct fuser *f, const struct sgrad__instruction *in) {
+    int i = 0;
+    while (i < in->call->operands && (in->operand[i] < 0 || !writes(in->call, i) || f->uses[in->operand[i]] != 2)) i++;
+    return in->call->kernel->cuda_with && i < in->call->operands;
+}
+
+/* Would the task be too long? A pass over memory stays with its layer, for one kernel; or it had better go with the next one. */
 static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
-    const double flops = c->flops + in->call->flops;
+    const bool full = c->heavy && c->heavy != in->call->attrs && c->flops + in->call->flops > (c->gpus ? WHOLE : TINY);
     if (c->kind == &sgrad_update_kind) return too_much_to_update(f, c, in);
-    if (c->gpus) return flops > WHOLE;
-    return !light(in->call) && c->heavy && c->heavy != in->call->attrs && flops > TINY;
+    return full && (!light(in->call) || (c->gpus && goes_with_next(f, in)));
 }
 
 /* Does nobody else use it, when the chain uses it so many TIMES? */

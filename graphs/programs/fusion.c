@@ -45,17 +45,42 @@ static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad_
     return args;
 }
 
-/* Is what link L takes first used by it and the one before it alone? */
-static bool takes_alone(const struct sgrad__fusion *f, int l) {
-    const int at = f->link[l].operand[0];
-    int uses = 0;
-    for (int i = 0; i < f->links; i++)
-        for (int j = 0; j < f->link[i].whole->operands; j++) uses += f->link[i].operand[j] == at;
-    return at >= 0 && f->own >> at & 1 && uses == 2;
+/* How often links FIRST to LAST use operand AT. */
+static int uses(const struct sgrad__fusion *f, int first, int last, int at) {
+    int count = 0;
+    for (int i = first; i <= last; i++)
+        for (int j = 0; j < f->link[i].whole->operands; j++) count += f->link[i].operand[j] == at;
+    return count;
 }
 
-/* On all samples, with nothing in between: some links, of one kernel, are done at once, and so are two where the first one's
- * kernel knows how. */
+/* Is something of what the link before L leaves used by the two alone? */
+static bool takes_alone(const struct sgrad__fusion *f, int l) {
+    const struct sgrad__link *before = &f->link[l - 1];
+    for (int i = 0; i < before->whole->operands; i++) {
+        const int at = before->operand[i];
+        if (at >= 0 && before->whole->access[i] == SGRAD_W && f->own >> at & 1 && uses(f, l, l, at) == 1 &&
+            uses(f, 0, f->links - 1, at) == 2)
+            return true;
+    }
+    return false;
+}
+
+/* Does link FIRST more than its own, with what comes next? How many of those. */
+static int run_with(const struct sgrad_args *a, const struct sgrad__fusion *f, int first, const struct sgrad_args *its) {
+    enum { MOST = 2 };
+    struct sgrad_args args[MOST];
+    struct sgrad_next next[MOST];
+    void *data[MOST][SGRAD_MAX_OPERANDS];
+    int count = 0;
+    for (int l = first + 1; l < f->links && count < MOST && !f->link[l].with; l++, count++) {
+        args[count] = args_of(a, &f->link[l], data[count]);
+        next[count] = (struct sgrad_next){ f->link[l].whole->kernel, &args[count], takes_alone(f, l) };
+    }
+    return count ? f->link[first].whole->kernel->cuda_with(its, next, count) : 0;
+}
+
+/* On all samples, with nothing in between: some links, of one kernel, are done at once, and so are neighbours where the first
+ * one's kernel knows how. */
 static void run_cuda(const struct sgrad_args *a) {
     const struct sgrad__fusion *f = a->attrs;
     struct sgrad_args args[SGRAD__GPU_LINKS];
@@ -67,14 +92,9 @@ static void run_cuda(const struct sgrad_args *a) {
             args[i] = args_of(a, &f->link[i], data[i]);
             args[i].next = i + 1 < next ? &args[i + 1] : NULL;
         }
-        if (kernel->cuda_with && next < f->links && !f->link[next].with) {
-            args[next] = args_of(a, &f->link[next], data[next]);
-            if (kernel->cuda_with(&args[first], f->link[next].whole->kernel, &args[next], takes_alone(f, next))) {
-                next++;
-                continue;
-            }
-        }
-        kernel->cuda(&args[first]);
+        const int more = kernel->cuda_with ? run_with(a, f, first, &args[first]) : 0;
+        if (!more) kernel->cuda(&args[first]);
+        next += more;
     }
 }
 
@@ -118,16 +138,41 @@ static bool are_alike(const struct sgrad_call *a, const struct sgrad_call *b) {
     return true;
 }
 
+/* Does one take what the other leaves? */
+static bool takes(const struct sgrad__link *it, const struct sgrad__link *of) {
+    for (int i = 0; i < of->whole->operands; i++)
+        for (int j = 0; j < it->whole->operands; j++)
+            if (of->operand[i] >= 0 && of->operand[i] == it->operand[j] && of->whole->access[i] != SGRAD_R &&
+                it->whole->access[j] != SGRAD_W)
+                return true;
+    return false;
+}
+
+static void move_to(struct sgrad__fusion *f, int to, int from) {
+    const struct sgrad__link link = f->link[from];
+    memmove(&f->link[to + 1], &f->link[to], (size_t)(from - to) * sizeof link);
+    f->link[to] = link;
+}
+
+/* The first that takes what a link leaves comes right behind it, where that one's kernel may do both, and it could as well. */
+static void bring_next(struct sgrad__fusion *f) {
+    for (int l = 0; l < f->links; l++) {
+        int taker = l + 1;
+        while (taker < f->links && !takes(&f->link[taker], &f->link[l])) taker++;
+        bool waits = taker == f->links || !f->link[l].whole->kernel->cuda_with;
+        for (int i = l + 1; i < taker && !waits; i++) waits = meet(&f->link[i], &f->link[taker]);
+        if (!waits) move_to(f, l + 1, taker);
+    }
+}
+
 void sgrad__fusion_gather(struct sgrad__fusion *f) {
+    bring_next(f);
     for (int first = 0; first < f->links; first += 1 + f->link[first].with)
         for (int l = first + 1; l < f->links; l++) {
-            const struct sgrad__link link = f->link[l];
-            const int to = first + 1 + f->link[first].with;
-            bool waits = !are_alike(f->link[first].whole, link.whole);
-            for (int i = first; i < l && !waits; i++) waits = meet(&f->link[i], &link);
+            bool waits = !are_alike(f->link[first].whole, f->link[l].whole);
+            for (int i = first; i < l && !waits; i++) waits = meet(&f->link[i], &f->link[l]);
             if (waits) continue;
-            memmove(&f->link[to + 1], &f->link[to], (size_t)(l - to) * sizeof link);
-            f->link[to] = link;
+            move_to(f, first + 1 + f->link[first].with, l);
             f->link[first].with++;
         }
 }

@@ -27,7 +27,8 @@ struct sgrad__fusion {
     } link[SGRAD__GPU_LINKS];
 };
 
-/* Links of a GPU's task that are of one kernel, and could as well come one right after the other, do, and are done at once. */
+/* Links of a GPU's task that are of one kernel, and could as well come one right after the other, do, and are done at once; so
+ * does what a kernel could do with its own. */
 void sgrad__fusion_gather(struct sgrad__fusion *fusion);
 /* The kernel that runs one, for a kind of task, on CPUs alone or on both. */
 const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, bool cuda);

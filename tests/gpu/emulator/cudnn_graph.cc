@@ -1,14 +1,17 @@
-/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cudnn_graph_cuda.cu calls, on the CPU. A descriptor holds what it is
- * given, by attribute; a graph is its operations in their order, each done on whole tensors as floats; what is virtual is never
- * written to memory.
+/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the CPU. A
+ * descriptor holds what it is given, by attribute; a graph is its operations in their order, each done on whole tensors as
+ * floats; what is virtual is rounded to its type, and never written to memory.
  *
  *     heuristics answer with engines     7   what tensor cores take: F32 is rounded; compiled
  *                                        9   not the same bits every time
- *                                        5   exact; for graphs that end with sums it is not there
- *                                       11   refuses to run what has a dilation, which shows only then
+ *                                        5   exact; it has no sums, and nothing before the convolution
+ *                                       11   likewise; refuses to run what has a dilation, which shows only then
  *
- * Graphs of volumes, and of one channel a group, have no engine. Types that are not known, unfinished descriptors, tensors whose
- * sizes do not meet, addresses that are missing or too many are failures, as they are with cuDNN. */
+ * Graphs of volumes, and of one channel a group, have no engine, nor has what real cuDNN does not take: what is before a
+ * backward pass, or behind backward-weight; factors of different types; a channel's value as the first of two; groups with what
+ * depends on channels before them; what is within a graph and not virtual, but for what sums are of. Types that are not known,
+ * unfinished descriptors, tensors whose sizes do not meet, addresses that are missing or too many are failures, as they are with
+ * cuDNN. */
 #include "tests/gpu/emulator/libraries.h"
 
 #include <map>
@@ -50,6 +53,7 @@ const struct {
     { CUDNN_TYPE_HEUR_MODE, sizeof(cudnnBackendHeurMode_t) },
     { CUDNN_TYPE_POINTWISE_MODE, sizeof(cudnnPointwiseMode_t) },
     { CUDNN_TYPE_GENSTATS_MODE, sizeof(cudnnGenStatsMode_t) },
+    { CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, sizeof(cudnnReduceTensorOp_t) },
     { CUDNN_TYPE_BACKEND_DESCRIPTOR, sizeof(cudnnBackendDescriptor_t) },
 };
 
@@ -79,20 +83,48 @@ bool read_tensor(const struct descriptor *d, struct tensor *t) {
 
 /* ---- what a graph is, and what it computes ------------------------------------------------------------------------ */
 
+const struct {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t how, x, w, y, alpha, beta;
+} passes[] = {
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
+};
+enum pass { FORWARD, DATA, WEIGHT, NONE };
+enum pass pass_of(cudnnBackendDescriptorType_t type) {
+    int pass = FORWARD;
+    while (pass < NONE && passes[pass].type != type) pass++;
+    return (enum pass)pass;
+}
+
 struct convolution {
+    enum pass pass;
     struct tensor x, w, y;
     int64_t padding[2], stride[2], dilation[2];
+    const struct tensor &made() const { return pass == FORWARD ? y : pass == DATA ? x : w; }
+    const struct tensor &first() const { return pass == DATA ? w : x; }
+    const struct tensor &second() const { return pass == FORWARD ? w : y; }
 };
-bool read_convolution(const struct descriptor *op, struct convolution *v) {
-    const struct descriptor *how = op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-    if (!read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X), &v->x) ||
-        !read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W), &v->w) ||
-        !read_tensor(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y), &v->y) ||
+bool read_convolution(const struct descriptor *op, enum pass pass, struct convolution *v) {
+    const auto &names = passes[pass];
+    const struct descriptor *how = op->part(names.how);
+    v->pass = pass;
+    if (!read_tensor(op->part(names.x), &v->x) || !read_tensor(op->part(names.w), &v->w) ||
+        !read_tensor(op->part(names.y), &v->y) ||
         how->one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 ||
         how->one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION ||
-        how->one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
-        op->one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) != 1 ||
-        op->one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) != 0)
+        how->one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT || op->one<float>(names.alpha) != 1 ||
+        op->one<float>(names.beta) != 0)
         return false;
     for (int i = 0; i < 2; i++) {
         v->padding[i] = how->all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)[i];
@@ -103,15 +135,17 @@ bool read_convolution(const struct descriptor *op, struct convolution *v) {
             v->y.dim[2 + i] != (v->x.dim[2 + i] + 2 * v->padding[i] - reach) / v->stride[i] + 1)
             return false;
     }
-    return v->x.dim[1] % v->w.dim[1] == 0 && v->y.dim[1] == v->w.dim[0] && v->y.dim[0] == v->x.dim[0] && v->x.half == v->w.half;
+    return v->x.dim[1] % v->w.dim[1] == 0 && v->y.dim[1] == v->w.dim[0] && v->y.dim[0] == v->x.dim[0] &&
+           v->first().half == v->second().half && (v->pass != WEIGHT || v->w.half == v->x.half);
 }
 
 typedef std::map<int64_t, std::vector<float>> values; /* of tensors, by their uid */
 
+/* Adds, for every product of an x and a weight that a y is made of, what it is worth to which of the three is made. */
 void convolve(const struct convolution &v, bool round, values &all) {
-    std::vector<float> x = all[v.x.uid], w = all[v.w.uid], y((size_t)v.y.count());
-    for (std::vector<float> *factor : { &x, &w })
-        for (float &value : *factor)
+    std::vector<float> factor[2] = { all[v.first().uid], all[v.second().uid] }, made((size_t)v.made().count());
+    for (std::vector<float> &list : factor)
+        for (float &value : list)
             if (round) value = to_tf32(value);
     const int64_t C = v.w.dim[1], K = v.y.dim[1], groups = v.x.dim[1] / C;
     for (int64_t n = 0; n < v.y.dim[0]; n++)
@@ -123,40 +157,76 @@ void convolve(const struct convolution &v, bool round, values &all) {
                     const int64_t j = q * v.stride[1] + s * v.dilation[1] - v.padding[1];
                     if (i < 0 || i >= v.x.dim[2] || j < 0 || j >= v.x.dim[3]) continue;
                     for (int64_t k = 0; k < K; k++) {
-                        const float *from = &x[v.x.at(n, k / (K / groups) * C, i, j)], *factor = &w[v.w.at(k, 0, r, s)];
-                        float sum = 0;
-                        for (int64_t c = 0; c < C; c++) sum += from[c] * factor[c];
-                        y[v.y.at(n, k, p, q)] += sum;
+                        const int64_t x = v.x.at(n, k / (K / groups) * C, i, j), w = v.w.at(k, 0, r, s), y = v.y.at(n, k, p, q);
+                        for (int64_t c = 0; c < C; c++)
+                            if (v.pass == FORWARD) made[y] += factor[0][x + c] * factor[1][w + c];
+                            else if (v.pass == DATA) made[x + c] += factor[0][w + c] * factor[1][y];
+                            else made[w + c] += factor[0][x + c] * factor[1][y];
                     }
                 }
-    all[v.y.uid] = y;
+    all[v.made().uid] = made;
 }
 
 struct operation {
     cudnnBackendDescriptorType_t type;
     cudnnPointwiseMode_t mode;
     struct convolution convolution;
-    struct tensor x, b, y, square; /* of what is no convolution; of sums Y and SQUARE */
+    std::vector<struct tensor> from, to;
+    bool is_convolution() const { return pass_of(type) != NONE; }
+    bool has_sums() const {
+        return type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR || type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+    }
 };
+
+/* Reads tensors into a LIST, those that are there; false: one is none. */
+bool read_all(const struct descriptor *d, std::vector<cudnnBackendAttributeName_t> names, std::vector<struct tensor> *list) {
+    for (cudnnBackendAttributeName_t name : names) {
+        struct tensor t;
+        if (!d->part(name) || !read_tensor(d->part(name), &t)) return false;
+        list->push_back(t);
+    }
+    return true;
+}
+
+bool read_pointwise(const struct descriptor *d, struct operation *op) {
+    op->mode = d->part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+    if (op->mode == CUDNN_POINTWISE_RELU_BWD)
+        return read_all(d, { CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_ATTR_OPERATION_POINTWISE_XDESC }, &op->from) &&
+               read_all(d, { CUDNN_ATTR_OPERATION_POINTWISE_DXDESC }, &op->to) && op->from[0].count() == op->to[0].count() &&
+               op->from[1].count() == op->to[0].count();
+    const bool two =
+        op->mode == CUDNN_POINTWISE_ADD || op->mode == CUDNN_POINTWISE_SUB || op->mode == CUDNN_POINTWISE_MUL;
+    std::vector<cudnnBackendAttributeName_t> from = { CUDNN_ATTR_OPERATION_POINTWISE_XDESC };
+    if (two) from.push_back(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    return (two || op->mode == CUDNN_POINTWISE_RELU_FWD) && read_all(d, from, &op->from) &&
+           read_all(d, { CUDNN_ATTR_OPERATION_POINTWISE_YDESC }, &op->to) && op->from[0].count() == op->to[0].count() &&
+           (!two || op->from[1].count() == op->to[0].count() || op->from[1].count() == op->to[0].dim[1]);
+}
+
+bool read_sums(const struct descriptor *d, struct operation *op) {
+    const bool both = d->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
+    const struct descriptor *how = d->part(CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+    if (!both && how->one<cudnnReduceTensorOp_t>(CUDNN_ATTR_REDUCTION_OPERATOR) != CUDNN_REDUCE_TENSOR_ADD) return false;
+    if (!(both ? read_all(d, { CUDNN_ATTR_OPERATION_GENSTATS_XDESC }, &op->from) &&
+                     read_all(d, { CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC }, &op->to)
+               : read_all(d, { CUDNN_ATTR_OPERATION_REDUCTION_XDESC }, &op->from) &&
+                     read_all(d, { CUDNN_ATTR_OPERATION_REDUCTION_YDESC }, &op->to)))
+        return false;
+    for (const struct tensor &sum : op->to)
+        if (sum.half || sum.is_virtual || sum.count() != op->from[0].dim[1]) return false;
+    return true;
+}
+
 bool read_operation(const struct descriptor *d, struct operation *op) {
     *op = {};
     op->type = d->type;
-    if (d->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
-        return read_convolution(d, &op->convolution) && (op->x = op->convolution.x, op->y = op->convolution.y, true);
-    } else if (d->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
-        op->mode = d->part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
-        const bool adds = op->mode == CUDNN_POINTWISE_ADD;
-        return (adds || op->mode == CUDNN_POINTWISE_RELU_FWD) &&
-               read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC), &op->x) &&
-               read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), &op->y) && op->x.count() == op->y.count() &&
-               (!adds || (read_tensor(d->part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), &op->b) && op->b.count() == op->y.dim[1]));
-    } else if (d->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
-        return read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC), &op->x) &&
-               read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC), &op->y) &&
-               read_tensor(d->part(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC), &op->square) && !op->y.half && !op->square.half &&
-               op->y.count() == op->x.dim[1] && op->square.count() == op->x.dim[1];
+    if (op->is_convolution()) {
+        struct convolution *v = &op->convolution;
+        if (!read_convolution(d, pass_of(d->type), v)) return false;
+        op->from = { v->first(), v->second() }, op->to = { v->made() };
+        return true;
     }
-    return false;
+    return d->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ? read_pointwise(d, op) : op->has_sums() && read_sums(d, op);
 }
 
 std::vector<struct operation> read_graph(const struct descriptor *graph) {
@@ -169,18 +239,31 @@ std::vector<struct operation> read_graph(const struct descriptor *graph) {
 }
 
 void compute(const struct operation &op, bool round, values &all) {
-    if (op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return convolve(op.convolution, round, all);
-    const std::vector<float> &x = all[op.x.uid];
-    if (op.type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
-        std::vector<float> sum((size_t)op.x.dim[1]), square = sum;
-        for (size_t i = 0; i < x.size(); i++) sum[i % sum.size()] += x[i], square[i % sum.size()] += x[i] * x[i];
-        all[op.y.uid] = sum, all[op.square.uid] = square;
-        return;
+    if (op.is_convolution()) {
+        convolve(op.convolution, round, all);
+    } else if (op.has_sums()) {
+        const std::vector<float> &x = all[op.from[0].uid];
+        const size_t channels = (size_t)op.from[0].dim[1];
+        std::vector<float> sum(channels), square(channels);
+        for (size_t i = 0; i < x.size(); i++) sum[i % channels] += x[i], square[i % channels] += x[i] * x[i];
+        all[op.to[0].uid] = sum;
+        if (op.to.size() > 1) all[op.to[1].uid] = square;
+    } else {
+        const std::vector<float> &x = all[op.from[0].uid], &b = op.from.size() > 1 ? all[op.from[1].uid] : x;
+        std::vector<float> y = x;
+        for (size_t i = 0; i < y.size(); i++) {
+            const float other = b[i % b.size()];
+            y[i] = op.mode == CUDNN_POINTWISE_ADD        ? x[i] + other
+                   : op.mode == CUDNN_POINTWISE_SUB      ? x[i] - other
+                   : op.mode == CUDNN_POINTWISE_MUL      ? x[i] * other
+                   : op.mode == CUDNN_POINTWISE_RELU_BWD ? (other > 0 ? x[i] : 0)
+                                                         : (x[i] < 0 ? 0 : x[i]);
+        }
+        all[op.to[0].uid] = y;
     }
-    std::vector<float> y = x;
-    const std::vector<float> &b = all[op.b.uid];
-    for (size_t i = 0; i < y.size(); i++) y[i] = op.mode == CUDNN_POINTWISE_ADD ? x[i] + b[i % op.y.dim[1]] : x[i] < 0 ? 0 : x[i];
-    all[op.y.uid] = y;
+    for (const struct tensor &t : op.to)
+        if (t.half)
+            for (float &value : all[t.uid]) value = (float)__nv_bfloat16(value);
 }
 
 /* ---- engines ------------------------------------------------------------------------------------------------------ */
@@ -193,15 +276,32 @@ const struct engine engines[] = {
     { 7, 4096, true, false, true }, { 9, 0, false, true, false }, { 5, 512, false, false, false }, { 11, 0, false, false, false }
 };
 
+/* Does cuDNN know such a graph, whose convolution is number AT? */
+bool is_known(const std::vector<struct operation> &graph, size_t at) {
+    const struct convolution &v = graph[at].convolution;
+    if ((v.w.dim[1] == 1 && v.x.dim[1] > 1) || (at > 0 && (v.pass != FORWARD || v.x.dim[1] != v.w.dim[1]))) return false;
+    if (v.pass == WEIGHT && graph.size() > 1) return false;
+    std::map<int64_t, bool> summed, taken;
+    for (const struct operation &op : graph)
+        for (const struct tensor &t : op.from) taken[t.uid] = true, summed[t.uid] |= op.has_sums();
+    for (size_t i = 0; i < graph.size(); i++) {
+        const struct tensor &to = graph[i].to[0];
+        if (i != at && graph[i].is_convolution()) return false;
+        if (i < at && !to.is_virtual) return false;
+        if (to.is_virtual ? !taken[to.uid] : taken[to.uid] && !summed[to.uid]) return false;
+    }
+    return true;
+}
+
 std::vector<struct engine> engines_of(const std::vector<struct operation> &graph) {
     std::vector<struct engine> list;
-    if (graph.empty() || graph[0].type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return list;
-    const struct convolution &v = graph[0].convolution;
-    if (v.w.dim[1] == 1 && v.x.dim[1] > 1) return list;
-    for (const struct engine &e : engines) {
-        const bool sums = graph.back().type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
-        if (!sums || e.tensor_cores || e.changing) list.push_back(e);
-    }
+    size_t at = 0;
+    while (at < graph.size() && !graph[at].is_convolution()) at++;
+    if (at == graph.size() || !is_known(graph, at)) return list;
+    bool hard = at > 0;
+    for (const struct operation &op : graph) hard |= op.has_sums();
+    for (const struct engine &e : engines)
+        if (!hard || e.tensor_cores || e.changing) list.push_back(e);
     return list;
 }
 
@@ -255,7 +355,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     struct operation op;
     if (d->finished) return CUDNN_STATUS_BAD_PARAM;
     if (d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !read_tensor(d, &t)) return CUDNN_STATUS_NOT_SUPPORTED;
-    if (d->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC) && !read_operation(d, &op)) return CUDNN_STATUS_BAD_PARAM;
+    if (pass_of(d->type) != NONE && !read_operation(d, &op)) return CUDNN_STATUS_BAD_PARAM;
     if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && read_graph(d).empty()) return CUDNN_STATUS_NOT_SUPPORTED;
     d->finished = true;
     return CUDNN_STATUS_SUCCESS;
@@ -310,7 +410,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
     const struct descriptor *configuration = plan->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     const struct engine *engine = engine_of(configuration);
     const std::vector<struct operation> graph = read_graph(configuration->part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
-    if (engine->number == 11 && graph[0].convolution.dilation[0] > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+    const struct convolution *convolution = NULL;
+    for (const struct operation &op : graph)
+        if (op.is_convolution()) convolution = &op.convolution;
+    if (refuses_graph()) return CUDNN_STATUS_EXECUTION_FAILED;
+    if (engine->number == 11 && convolution->dilation[0] > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+    const bool round = engine->tensor_cores && !convolution->first().half;
     int64_t ids, pointers;
     const int64_t *id = pack->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids);
     void *const *pointer = pack->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &pointers);
@@ -320,12 +425,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
 
     std::map<int64_t, struct array> input, output;
     for (const struct operation &op : graph) {
-        std::vector<struct tensor> from = { op.x }, to = { op.y };
-        if (op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) from.push_back(op.convolution.w);
-        if (op.b.uid) from.push_back(op.b);
-        if (op.square.uid) to.push_back(op.square);
         for (const bool out : { false, true })
-            for (const struct tensor &t : out ? to : from) {
+            for (const struct tensor &t : out ? op.to : op.from) {
                 if (t.is_virtual || (!out && output.count(t.uid))) continue;
                 if (!given.count(t.uid) || !given[t.uid] || (uintptr_t)given[t.uid] % 16) return CUDNN_STATUS_BAD_PARAM;
                 (out ? output : input)[t.uid] = { given[t.uid], t.half, (size_t)t.count() };
@@ -348,7 +449,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
                 all[uid].resize(array.count);
                 for (size_t i = 0; i < array.count; i++) all[uid][i] = array.at(i);
             }
-            for (const struct operation &op : graph) compute(op, runs.tensor_cores && !graph[0].convolution.x.half, all);
+            for (const struct operation &op : graph) compute(op, round, all);
             for (const auto &[uid, array] : to)
                 for (size_t i = 0; i < array.count; i++) array.set(i, all.at(uid)[i]);
         });

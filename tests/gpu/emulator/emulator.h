@@ -14,6 +14,7 @@
  *     STARGRAD_EMULATED_FAULT=N    kernel N accesses memory that is not there: from then on its device does nothing any more
  *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph; 2: cuDNN's convolutions are not
  *                                  supported then
+ *     STARGRAD_EMULATED_REFUSAL=N  cuDNN runs the first N - 1 of its graphs, and none from then on
  *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
  *
  * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
@@ -75,6 +76,8 @@ bool captures(cudaStream_t stream, std::function<void()> submit);
 bool disturbs();
 /* Whether it captures, and cuDNN is to refuse that. */
 bool refuses();
+/* Does cuDNN refuse to run the graph that it is asked to run now? */
+bool refuses_graph();
 
 /* Whether the kernel that is launched now is the one that faults; its device does nothing more; whether that is so. */
 bool faults();

@@ -103,6 +103,12 @@ bool refuses() {
     return refused && capture;
 }
 
+bool refuses_graph() {
+    static const int first = setting("STARGRAD_EMULATED_REFUSAL", 0);
+    static std::atomic<int> run;
+    return first && ++run >= first;
+}
+
 static std::atomic<bool> stopped[MOST_DEVICES];
 void stop(int device) { stopped[device] = true; }
 bool faulted(int device) { return stopped[device] && !replays; }

@@ -1,0 +1,193 @@
+/* conv2d_graph_cuda.cu: the tasks of conv2d.c, conv3d.c and conv_transpose.c on CUDA devices: each as an algorithm of cuDNN's, or
+ * as a graph, whichever is faster (cudnn_graph_cuda.cu), and with it its neighbours within a task of a GPU:
+ *
+ *     batchnorm apply, forward, batchnorm stats        x, of which nobody takes what apply makes ──> y, Σy, Σy²
+ *     forward, relu                                    of whose input nobody else takes anything
+ *     backward-data, relu backward                     likewise
+ *     backward-data, batchnorm sums                    dy, w ──> dx behind the ReLU's mask, Σdz, Σdz·x̂
+ *
+ * In training, without anything computed again, backward-weight takes what batch norm's apply makes, and there is no graph in
+ * which it makes it by itself (cudnn_draw_cuda.cu): so it is made, once, by its kernel. The graph's sums are F32, the kernels'
+ * double. What stands in the place of dx with sums is dz: batch norm's last pass masks it once more, which changes nothing. */
+#include <cstring>
+#include <vector>
+
+#include "codelets/convolution.h"
+#include "codelets/cudnn_graph.h"
+#include "codelets/normal.h"
+
+/* What a graph may take the place of: relu_cuda.cu, batchnorm_cuda.cu. */
+extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a);
+extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a);
+
+namespace {
+
+typedef std::function<void()> work;
+
+/* A convolution's graph as it grows, and what is done around it. */
+struct whole {
+    struct sgrad__convolution c;
+    int32_t steps;
+    struct sgrad__graph_data data;
+    std::vector<work> before, after;
+    bool may_be; /* a graph */
+
+    whole(enum sgrad__pass pass, const struct sgrad_args *a);
+    whole(const whole &) = delete; /* what is done refers to it */
+    /* One of SGRAD__VECTORS of the workspace. */
+    float *vector(int number) const { return c.vectors + number * c.vector; }
+    float *take(enum sgrad__graph_operand at, int number) {
+        data.at[at] = vector(number);
+        return vector(number);
+    }
+    void scale(const struct sgrad_args *norm, int weight, int sum);
+    void go(const work &apart) const;
+};
+
+whole::whole(enum sgrad__pass pass, const struct sgrad_args *a) : c(sgrad__convolution_of(pass, a)), steps(0), data() {
+    const int out = pass == SGRAD__FORWARD ? 3 : 2;
+    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, out) && !c.direct;
+    data.room = c.room;
+    if (pass == SGRAD__BACKWARD_WEIGHT) {
+        data.at[SGRAD__AT_X] = a->data[0], data.at[SGRAD__AT_Y] = a->data[1];
+        data.at[SGRAD__AT_W] = c.weight ? c.weight : a->data[2];
+        const int64_t n = sgrad_shape_count(&a->view[2].shape);
+        const __nv_bfloat16 *rounded = (const __nv_bfloat16 *)c.weight;
+        if (rounded) after.push_back([=] { sgrad__convert(n, rounded, (float *)a->data[2]); });
+        return;
+    }
+    data.at[SGRAD__AT_X] = a->data[pass == SGRAD__FORWARD ? 0 : 2];
+    data.at[SGRAD__AT_Y] = a->data[pass == SGRAD__FORWARD ? 3 : 0];
+    data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
+    before.push_back([this] { sgrad__convolution_round(&c); });
+    if (pass != SGRAD__FORWARD || !a->data[2]) return;
+    steps |= SGRAD__BIAS;
+    data.at[SGRAD__AT_BIAS] = a->data[2];
+    if (c.key.dtype != SGRAD_BF16) return;
+    __nv_bfloat16 *rounded = (__nv_bfloat16 *)take(SGRAD__AT_BIAS, 0);
+    const int K = c.key.shape.K;
+    before.push_back([=] { sgrad__convert(K, (const float *)a->data[2], rounded); });
+}
+
+/* x̂ · weight + bias of NORM is known, whose weight and sums are its operands WEIGHT and SUM. */
+void whole::scale(const struct sgrad_args *norm, int weight, int sum) {
+    float *mean = take(SGRAD__AT_MEAN, 3), *scale = take(SGRAD__AT_SCALE, 4), *shift = take(SGRAD__AT_SHIFT, 5);
+    before.push_back([=] { sgrad__batchnorm_channels(norm, weight, sum, mean, scale, shift); });
+}
+
+void run(const std::vector<work> &list) {
+    for (const work &w : list) w();
+}
+
+void whole::go(const work &apart) const {
+    const struct shape *s = &c.key.shape;
+    const bool volumes = s->T > 1;
+    struct sgrad__graph_key key;
+    memset(&key, 0, sizeof key);
+    key.room = c.key.room, key.pass = c.key.pass, key.steps = steps;
+    key.dtype = c.key.dtype, key.tf32 = c.key.tf32, key.dims = volumes ? 5 : 4;
+    int32_t *x = key.x, *w = key.w, *y = key.y, *padding = key.padding, *stride = key.stride, *dilation = key.dilation;
+    *x++ = s->N, *x++ = s->C, *w++ = s->K, *w++ = s->C / s->groups, *y++ = s->N, *y++ = s->K;
+    if (volumes) *x++ = s->D, *w++ = s->T, *y++ = s->O, *padding++ = s->depth_padding, *stride++ = 1, *dilation++ = 1;
+    *x++ = s->H, *x = s->W, *w++ = s->R, *w = s->S, *y++ = s->P, *y = s->Q;
+    padding[0] = padding[1] = s->padding, stride[0] = stride[1] = s->stride, dilation[0] = dilation[1] = s->dilation;
+    const struct sgrad__graph_ways ways = { apart, [this] { run(before); }, [this] { run(after); } };
+    sgrad__graph_do(&key, &data, &ways, sgrad__convolution_memo(&c.key));
+}
+
+/* One pass alone. */
+void one_pass(enum sgrad__pass pass, const struct sgrad_args *a) {
+    const struct whole g(pass, a);
+    const auto apart = [&] { sgrad__convolution_apart(&g.c); };
+    g.may_be ? g.go(apart) : apart();
+}
+
+/* Kernels one after another, of which some may go as a graph of their own. */
+void each(const struct sgrad_next *next, int count) {
+    for (int i = 0, with; i < count; i += 1 + with) {
+        with = next[i].kernel->cuda_with ? next[i].kernel->cuda_with(next[i].args, next + i + 1, count - i - 1) : 0;
+        if (!with) next[i].kernel->cuda(next[i].args);
+    }
+}
+
+bool has_channels(const struct sgrad_view *v, int channels) { return v->shape.dim[v->shape.rank - 1] == channels; }
+
+/* Does graph G do what comes NEXT, COUNT kernels behind forward A? How many of them. */
+int add_forward(struct whole *g, const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+    if (!count || next->args->data[0] != a->data[3]) return 0;
+    const struct sgrad_args *b = next->args;
+    if (next->kernel->cuda == sgrad__relu_forward_cuda && next->alone) {
+        g->steps |= SGRAD__RELU;
+        g->data.at[SGRAD__AT_Y] = b->data[1];
+        return 1;
+    }
+    const int K = g->c.key.shape.K;
+    if (next->kernel->cuda != sgrad__batchnorm_stats_cuda || !has_channels(&b->view[0], K)) return 0;
+    const float *sum = g->take(SGRAD__AT_SUM, 1), *square = g->take(SGRAD__AT_PRODUCT, 2);
+    double *part = (double *)b->data[1];
+    g->steps |= SGRAD__STATS;
+    g->after.push_back([=] { sgrad__convert(K, sum, part), sgrad__convert(K, square, part + K); });
+    return 1;
+}
+
+/* The same behind backward-data A. */
+int add_backward(struct whole *g, const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+    if (!count || next->args->data[1] != a->data[2]) return 0;
+    const struct sgrad_args *b = next->args;
+    if (next->kernel->cuda == sgrad__relu_backward_cuda && next->alone && !sgrad_adds(b, 2)) {
+        g->steps |= SGRAD__MASK;
+        g->data.at[SGRAD__AT_MASK] = b->data[0], g->data.at[SGRAD__AT_X] = b->data[2];
+        return 1;
+    }
+    if (next->kernel->cuda != sgrad__batchnorm_sums_cuda || !has_channels(&b->view[0], g->c.key.shape.C)) return 0;
+    const float *sum = g->take(SGRAD__AT_SUM, 1), *product = g->take(SGRAD__AT_PRODUCT, 2);
+    g->steps |= SGRAD__SUMS | (!sgrad__batchnorm_has_relu(b) ? 0 : b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED);
+    g->data.at[SGRAD__AT_SOURCE] = b->data[0], g->data.at[SGRAD__AT_MASK] = b->data[2];
+    g->scale(b, 5, 3);
+    g->after.push_back([=] { sgrad__batchnorm_sums_of(b, sum, product); });
+    return 1;
+}
+
+} // namespace
+
+extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) { one_pass(SGRAD__FORWARD, a); }
+extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) { one_pass(SGRAD__BACKWARD_DATA, a); }
+
+/* The fourth operand is dbias (K), or absent. */
+extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
+    one_pass(SGRAD__BACKWARD_WEIGHT, a);
+    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
+}
+
+extern "C" int sgrad__conv2d_forward_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+    struct whole g(SGRAD__FORWARD, a);
+    const int more = g.may_be ? add_forward(&g, a, next, count) : 0;
+    if (more) g.go([&] { sgrad__conv2d_forward_cuda(a), each(next, more); });
+    return more;
+}
+
+extern "C" int sgrad__conv2d_backward_data_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+    struct whole g(SGRAD__BACKWARD_DATA, a);
+    const int more = g.may_be ? add_backward(&g, a, next, count) : 0;
+    if (more) g.go([&] { sgrad__conv2d_backward_data_cuda(a), each(next, more); });
+    return more;
+}
+
+/* Batch norm without a second input, and the convolution that takes its output. */
+extern "C" int sgrad__batchnorm_apply_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+    const struct sgrad_args *b = next->args;
+    if (next->kernel->cuda != sgrad__conv2d_forward_cuda || !next->alone || a->data[1] || b->data[0] != a->data[5]) return 0;
+    struct whole g(SGRAD__FORWARD, b);
+    if (!g.may_be || !has_channels(&a->view[0], g.c.key.shape.C)) return 0;
+    g.steps |= SGRAD__SCALE | (sgrad__batchnorm_has_relu(a) ? SGRAD__SCALE_RELU : 0);
+    g.data.at[SGRAD__AT_X] = a->data[0];
+    g.scale(a, 2, 4);
+    const int more = 1 + add_forward(&g, b, next + 1, count - 1);
+    g.go([&] { sgrad__batchnorm_apply_cuda(a), each(next, more); });
+    return more;
+}
