@@ -16,7 +16,7 @@ static const struct sgrad__option options[] = {
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
     { "no-cuda-graphs", NULL, "what a task does on a GPU is launched one by one, and memory found anew each step",
       &sgrad__flag, SGRAD__FIELD(no_cuda_graphs) },
-    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
+    { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
       SGRAD__FIELD(bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights",

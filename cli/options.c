@@ -139,6 +139,7 @@ static const struct {
     const char *name;
     long group;
 } groups[] = {
+    { "gpu", SGRAD_GROUP_GPU },
     { "rank", SGRAD_GROUP_RANK },
     { "micro", SGRAD_GROUP_MICRO },
     { "global", SGRAD_GROUP_GLOBAL },
@@ -149,7 +150,7 @@ static bool read_group(const struct sgrad__option *o, const char *text, struct s
     return parse_whole(text, o->low, o->high, field(o, r));
 }
 static char *takes_group(const struct sgrad__option *o) {
-    return sgrad_format("rank, micro, global or a whole number from %.0f to %.0f", o->low, o->high);
+    return sgrad_format("gpu, rank, micro, global or a whole number from %.0f to %.0f", o->low, o->high);
 }
 static char *show_group(const struct sgrad__option *o, const struct sgrad__request *r) {
     long group = *(const long *)field_of(o, r);

@@ -36,7 +36,7 @@ static const struct sgrad__option options[] = {
     { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
       SGRAD__FIELD(micro_batch), 1, 2147483647 },
-    { "bn-group", "rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
+    { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
       SGRAD__FIELD(bn_group), 1, 2147483647 },
 
     { .help = "How the weights change" },

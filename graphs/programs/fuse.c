@@ -24,6 +24,7 @@
  * as some kernels of a GPU, and what it launches is recorded (runtime/recording.c):
  *
  *     layer1.0.conv1 fused forward #0:   conv2d, stats, moments, apply of layer1.0.conv1 and bn1, then of layer1.0.conv2 and bn2
+ *
  * A pass over what backward keeps anyway is made again by the task that takes it, so that in forward, too, what it makes does not
  * leave the cache:
  *
@@ -346,22 +347,11 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
     return call;
 }
 
-static bool same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner ||
-        a->own != b->own)
-        return false;
-    for (int l = 0; l < a->links; l++)
-        if (a->link[l].whole != b->link[l].whole ||
-            memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
-            return false;
-    return true;
-}
-
 static const struct sgrad_call *call_of(struct fuser *f, const struct chain *c, const struct sgrad__fusion *wanted,
                                         struct sgrad_call call) {
     struct task_made **list = &f->made[((uintptr_t)wanted->link[0].whole >> 6) % 256];
     for (struct task_made *m = *list; m; m = m->next)
-        if (same(m->fusion, wanted)) return m->call;
+        if (sgrad__fusion_same(m->fusion, wanted)) return m->call;
     struct sgrad__fusion *made = sgrad__own(f->p, sgrad_alloc(1, sizeof *made));
     struct task_made *entry = sgrad__own(f->p, sgrad_alloc(1, sizeof *entry));
     *made = *wanted;

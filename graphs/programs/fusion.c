@@ -119,6 +119,16 @@ const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, b
     return &kernels[i][cuda];
 }
 
+bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
+    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner || a->own != b->own)
+        return false;
+    for (int l = 0; l < a->links; l++)
+        if (a->link[l].whole != b->link[l].whole ||
+            memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
+            return false;
+    return true;
+}
+
 /* ---- what a GPU does at once ---- */
 
 /* Has one of them to wait for the other? */

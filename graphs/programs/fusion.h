@@ -27,6 +27,8 @@ struct sgrad__fusion {
     } link[SGRAD__GPU_LINKS];
 };
 
+/* The same operations, on the same buffers. */
+bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusion *b);
 /* Links of a GPU's task that are of one kernel, and could as well come one right after the other, do, and are done at once; so
  * does what a kernel could do with its own. */
 void sgrad__fusion_gather(struct sgrad__fusion *fusion);

@@ -105,10 +105,12 @@ static int add_micros_sum(struct sgrad__builder *b, int *leaf, const char *name)
     int *own = sgrad_alloc((size_t)b->micros, sizeof *own);
     for (int gpu = 1; gpu <= b->o->cudas && micro->gpu && !b->o->deterministic; gpu++) {
         const int begin = b->p->instruction_count;
-        int count = 0;
-        for (int m = 0; m < b->micros; m++)
+        int count = 0, first = 0;
+        for (int m = b->micros; m-- > 0;)
+            if (micro[m].gpu == gpu) first = m;
+        for (int m = first; m < b->micros; m++)
             if (micro[m].gpu == gpu) own[count++] = leaf[m], leaf[m] = -1;
-        if (count) leaf[gpu - 1] = sgrad__add_sum(b, own, count, name);
+        if (count) leaf[first] = sgrad__add_sum(b, own, count, name);
         for (int i = begin; i < b->p->instruction_count; i++) b->p->instruction[i].gpu = gpu;
     }
     free(own);

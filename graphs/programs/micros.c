@@ -6,15 +6,16 @@
  *     unit      0 ················ 9 │ 10 ··············· 19
  *     micro     0123 │ 456 │ 789     │ …
  *
- * Where the share is one unit GPUs may have its beginning, and CPUs the rest, each in pieces of their own. A share of 20, of
- * which GPUs have 16, at most 8 in a task, and CPUs at most 2:
+ * GPUs may have the beginning of each unit, and CPUs the rest, each in pieces of their own. A share of 20, of which GPUs have 16,
+ * at most 8 in a task, and CPUs at most 2:
  *
- *     micro     0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19
+ *     one unit  0 ······ 7 │ 8 ······ 15 │ 16 17 │ 18 19
+ *     GPU           1      │      2      │
+ *     two       0 ······ 7 │ 8 9 │ 10 ······ 17 │ 18 19
+ *     GPU           1      │     │       2      │
  *
- * Of several GPUs each has its micro-batches for good, by turns, where they are GPUs' alone: places for activations, and what is
- * recorded for these, are on one GPU then, and only sums of gradients go between them:
- *
- *     GPU           1      │     2                                                                       */
+ * Of several GPUs each has its micro-batches for good, by turns, where they are GPUs' alone, of several units all of a unit's:
+ * places for activations, and what is recorded for these, are on one GPU then, and only sums of gradients go between them. */
 #include "graphs/programs/builder.h"
 
 #include <assert.h>
@@ -45,16 +46,16 @@ static void cut(struct sgrad__program *p, int64_t first, int64_t samples, int64_
 }
 
 void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_options *o, int64_t unit) {
-    assert(o->micro > 0 && p->share % unit == 0 && (!o->gpu_samples || unit == p->share));
-    if (o->gpu_samples) {
-        const int64_t of_gpus = o->gpu_samples < p->share ? o->gpu_samples : p->share;
-        cut(p, 0, of_gpus, o->gpu_micro, SGRAD_GPU_WORKERS);
-        cut(p, of_gpus, p->share - of_gpus, o->micro, SGRAD_CPU_WORKERS);
-    } else
-        for (int64_t first = 0; first < p->share; first += unit) cut(p, first, unit, o->micro, SGRAD_ANY_WORKER);
+    const int64_t units = p->share / unit, of_gpus = (o->gpu_samples < p->share ? o->gpu_samples : p->share) / units;
+    assert(o->micro > 0 && p->share % unit == 0 && o->gpu_samples % units == 0);
+    for (int64_t first = 0; first < p->share; first += unit) {
+        if (of_gpus) cut(p, first, of_gpus, o->gpu_micro, SGRAD_GPU_WORKERS);
+        cut(p, first + of_gpus, unit - of_gpus, o->micro, of_gpus ? SGRAD_CPU_WORKERS : SGRAD_ANY_WORKER);
+    }
     const bool of_gpus_alone = o->gpu_samples || o->deterministic;
     for (int m = 0; m < p->micros && of_gpus_alone && o->training && o->cudas > 1; m++)
-        if (p->micro[m].workers != SGRAD_CPU_WORKERS) p->micro[m].gpu = m % o->cudas + 1;
+        if (p->micro[m].workers != SGRAD_CPU_WORKERS)
+            p->micro[m].gpu = (int)((o->gpu_samples && units > 1 ? p->micro[m].first / unit : m) % o->cudas) + 1;
 }
 
 /* "25 or 24", of WORKERS; NULL: they have none */

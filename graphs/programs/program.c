@@ -366,8 +366,7 @@ static void add_step(struct sgrad__builder *b) {
     free(summed);
 }
 
-/* Does some operation add over more samples than a micro-batch? */
-static bool has_groups(const struct sgrad_graph *g) {
+bool sgrad__has_groups(const struct sgrad_graph *g) {
     for (int n = 0; n < g->node_count; n++)
         if (g->node[n].is.part[0].rank) return true;
     return false;
@@ -443,7 +442,7 @@ static struct sgrad_group others(struct sgrad__builder *b) {
 }
 
 int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_options *o, struct sgrad__program **program) {
-    const bool grouped = o->training && has_groups(g);
+    const bool grouped = o->training && sgrad__has_groups(g);
     const int peers = sgrad__peer_count(o), place = o->peers ? sgrad_group_place(o->peers, o->rank) : 0;
     struct sgrad__program *p = sgrad__program_create();
     struct sgrad__builder b = { .p = p, .g = g, .o = o, .place = place, .peers = peers };

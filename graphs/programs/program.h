@@ -83,7 +83,7 @@ struct sgrad__program {
     struct sgrad_batch batch;
     int64_t share;                                      /* samples of this rank */
     int micros;
-    struct sgrad__micro *micro;                         /* those of GPUs come first; of each kind the larger ones */
+    struct sgrad__micro *micro;                         /* of a unit, GPUs' come first; of each kind the larger ones */
     bool training;
     bool grouped;                                       /* an operation adds over the samples of a group: batch norm */
     int window;
@@ -141,8 +141,8 @@ struct sgrad__kfac {
 
 struct sgrad__program_options {
     int64_t batch, micro;               /* samples; of a task, at most */
-    int64_t gpu_samples, gpu_micro;     /* GPUs have the first so many of the share, CPUs the others; of a GPU's task, at most;
-                                         * 0: every worker may take any */
+    int64_t gpu_samples, gpu_micro;     /* of the share GPUs have, the first of each unit, CPUs the others; of a GPU's task, at
+                                         * most; 0: every worker may take any */
     int64_t group;                      /* samples of a batch-norm group; within a rank's share, or several shares */
     int64_t unit;                       /* samples of which a micro-batch does not reach beyond the end; 0: a group's */
     int lanes;                          /* of gradients, of this rank: see program.c; 0: every micro-batch is one */
@@ -173,6 +173,8 @@ struct sgrad__program_options {
     const struct sgrad__workers *workers;       /* watched; NULL: none */
 };
 static inline int sgrad__peer_count(const struct sgrad__program_options *o) { return o->peers ? o->peers->count : 1; }
+/* Does some operation, in training, add over more samples than a micro-batch? */
+bool sgrad__has_groups(const struct sgrad_graph *graph);
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad__program_options *options,
                          struct sgrad__program **program);
 /* Bytes of one of a buffer's copies. */

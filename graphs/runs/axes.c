@@ -76,12 +76,11 @@ static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const
     SGRAD_TRY(check_shared(r));
     if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
     SGRAD_TRY(check_batch(r, q->batch));
-    bool grouped = false;
-    for (int n = 0; n < r->graph->node_count; n++) grouped |= r->graph->node[n].is.part[0].rank > 0;
     int states = 0;
     while (r->optimizer->states && r->optimizer->states[states].name) states++;
     const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
-                                        .turns = grouped && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
+                                        .turns = sgrad__has_groups(r->graph)
+                                                 && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
                                         .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers, .states = states,
                                         .shares = r->strategy->shares };
     const struct sgrad__price is = sgrad__graph_price(r->graph, &terms);

@@ -55,6 +55,8 @@ int sgrad__config_read(const char *folder, char **path, struct json_t **object);
 
 /* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
 int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
+/* The groups of its batch norm, samples or SGRAD_GROUP_RANK, likewise: *FOUND is false, too, where they are others. */
+int sgrad__config_group(const char *folder, long *group, bool *found);
 
 /* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
 
@@ -123,6 +125,7 @@ struct sgrad__metrics_options {
 struct sgrad__metrics;
 int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics);
 void sgrad__metrics_close(struct sgrad__metrics *metrics);      /* NULL is fine, here and below: ranks other than 0 have none */
+void sgrad__metrics_say(const struct sgrad__metrics *metrics, const char *line);     /* on the terminal */
 
 /* Does the run go on from the end of an epoch whose line was never written? */
 bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);

@@ -193,6 +193,10 @@ static void draw_bar(struct sgrad__metrics *m, long step, double loss, double ra
     fflush(m->is.terminal);
 }
 
+void sgrad__metrics_say(const struct sgrad__metrics *m, const char *line) {
+    if (m && m->is.terminal) fprintf(m->is.terminal, "%s%s\n", m->bar ? "\r\033[K" : "", line), fflush(m->is.terminal);
+}
+
 static void print_epoch(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
     char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];

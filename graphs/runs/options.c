@@ -23,6 +23,7 @@ struct sgrad_train_options sgrad_train_defaults(void) {
         .kfac_variant = "auto",
         .schedule = "constant",
         .strategy = "sync",
+        .bn_group = SGRAD_GROUP_GPU,
         .backup = -1,
         .seed = 1,
         .checkpoint_every = 1,

@@ -40,6 +40,7 @@ struct sgrad__run {
     int64_t micro, group;                       /* samples; of a task, at most */
     int64_t unit;                               /* samples of which no task reaches beyond the end */
     int64_t gpu_samples, gpu_micro;             /* of the share GPUs have, and of a GPU's task at most; 0: any worker any task */
+    long settles, settled;                      /* shares hold for so many steps, until that one; 0: for good */
     int lanes;                                  /* of gradients, on this rank */
     int recomputed;                             /* layers that keep nothing for backward */
     int64_t evaluated;                          /* samples of an evaluation's task, at most: the same on all ranks */
@@ -132,7 +133,13 @@ int sgrad__run_add_augmentation(struct sgrad__run *run);    /* to training image
 
 /* Samples of a group and of a micro-batch, where they are given, and how long the run is, on RANKS ranks of other samples. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
+/* What SGRAD_GROUP_GPU is, once the ranks are known; every rank calls it. */
+int sgrad__run_choose_group(struct sgrad__run *run);
 int sgrad__run_choose_micro_batch(struct sgrad__run *run);
+/* Do GPUs and CPUs have shares of the batch? Those in use give way to others by what tasks have taken, where a step would take a
+ * tenth less with these; then the program has to be built again. */
+bool sgrad__run_is_shared(const struct sgrad__run *run);
+bool sgrad__run_correct_shares(struct sgrad__run *run);
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 int sgrad__run_check_strategy(struct sgrad__run *run);              /* whatever the ranks */
@@ -247,13 +254,15 @@ int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof
 /* Every rank calls it; the folder's trace/roof.json gets it. */
 int sgrad__roof_write(const struct sgrad__run *run);
 
-/* ---- rates.c: what a GPU and a core make of this network, samples a second, as earlier runs have measured it ---- */
+/* ---- rates.c: what a GPU and a core make of this network, samples a second, as tasks have taken ---- */
 
 struct sgrad__rates {
     double gpu, cpu;        /* of one worker */
 };
-bool sgrad__rates_find(const struct sgrad__run *run, struct sgrad__rates *rates);   /* false: there is no such run */
-void sgrad__rates_keep(const struct sgrad__run *run);       /* at a run's end; nothing, where GPUs and CPUs did not share it */
+bool sgrad__rates_find(const struct sgrad__run *run, struct sgrad__rates *rates);   /* an earlier run's; false: there is none */
+/* This run's; false: a task has not been measured, or GPUs and CPUs do not share it. And for later runs. */
+bool sgrad__rates_measure(const struct sgrad__run *run, struct sgrad__rates *rates);
+void sgrad__rates_keep(const struct sgrad__run *run);
 
 /* ---- idle.c ---- */
 

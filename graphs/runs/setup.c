@@ -293,7 +293,9 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     sgrad__run_measure_room(r);
     int error = sgrad__run_choose_mesh(r, sgrad__run_build_graph);
     if (!error) error = sgrad__run_place_on_mesh(r);
-    if (!error) error = sgrad__run_check_sizes(r, r->parts);
+    SGRAD_TRY(sgrad__run_agree(r, error));
+    SGRAD_TRY(sgrad__run_choose_group(r));
+    error = sgrad__run_check_sizes(r, r->parts);
     if (!error) error = sgrad__run_choose_strategy(r);
     SGRAD_TRY(sgrad__run_agree(r, error));
     if (r->allreduce && r->allreduce->on_gpus) SGRAD_TRY(sgrad__run_agree(r, sgrad_nccl_open(r->context)));

@@ -40,6 +40,25 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
     return 0;
 }
 
+/* Of several GPUs each takes batch norm's statistics over its own part of the share, as where each is a process, if the parts are
+ * equal, and bits may depend on the machine; a run that goes on keeps the groups that it began with. Rank 0 decides. */
+int sgrad__run_choose_group(struct sgrad__run *r) {
+    struct sgrad_train_options *o = &r->options;
+    const int64_t share = o->batch / r->parts;
+    const int gpus = r->context->cudas;
+    long group = SGRAD_GROUP_RANK;
+    bool known = false;
+    if (o->bn_group != SGRAD_GROUP_GPU) return 0;
+    const int error = o->resume && o->out && r->context->rank == 0 ? sgrad__config_group(o->out, &group, &known) : 0;
+    if (!known && gpus > 1 && share % gpus == 0 && !o->deterministic && !o->micro_batch && r->copies == 1 &&
+        r->graph->stages == 1 && sgrad__has_groups(r->graph))
+        group = share / gpus;
+    SGRAD_TRY(sgrad__run_agree(r, error));
+    sgrad_ranks_broadcast(&group, sizeof group, 0);
+    o->bn_group = group;
+    return 0;
+}
+
 /* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches. */
 static int64_t good_samples(const struct sgrad_graph *g) {
     const int64_t caches = 4 << 20;
@@ -86,16 +105,17 @@ static int64_t good_micro_batch(const struct sgrad__run *r) {
     return sgrad__micros(r->unit, pieces);
 }
 
+static double part_by(const struct sgrad__run *r, const struct sgrad__rates *rates) {
+    const double of_cpus = r->context->cpus * rates->cpu;
+    return of_cpus / (of_cpus + r->context->cudas * rates->gpu);
+}
+
 /* The CPUs' part of what all workers do in a time: as an earlier run has measured it of this network, else by matrix products. */
 static int part_of_cpus(const struct sgrad__run *r, double *part) {
     struct sgrad__rates rates;
     struct sgrad__roof roof;
     double of_cpus = 0, all = 0;
-    if (sgrad__rates_find(r, &rates)) {
-        of_cpus = r->context->cpus * rates.cpu;
-        *part = of_cpus / (of_cpus + r->context->cudas * rates.gpu);
-        return 0;
-    }
+    if (sgrad__rates_find(r, &rates)) return *part = part_by(r, &rates), 0;
     SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
     for (int w = 0; w < roof.workers; w++) {
         all += roof.flops[w];
@@ -105,25 +125,57 @@ static int part_of_cpus(const struct sgrad__run *r, double *part) {
     return 0;
 }
 
-/* GPUs and CPUs have shares by their rates, cut as each likes its tasks; GPUs have all where a core would have less than a
- * sample. Where bits must not depend on it, whoever is free takes what there is. */
-static int share_out(struct sgrad__run *r) {
+static int64_t groups_here(const struct sgrad__run *r) { return r->options.batch / r->parts / r->unit; }
+
+/* Of each group CPUs have PART; GPUs have all where a core would have less than a sample. */
+static int64_t rest_by(const struct sgrad__run *r, double part) {
+    const int64_t rest = (int64_t)((double)r->unit * part);
+    return groups_here(r) * rest < r->context->cpus ? 0 : rest;
+}
+
+/* Of each group CPUs have REST samples, GPUs the others, cut as each likes its tasks. Of several groups each is one GPU's. */
+static void cut(struct sgrad__run *r, int64_t rest) {
     enum { GPU_TASK = 256 };
+    const int64_t groups = groups_here(r), of_gpus = r->unit - rest, good = good_samples(r->graph);
+    const int tasks = sgrad__micros(of_gpus, GPU_TASK), takers = groups > 1 ? 1 : r->context->cudas;
+    r->gpu_samples = groups * of_gpus;
+    r->gpu_micro = sgrad__micros(of_gpus, tasks > takers ? tasks : takers);
+    r->micro = rest ? sgrad__micros(groups * rest, r->context->cpus) : r->gpu_micro;
+    if (rest && r->micro > good) r->micro = good;
+}
+
+/* GPUs and CPUs have shares by their rates. Where bits must not depend on these, or groups are not as many for each GPU, whoever
+ * is free takes what there is. */
+static int share_out(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    const int64_t share = o->batch / r->parts;
-    const int cpus = r->context->cpus, gpus = r->context->cudas;
+    const int gpus = r->context->cudas;
+    const bool uneven = gpus && groups_here(r) > 1 && groups_here(r) % gpus;
     double part;
-    if (!cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || r->unit != share) return 0;
+    if (!r->context->cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || uneven) return 0;
     SGRAD_TRY(part_of_cpus(r, &part));
-    int64_t rest = (int64_t)((double)share * part);
-    if (rest == share) return 0;
-    if (rest < cpus) rest = 0;
-    r->gpu_samples = share - rest;
-    const int tasks = sgrad__micros(r->gpu_samples, GPU_TASK);
-    r->gpu_micro = sgrad__micros(r->gpu_samples, tasks > gpus ? tasks : gpus);
-    r->micro = rest ? sgrad__micros(rest, cpus) : r->gpu_micro;
-    if (rest && r->micro > good_samples(r->graph)) r->micro = good_samples(r->graph);
+    if (rest_by(r, part) < r->unit) cut(r, rest_by(r, part));
     return 0;
+}
+
+bool sgrad__run_is_shared(const struct sgrad__run *r) {
+    return r->gpu_samples && r->gpu_samples < r->options.batch / r->parts;
+}
+
+/* Of a step in which CPUs have REST samples of each group: until the last has computed its share. */
+static double seconds_by(const struct sgrad__run *r, const struct sgrad__rates *rates, int64_t rest) {
+    const double of_gpus = (double)(groups_here(r) * (r->unit - rest)) / (r->context->cudas * rates->gpu);
+    const double of_cpus = (double)(groups_here(r) * rest) / (r->context->cpus * rates->cpu);
+    return of_gpus > of_cpus ? of_gpus : of_cpus;
+}
+
+bool sgrad__run_correct_shares(struct sgrad__run *r) {
+    struct sgrad__rates rates;
+    if (!sgrad__run_is_shared(r) || !sgrad__rates_measure(r, &rates)) return false;
+    const int64_t rest = r->unit - r->gpu_samples / groups_here(r), better = rest_by(r, part_by(r, &rates));
+    if (better == r->unit || seconds_by(r, &rates, rest) < 1.1 * seconds_by(r, &rates, better)) return false;
+    sgrad__rates_keep(r);
+    cut(r, better);
+    return true;
 }
 
 /* A gradient for each micro-batch, so that none waits for another, where there is memory for so many; but the same eight over all

@@ -14,6 +14,7 @@
 
 #define ROUGH  4    /* times the loss of a constant guess: more is no rough beginning (measured: vgg16 has up to 3.7) */
 #define ENOUGH 100  /* steps in which a network that learns is better than the guess */
+#define SETTLED 16  /* steps after which what tasks take is known: StarPU wants ten of each */
 #define CHANCE 1.5  /* times the guess's accuracy: less is chance */
 
 /* ---- training ---- */
@@ -136,7 +137,7 @@ static long next_stop(const struct sgrad__run *r, long done) {
     const long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0, evaluate = r->options.evaluate_every;
     long stops[] = { sgrad__run_next_freeze(r, done), (done / r->steps_per_epoch + 1) * r->steps_per_epoch,
                      every ? (done / every + 1) * every : 0, evaluate ? (done / evaluate + 1) * evaluate : 0,
-                     r->trace_first - 1, r->trace_last };
+                     r->trace_first - 1, r->trace_last, r->settled };
     long next = r->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -215,18 +216,44 @@ static int come_to_rest(struct sgrad__run *r, long done) {
     return sgrad_wait_all();
 }
 
-/* From here on some parameters stay as they are: the steps that follow are another program's. */
-static int freeze(struct sgrad__run *r, long done) {
+/* The steps that follow are another program's. */
+static int begin_anew(struct sgrad__run *r, long done) {
     SGRAD_TRY(come_to_rest(r, done));
     SGRAD_TRY(sgrad__run_agree(r, sgrad_task_error()));
     return sgrad__run_reopen_program(r, done);
+}
+
+/* Shares of GPUs and CPUs hold for so many STEPS, where any rank has such: stops are the same on all. They are not corrected
+ * where others than the ranks that compute a gradient update by it, or something is kept of layers. */
+static void settle(struct sgrad__run *r, long done, long steps) {
+    double shared = sgrad__run_is_shared(r) && !strcmp(r->strategy->name, "sync") && !r->optimizer->keep;
+    sgrad_ranks_sum(&shared, 1);
+    r->settles = steps;
+    r->settled = shared > 0 ? done + steps : 0;
+}
+
+/* On whichever rank it is worth it; all go on together. The next shares hold for longer, so that they come to rest. */
+static int correct_shares(struct sgrad__run *r, long done) {
+    if (!r->settled || done < r->settled) return 0;
+    double corrected = sgrad__run_correct_shares(r);
+    sgrad_ranks_sum(&corrected, 1);
+    if (corrected == 0) return 0;
+    settle(r, done, 2 * r->settles);
+    SGRAD_TRY(begin_anew(r, done));
+    char *samples = sgrad__micros_text(r->program);
+    char *line = sgrad_format("shares     from step %ld on, by what tasks have taken: micro-batches of %s", done + 1, samples);
+    sgrad__metrics_say(r->metrics, line);
+    free(samples);
+    free(line);
+    return 0;
 }
 
 /* Steps until the next stop, and what is due there. (A rank that waited for all of its tasks, the evaluation's among them, would
  * wait for ranks that wait for it.) */
 static int stretch(struct sgrad__run *r, long *done) {
     const long before = *done;
-    if (sgrad__run_freezes(r, before)) SGRAD_TRY(freeze(r, before));
+    SGRAD_TRY(correct_shares(r, before));
+    if (sgrad__run_freezes(r, before)) SGRAD_TRY(begin_anew(r, before));
     if (before == r->trace_first - 1) {
         SGRAD_TRY(come_to_rest(r, before));
         sgrad_trace_begin();
@@ -255,6 +282,7 @@ static bool has_enough(struct sgrad__run *r) {
 
 static int train(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__best_open(r));
+    settle(r, done, SETTLED);
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
     if (owed) SGRAD_TRY(begin_evaluation(r, done));     /* the run was ended between an epoch and its evaluation */

@@ -54,7 +54,7 @@ for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
 for option in epochs warmup momentum weight-decay beta1 beta2 eps trust label-smoothing clip-norm; do real $option -1; done
 refuses 2 "train: --epochs: '0' is not" "${train[@]}" --epochs 0
 refuses 2 "train: --momentum: '1.1' is not" "${train[@]}" --momentum 1.1
-refuses 2 "train: --bn-group: 'micor' is not rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor
+refuses 2 "train: --bn-group: 'micor' is not gpu, rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor
 refuses 2 "train: --bn-group: '0' is not" "${train[@]}" --bn-group 0
 refuses 2 "train: --checkpoint-every: 's' is not" "${train[@]}" --checkpoint-every s
 refuses 2 "train: --checkpoint-every: '3e' is not" "${train[@]}" --checkpoint-every 3e

@@ -105,6 +105,46 @@ def test_shares_follow_rates():
     assert of_gpu[0] > of_gpu[1], of_gpu
 
 
+def test_shares_are_corrected():
+    """Rates that are wrong at first are measured while the run goes on, and shares change then; it is the same batch."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.01, "--steps", 32)
+    needs("stargrad")
+    env = [{"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": "3000", "STARPU_HISTORY_MAX_ERROR": "1000000",
+            "STARPU_HOME": tempfile.mkdtemp(dir=FOLDER)} for _ in range(2)]
+    rates = [os.path.join(e["STARPU_HOME"], ".starpu", "stargrad", "shares") for e in env]
+    stargrad("train", *arguments, *CUDA, "--out", folder("first"), env=env[0])
+    with open(rates[0]) as file:
+        network = file.readline().split("\t")[0]
+    os.makedirs(os.path.dirname(rates[1]))
+    with open(rates[1], "w") as file:
+        file.write(f"{network}\t7 1\n")
+    out = folder("second")
+    said = stargrad("train", *arguments, *CUDA, "--out", out, env=env[1])
+    assert re.search(r"^batch .* 112 on GPUs, 16 on CPUs", said, re.M), said
+    corrected = re.search(r"^shares +from step 17 on, by what tasks have taken: micro-batches of (\d+).* on GPUs, ", said, re.M)
+    assert corrected and int(corrected[1]) < 100, said
+    error = [abs(a - b) / b for a, b in zip(losses(out), losses(train("cpu", *arguments, *CPU)), strict=True)]
+    assert max(error[:3]) <= 1e-4 and max(error) <= 1e-3, error
+
+
+def test_groups_of_gpus():
+    """Of two GPUs each takes batch norm over its own part of a batch, as groups of so many samples on one GPU; a run that goes on
+    keeps its groups."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 64, "--lr", 0.05, *SHARED)
+    needs("stargrad")
+    out = folder("two")
+    said = stargrad("train", *arguments, "--steps", 6, *TWO, "--out", out, env={"STARGRAD_EMULATED_GPUS": "2"})
+    assert re.search("^batch .*; batch norm over 32 samples$", said, re.M), said
+    one, whole = (losses(train("other", *arguments, "--steps", 6, "--bn-group", group, *where)) for group, where in ((32, CUDA), ("rank", TWO)))
+    error, other = ([abs(a - b) / b for a, b in zip(losses(out), those, strict=True)] for those in (one, whole))
+    assert max(error[:3]) <= 1e-4 and max(error) <= 1e-3 < max(other), (error, other)
+    said = stargrad("train", *arguments, "--steps", 8, *CUDA, "--resume", "--out", out, env={"STARGRAD_EMULATED_GPUS": "1"})
+    assert re.search("^batch .*; batch norm over 32 samples$", said, re.M), said
+    for more in ("--deterministic",), ("--micro-batch", 16), ("--bn-group", "global"), ("--batch", 64 + 1):
+        said = stargrad("train", *arguments, *more, *TWO, "--print", env={"STARGRAD_EMULATED_GPUS": "2"})
+        assert re.search("^batch .*; batch norm over 6[45] samples$", said, re.M), (more, said)
+
+
 def test_cudnn_graphs():
     """Convolutions as cuDNN's graphs, with what comes before and after them, wherever the emulated cuDNN has one."""
     env = {"STARGRAD_CUDNN": "graph"}

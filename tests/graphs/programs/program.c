@@ -315,13 +315,13 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
                                               .gpu_micro = gpu_micro, .lanes = lanes, .source = sgrad__source_of(NULL) };
     struct sgrad__program *p;
     char text[256] = "";
-    int64_t next = 0;
+    int64_t size = unit ? unit : group, units = batch / size, next = 0;
     assert_int_equal(sgrad__program_build(plain, &o, &p), 0);
     for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
         assert_int_equal(p->micro[m].first, next);
-        const enum sgrad_workers whose_turn = next < of_gpus ? SGRAD_GPU_WORKERS : SGRAD_CPU_WORKERS;
-        assert_int_equal(p->micro[m].workers, of_gpus ? whose_turn : SGRAD_ANY_WORKER);
-        assert_int_equal(p->micro[m].gpu, next < of_gpus && gpus > 1 ? m % gpus + 1 : 0);
+        const bool on_gpu = next % size < of_gpus / units;
+        assert_int_equal(p->micro[m].workers, !of_gpus ? SGRAD_ANY_WORKER : on_gpu ? SGRAD_GPU_WORKERS : SGRAD_CPU_WORKERS);
+        assert_int_equal(p->micro[m].gpu, on_gpu && gpus > 1 ? (units > 1 ? next / size : m) % gpus + 1 : 0);
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", m ? " " : "", (long long)p->micro[m].samples);
     }
     assert_string_equal(text, sizes);
@@ -355,7 +355,7 @@ static void uneven(void **state) {
     }
 }
 
-/* A share of which GPUs have the beginning: their tasks and CPUs' are of other sizes, and nobody else's. */
+/* GPUs have the beginning, of several groups of each, one GPU all of that: their tasks and CPUs' are of other sizes. */
 static void shared_out(void **state) {
     (void)state;
     for (of_gpus = 13, gpu_micro = 7, lanes = 0; lanes < 8; lanes++) {
@@ -363,7 +363,7 @@ static void shared_out(void **state) {
         check_cut(20, 20, 20, 7, lanes % 2, "7 6 7");
     }
     for (gpus = 2, gpu_micro = 4, lanes = 0; lanes < 8; lanes += 7) check_cut(20, 20, 0, 3, lanes % 2, "4 3 3 3 3 2 2");
-    of_gpus = lanes = 0, gpus = 1;
+    of_gpus = 12, lanes = 0, check_cut(20, 10, 0, 3, false, "3 3 2 2 3 3 2 2"), of_gpus = 0, gpus = 1;
 }
 
 /* The inputs of the steps in flight lie side by side, so that the next can be read early; nothing else does. */
