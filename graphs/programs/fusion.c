@@ -120,7 +120,8 @@ const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, b
 }
 
 bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner || a->own != b->own)
+    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner ||
+        a->own != b->own)
         return false;
     for (int l = 0; l < a->links; l++)
         if (a->link[l].whole != b->link[l].whole ||
