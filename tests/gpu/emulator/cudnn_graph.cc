@@ -14,6 +14,7 @@
  * cuDNN. */
 #include "tests/gpu/emulator/libraries.h"
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -314,7 +315,7 @@ const struct engine *engine_of(const struct descriptor *d) {
 
 template <typename T> void give(int64_t wanted, int64_t *count, void *to, const std::vector<T> &what) {
     *count = (int64_t)what.size();
-    if (to) memcpy(to, what.data(), (size_t)std::min(wanted, *count) * sizeof(T));
+    if (to) std::copy_n(what.begin(), std::min(wanted, *count), static_cast<T *>(to));
 }
 
 /* Gives a descriptor that the caller has made the attribute NAME, and finishes it. */
