@@ -53,6 +53,7 @@ struct sgrad__builder {
 /* What is submitted first when several tasks could run: what the most others wait for. */
 enum {
     SGRAD__PRIORITY_INPUT,
+    SGRAD__PRIORITY_OWN_UPDATE,
     SGRAD__PRIORITY_WEIGHT,
     SGRAD__PRIORITY_FORWARD,        /* of stages: later micro-batches', so it comes after backward */
     SGRAD__PRIORITY_CHAIN,
@@ -60,6 +61,10 @@ enum {
     SGRAD__PRIORITY_UPDATE,
     SGRAD__PRIORITIES
 };
+/* Other ranks may wait for what a gradient's sum and update give; of a rank alone only its next step does. */
+static inline int sgrad__update_priority(const struct sgrad__builder *b) {
+    return b->peers > 1 ? SGRAD__PRIORITY_UPDATE : SGRAD__PRIORITY_OWN_UPDATE;
+}
 
 /* ---- program.c ---- */
 

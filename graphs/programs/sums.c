@@ -19,7 +19,7 @@ static int add_task(struct sgrad__builder *b, int *operand, const struct sgrad_s
         call.access[i] = i < SGRAD_SUM_INPUTS ? SGRAD_R : SGRAD_W;
         if (operand[i] < 0) call.view[i].shape.rank = -1;
     }
-    sgrad__add_instruction(b, sgrad__shared_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE, sgrad_format("%s sum", name));
+    sgrad__add_instruction(b, sgrad__shared_call(b, call), operand, 0, sgrad__update_priority(b), sgrad_format("%s sum", name));
     return sum;
 }
 

@@ -38,7 +38,7 @@ static void add_update(struct sgrad__builder *b, int parameter, int value, int g
         call.view[call.operands] = b->p->buffer[state[i]].view;
         call.access[call.operands++] = SGRAD_RW;
     }
-    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_UPDATE,
+    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, sgrad__update_priority(b),
                            sgrad_format("%s update", w->name));
 }
 
