@@ -135,28 +135,16 @@ static char *show_choice(const struct sgrad__option *o, const struct sgrad__requ
 }
 const struct sgrad__type sgrad__choice = { read_choice, takes_choice, show_choice };
 
-static const struct {
-    const char *name;
-    long group;
-} groups[] = {
-    { "gpu", SGRAD_GROUP_GPU },
-    { "rank", SGRAD_GROUP_RANK },
-    { "micro", SGRAD_GROUP_MICRO },
-    { "global", SGRAD_GROUP_GLOBAL },
-};
 static bool read_group(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        if (!strcmp(text, groups[i].name)) return *(long *)field(o, r) = groups[i].group, true;
-    return parse_whole(text, o->low, o->high, field(o, r));
+    return sgrad_group_named(text, field(o, r)) || parse_whole(text, o->low, o->high, field(o, r));
 }
 static char *takes_group(const struct sgrad__option *o) {
     return sgrad_format("gpu, rank, micro, global or a whole number from %.0f to %.0f", o->low, o->high);
 }
 static char *show_group(const struct sgrad__option *o, const struct sgrad__request *r) {
     long group = *(const long *)field_of(o, r);
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        if (group == groups[i].group) return sgrad_format("%s", groups[i].name);
-    return sgrad_format("%ld", group);
+    const char *name = sgrad_group_name(group);
+    return name ? sgrad_format("%s", name) : sgrad_format("%ld", group);
 }
 const struct sgrad__type sgrad__group = { read_group, takes_group, show_group };
 

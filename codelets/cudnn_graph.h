@@ -41,14 +41,15 @@ struct sgrad__graph_data {
 };
 
 /* The two ways: APART, kernel by kernel, and as a graph, with what has to be done BEFORE and AFTER it. All enqueue on the
- * worker's stream, and may be called several times. */
+ * worker's stream, and may be called several times. MEMO: under what their measurement is remembered from run to run. */
 struct sgrad__graph_ways {
     std::function<void()> apart, before, after;
+    std::function<std::string()> memo;
 };
 
-/* Does it the faster way, as measured by the first task with this key, and remembered under MEMO from run to run. */
+/* Does it the faster way, as measured by the first task with this key. */
 void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
-                     const struct sgrad__graph_ways *ways, const std::string &memo);
+                     const struct sgrad__graph_ways *ways);
 
 /* Whether a graph may be taken at all: STARGRAD_CUDNN is not "algorithms". */
 bool sgrad__graph_wanted(void);

@@ -51,7 +51,8 @@ std::vector<descriptor> configurations(descriptors &all, descriptor graph) {
 
 struct engine {
     int64_t number;
-    bool tensor_cores, changing, compiled; /* rounds to what these take; not the same bits every time; compiled when it is made */
+    bool tensor_cores, changing, short_sums, compiled; /* rounds to what these take; not the same bits every time; adds up in less
+                                                          than F32; compiled when it is made */
 };
 bool engine_of(descriptor configuration, struct engine *engine) {
     descriptors own;
@@ -71,6 +72,7 @@ bool engine_of(descriptor configuration, struct engine *engine) {
         engine->tensor_cores |=
             numeric[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || numeric[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
         engine->changing |= numeric[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+        engine->short_sums |= numeric[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
     }
     for (int i = 0; i < behaviours; i++) engine->compiled |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     return true;
@@ -96,7 +98,7 @@ std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, int num
     descriptors &all = plan->all;
     const std::vector<descriptor> found = configurations(all, sgrad__graph_draw(all, key, &plan->used));
     if (!all.good() || number >= (int)found.size() || !engine_of(found[number], engine)) return nullptr;
-    if ((engine->tensor_cores && key.dtype == SGRAD_F32 && !key.tf32) || engine->changing) return nullptr;
+    if ((engine->tensor_cores && key.dtype == SGRAD_F32 && !key.tf32) || engine->changing || engine->short_sums) return nullptr;
     if (engine->compiled && !compiled) return nullptr;
     const cudnnHandle_t handle = sgrad_cudnn();
     const descriptor d = all.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -183,12 +185,11 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
     return best;
 }
 
-void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways,
-            const std::string &memo) {
+void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways) {
     static const char topic[] = "cudnn";
     static std::recursive_mutex lock; /* as for algorithms: one measures, the others find its memo; apart may have graphs, too */
     const std::lock_guard<std::recursive_mutex> locked(lock);
-    const std::string name = memo + " graph of " + std::to_string(c->key.steps);
+    const std::string name = ways.memo() + " graph of " + std::to_string(c->key.steps);
     char value[48];
     int number = -1;
     long long engine = -1;
@@ -211,13 +212,13 @@ void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sg
 bool sgrad__graph_wanted(void) { return wanted() != ALGORITHMS; }
 
 void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
-                     const struct sgrad__graph_ways *ways, const std::string &memo) {
+                     const struct sgrad__graph_ways *ways) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof *key, sizeof(struct choice), choice_free);
     bool fresh;
     struct choice *c = (struct choice *)sgrad_cache_get(&cache, key, &fresh);
     if (fresh) {
         c->key = *key;
-        choose(c, *data, *ways, memo);
+        choose(c, *data, *ways);
     }
     if (c->plan) {
         const cudnnStatus_t status = as_graph(*c->plan, *data, *ways);

@@ -181,8 +181,8 @@ static bool too_much_to_update(const struct fuser *f, struct chain *c, const str
            c->touched + more > most_operands(c);
 }
 
-/* Does what comes next alone take what it makes, maybe as one kernel with it? */
-static bool goes_with_next(const struct fuser *f, const struct sgrad__instruction *in) {
+/* Does nobody but one take what it makes, who may do so in one kernel with it? */
+static bool has_one_taker(const struct fuser *f, const struct sgrad__instruction *in) {
     int i = 0;
     while (i < in->call->operands && (in->operand[i] < 0 || !writes(in->call, i) || f->uses[in->operand[i]] != 2)) i++;
     return in->call->kernel->cuda_with && i < in->call->operands;
@@ -192,7 +192,7 @@ static bool goes_with_next(const struct fuser *f, const struct sgrad__instructio
 static bool too_much(const struct fuser *f, struct chain *c, const struct sgrad__instruction *in) {
     const bool full = c->heavy && c->heavy != in->call->attrs && c->flops + in->call->flops > (c->gpus ? WHOLE : TINY);
     if (c->kind == &sgrad_update_kind) return too_much_to_update(f, c, in);
-    return full && (!light(in->call) || (c->gpus && goes_with_next(f, in)));
+    return full && (!light(in->call) || (c->gpus && has_one_taker(f, in)));
 }
 
 /* Does nobody else use it, when the chain uses it so many TIMES? */

@@ -101,13 +101,8 @@ static json_t *versions_object(void) {
 }
 
 static json_t *group_text(long group) {
-    switch (group) {
-    case SGRAD_GROUP_GPU: return json_string("gpu");
-    case SGRAD_GROUP_RANK: return json_string("rank");
-    case SGRAD_GROUP_MICRO: return json_string("micro");
-    case SGRAD_GROUP_GLOBAL: return json_string("global");
-    }
-    return json_sprintf("%ld", group);
+    const char *name = sgrad_group_name(group);
+    return name ? json_string(name) : json_sprintf("%ld", group);
 }
 
 /* With what is kept besides, which a run that goes on has to have. */
@@ -261,13 +256,11 @@ int sgrad__config_check(const char *folder, const struct sgrad__config *config) 
 }
 
 int sgrad__config_group(const char *folder, long *group, bool *found) {
-    char *path, *end;
+    char *path;
     json_t *object;
     int error = sgrad__config_read(folder, &path, &object);
     const char *is = json_string_value(json_object_get(json_object_get(object, "identity"), "bn-group"));
-    const long samples = is ? strtol(is, &end, 10) : 0;
-    *found = is && (!strcmp(is, "rank") || (samples > 0 && !*end));
-    if (*found) *group = samples ? samples : SGRAD_GROUP_RANK;
+    *found = is && (sgrad_group_named(is, group) || (*group = strtol(is, NULL, 10)) > 0);
     json_decref(object);
     free(path);
     return error;

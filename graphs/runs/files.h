@@ -55,7 +55,7 @@ int sgrad__config_read(const char *folder, char **path, struct json_t **object);
 
 /* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
 int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
-/* The groups of its batch norm, samples or SGRAD_GROUP_RANK, likewise: *FOUND is false, too, where they are others. */
+/* The groups of its batch norm, samples or SGRAD_GROUP_…, likewise. */
 int sgrad__config_group(const char *folder, long *group, bool *found);
 
 /* ---- checkpoint.c --------------------------------------------------------------------------------------------- */

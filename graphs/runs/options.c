@@ -1,5 +1,7 @@
-/* options.c: what a run is asked for, where nothing else is said. */
+/* options.c: what a run is asked for, where nothing else is said; and what values are called. */
 #include "graphs/runs/runs.h"
+
+#include <string.h>
 
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
@@ -36,4 +38,27 @@ struct sgrad_train_options sgrad_train_defaults(void) {
 const char *sgrad_precision_name(enum sgrad_precision precision) {
     static const char *const names[] = { "f32", "tf32", "bf16" };
     return names[precision];
+}
+
+static const struct {
+    const char *name;
+    long group;
+} groups[] = {
+    { "gpu", SGRAD_GROUP_GPU },
+    { "rank", SGRAD_GROUP_RANK },
+    { "micro", SGRAD_GROUP_MICRO },
+    { "global", SGRAD_GROUP_GLOBAL },
+};
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+const char *sgrad_group_name(long group) {
+    for (int i = 0; i < GROUPS; i++)
+        if (groups[i].group == group) return groups[i].name;
+    return NULL;
+}
+
+bool sgrad_group_named(const char *name, long *group) {
+    for (int i = 0; i < GROUPS; i++)
+        if (!strcmp(groups[i].name, name)) return *group = groups[i].group, true;
+    return false;
 }

@@ -42,6 +42,8 @@ double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, d
 
 /* Or a number of samples. GPU: of several GPUs of a rank each one's part of its share, else as RANK. */
 enum { SGRAD_GROUP_RANK = 0, SGRAD_GROUP_MICRO = -1, SGRAD_GROUP_GLOBAL = -2, SGRAD_GROUP_GPU = -3 };
+const char *sgrad_group_name(long group);               /* "rank", …; NULL: a number of samples */
+bool sgrad_group_named(const char *name, long *group);  /* is there such a name? */
 
 /* f32; f32 whose products tensor cores may round to 10 bits (TF32), where the device has them; bfloat16, with f32 weights and
  * sums. */

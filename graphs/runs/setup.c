@@ -347,6 +347,7 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how
     SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_add_augmentation(r));
+    if (r->options.bn_group == SGRAD_GROUP_GPU) r->options.bn_group = SGRAD_GROUP_RANK;     /* ranks come and go */
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
     SGRAD_TRY(set_lookahead(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));

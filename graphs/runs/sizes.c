@@ -1,6 +1,7 @@
 /* sizes.c: how a run is cut: samples of a rank, of a group, of a micro-batch; steps of an epoch and of the whole. */
 #include "graphs/runs/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted) {
@@ -40,17 +41,30 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
     return 0;
 }
 
+/* How many GPUs each rank has, if they have equally many. */
+static int gpus_of_each(const struct sgrad__run *r) {
+    double sum[] = { r->context->cudas, (double)r->context->cudas * r->context->cudas };
+    sgrad_ranks_sum(sum, 2);
+    return sum[0] * sum[0] == sum[1] * r->context->ranks ? r->context->cudas : 0;
+}
+
+/* Is GROUP enough for statistics, and whole micro-batches? */
+static bool will_do(const struct sgrad__run *r, int64_t group) {
+    enum { LEAST = 8 };
+    return group >= LEAST && (!r->options.micro_batch || group % r->options.micro_batch == 0);
+}
+
 /* Of several GPUs each takes batch norm's statistics over its own part of the share, as where each is a process, if the parts are
- * equal, and bits may depend on the machine; a run that goes on keeps the groups that it began with. Rank 0 decides. */
+ * equal, and bits may depend on the machine; a run that goes on keeps the groups that it began with. */
 int sgrad__run_choose_group(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
+    if (o->bn_group != SGRAD_GROUP_GPU) return 0;
     const int64_t share = o->batch / r->parts;
-    const int gpus = r->context->cudas;
+    const int gpus = gpus_of_each(r);
     long group = SGRAD_GROUP_RANK;
     bool known = false;
-    if (o->bn_group != SGRAD_GROUP_GPU) return 0;
     const int error = o->resume && o->out && r->context->rank == 0 ? sgrad__config_group(o->out, &group, &known) : 0;
-    if (!known && gpus > 1 && share % gpus == 0 && !o->deterministic && !o->micro_batch && r->copies == 1 &&
+    if (!known && gpus > 1 && share % gpus == 0 && will_do(r, share / gpus) && !o->deterministic && r->copies == 1 &&
         r->graph->stages == 1 && sgrad__has_groups(r->graph))
         group = share / gpus;
     SGRAD_TRY(sgrad__run_agree(r, error));
@@ -127,10 +141,10 @@ static int part_of_cpus(const struct sgrad__run *r, double *part) {
 
 static int64_t groups_here(const struct sgrad__run *r) { return r->options.batch / r->parts / r->unit; }
 
-/* Of each group CPUs have PART; GPUs have all where a core would have less than a sample. */
+/* Of each group CPUs have PART, but for a sample; GPUs have all where a core would have less than one. */
 static int64_t rest_by(const struct sgrad__run *r, double part) {
-    const int64_t rest = (int64_t)((double)r->unit * part);
-    return groups_here(r) * rest < r->context->cpus ? 0 : rest;
+    const int64_t rest = llround((double)r->unit * part), most = r->unit - 1;
+    return groups_here(r) * rest < r->context->cpus ? 0 : rest < most ? rest : most;
 }
 
 /* Of each group CPUs have REST samples, GPUs the others, cut as each likes its tasks. Of several groups each is one GPU's. */
@@ -153,7 +167,7 @@ static int share_out(struct sgrad__run *r) {
     double part;
     if (!r->context->cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || uneven) return 0;
     SGRAD_TRY(part_of_cpus(r, &part));
-    if (rest_by(r, part) < r->unit) cut(r, rest_by(r, part));
+    cut(r, rest_by(r, part));
     return 0;
 }
 
@@ -172,7 +186,7 @@ bool sgrad__run_correct_shares(struct sgrad__run *r) {
     struct sgrad__rates rates;
     if (!sgrad__run_is_shared(r) || !sgrad__rates_measure(r, &rates)) return false;
     const int64_t rest = r->unit - r->gpu_samples / groups_here(r), better = rest_by(r, part_by(r, &rates));
-    if (better == r->unit || seconds_by(r, &rates, rest) < 1.1 * seconds_by(r, &rates, better)) return false;
+    if (seconds_by(r, &rates, rest) < 1.1 * seconds_by(r, &rates, better)) return false;
     sgrad__rates_keep(r);
     cut(r, better);
     return true;

@@ -235,11 +235,13 @@ static void settle(struct sgrad__run *r, long done, long steps) {
 /* On whichever rank it is worth it; all go on together. The next shares hold for longer, so that they come to rest. */
 static int correct_shares(struct sgrad__run *r, long done) {
     if (!r->settled || done < r->settled) return 0;
-    double corrected = sgrad__run_correct_shares(r);
+    const bool mine = sgrad__run_correct_shares(r);
+    double corrected = mine;
     sgrad_ranks_sum(&corrected, 1);
     if (corrected == 0) return 0;
     settle(r, done, 2 * r->settles);
     SGRAD_TRY(begin_anew(r, done));
+    if (!mine) return 0;
     char *samples = sgrad__micros_text(r->program);
     char *line = sgrad_format("shares     from step %ld on, by what tasks have taken: micro-batches of %s", done + 1, samples);
     sgrad__metrics_say(r->metrics, line);
