@@ -48,6 +48,19 @@ def test_killed_at_any_moment():
         assert not [f for f in os.listdir(out) if ".part" in f], os.listdir(out)
 
 
+def test_groups_are_kept():
+    """Batch norm's groups are the run's own: whoever goes on need not name them, and may not name others."""
+    for group in ("rank", "micro", "global", 16):
+        straight, parted = folder("straight"), folder("parted")
+        words = (*RUN, "--micro-batch", 16)
+        stargrad(*words, "--steps", 6, "--bn-group", group, "--out", straight)
+        stargrad(*words, "--steps", 3, "--bn-group", group, "--out", parted)
+        said = stargrad(*words, "--steps", 6, "--resume", "--out", parted, "--bn-group", 32, status=2)
+        assert f"the run has bn-group {group}, so it cannot be continued with 32" in said, said
+        stargrad(*words, "--steps", 6, "--resume", "--out", parted)
+        assert losses(parted) == losses(straight) and content(parted) == content(straight), group
+
+
 def test_signals_end_with_a_checkpoint():
     reference = whole()
     for number, steps in ((signal.SIGINT, 7), (signal.SIGTERM, 8), (signal.SIGHUP, 9)):    # an epoch has 8
