@@ -78,7 +78,7 @@ def test_losses():
 
 
 def test_two_devices():
-    agree(reference("resnet20", "cifar10", 0.002), 1e-4, TWO)
+    agree((*reference("resnet20", "cifar10", 0.002), "--bn-group", "rank"), 1e-4, TWO)
 
 
 def test_shares():
@@ -238,13 +238,13 @@ def test_volumes():
 
 def test_every_optimizer():
     for name, lr in (("sgd", 0.05), ("adam", 1e-3), ("adamw", 1e-3), ("lamb", 1e-2), ("lars", 0.1)):
-        agree((*SMALL, "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)
+        agree((*SMALL, "--bn-group", "rank", "--optimizer", name, "--lr", lr, "--clip-norm", 0.5, "--steps", 6), 1e-4, TWO)
 
 
 def test_second_order():
     """Devices precondition and update; factors and what is made of them come from the CPU."""
     for more in ((), ("--kfac-inverse",)):
-        agree((*SMALL, "--optimizer", "kfac", "--lr", 0.02, "--kfac-damping", 0.1, "--kfac-factor-every", 2, "--kfac-eigen-every", 4,
+        agree((*SMALL, "--bn-group", "rank", "--optimizer", "kfac", "--lr", 0.02, "--kfac-damping", 0.1, "--kfac-factor-every", 2, "--kfac-eigen-every", 4,
                "--kfac-lag", 2, "--steps", 6, *more), 1e-4, TWO)
 
 
