@@ -287,7 +287,7 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
     t.key.pass = pass, t.key.dtype = dtype, t.key.deterministic = a->deterministic, t.key.tf32 = a->tf32;
     t.key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
                     ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
-    t.args = a;
+    t.args = a, t.x = x, t.w = w, t.y = y;
     t.weight = weight ? a->workspace : NULL;
     t.aside = added ? aside : NULL;
     t.vectors = (float *)(aside + added), t.vector = vector_of(a);
@@ -304,7 +304,7 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
     return t;
 }
 
-const void *sgrad__convolution_weight(const struct sgrad__convolution *t) { return t->weight ? t->weight : t->args->data[1]; }
+const void *sgrad__convolution_weight(const struct sgrad__convolution *t) { return t->weight ? t->weight : t->args->data[t->w]; }
 void sgrad__convolution_round(const struct sgrad__convolution *t) {
     if (t->weight)
         sgrad__convert(sgrad_shape_count(&t->args->view[1].shape), (const float *)t->args->data[1], (__nv_bfloat16 *)t->weight);

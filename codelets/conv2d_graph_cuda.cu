@@ -50,20 +50,17 @@ struct whole {
 };
 
 whole::whole(enum sgrad__pass pass, const struct sgrad_args *a) : c(sgrad__convolution_of(pass, a)), steps(0), data() {
-    const int out = pass == SGRAD__FORWARD ? 3 : 2;
+    const int out = pass == SGRAD__FORWARD ? c.y : pass == SGRAD__BACKWARD_DATA ? c.x : c.w;
     may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, out) && !c.direct;
     data.room = c.room;
+    data.at[SGRAD__AT_X] = a->data[c.x], data.at[SGRAD__AT_Y] = a->data[c.y];
+    data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
     if (pass == SGRAD__BACKWARD_WEIGHT) {
-        data.at[SGRAD__AT_X] = a->data[0], data.at[SGRAD__AT_Y] = a->data[1];
-        data.at[SGRAD__AT_W] = c.weight ? c.weight : a->data[2];
         const int64_t n = sgrad_shape_count(&a->view[2].shape);
         const __nv_bfloat16 *rounded = (const __nv_bfloat16 *)c.weight;
         if (rounded) after.push_back([=] { sgrad__convert(n, rounded, (float *)a->data[2]); });
         return;
     }
-    data.at[SGRAD__AT_X] = a->data[pass == SGRAD__FORWARD ? 0 : 2];
-    data.at[SGRAD__AT_Y] = a->data[pass == SGRAD__FORWARD ? 3 : 0];
-    data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
     before.push_back([this] { sgrad__convolution_round(&c); });
     if (pass != SGRAD__FORWARD || !a->data[2]) return;
     steps |= SGRAD__BIAS;

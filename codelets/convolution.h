@@ -20,6 +20,7 @@ struct sgrad__convolution {
     struct sgrad__convolution_key key;
     struct plan *plan;
     const struct sgrad_args *args;
+    int x, w, y;    /* the operands that these, or their gradients, are */
     bool direct;    /* cuDNN does not support it */
     void *weight;   /* bf16: the weight, or its gradient, in the workspace; NULL: it is not rounded here */
     void *aside;    /* where what is added may be written first; NULL: nothing is added */
@@ -35,7 +36,8 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
 /* Does it by an algorithm of cuDNN's, or without cuDNN. */
 void sgrad__convolution_apart(const struct sgrad__convolution *c);
 
-/* Enqueues that its weight, in the type of the activations, becomes what sgrad__convolution_weight says. */
+/* Enqueues that its weight, in the type of the activations, becomes what sgrad__convolution_weight says; of backward-weight that
+ * is where the gradient is written. */
 void sgrad__convolution_round(const struct sgrad__convolution *c);
 const void *sgrad__convolution_weight(const struct sgrad__convolution *c);
 

@@ -256,11 +256,13 @@ int sgrad__config_check(const char *folder, const struct sgrad__config *config) 
 }
 
 int sgrad__config_group(const char *folder, long *group, bool *found) {
-    char *path;
+    char *path, *end;
     json_t *object;
     int error = sgrad__config_read(folder, &path, &object);
     const char *is = json_string_value(json_object_get(json_object_get(object, "identity"), "bn-group"));
-    *found = is && (sgrad_group_named(is, group) || (*group = strtol(is, NULL, 10)) > 0);
+    const long samples = is ? strtol(is, &end, 10) : 0;
+    *found = is && (sgrad_group_named(is, group) || (samples > 0 && !*end));
+    if (*found && samples > 0) *group = samples;
     json_decref(object);
     free(path);
     return error;
