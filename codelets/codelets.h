@@ -311,7 +311,7 @@ struct sgrad_way {
     const char *name;               /* "winograd" */
     double seconds, bytes;
 };
-enum { SGRAD_MAX_WAYS = 5 };
+enum { SGRAD_MAX_WAYS = 6 };
 struct sgrad_call;
 int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MAX_WAYS]);
 

@@ -7,6 +7,7 @@
 #include "codelets/onednn.h"
 #include "codelets/pixels.h"
 #include "codelets/product.h"
+#include "codelets/tiles.h"
 #include "codelets/ways.h"
 #include "codelets/winograd.h"
 
@@ -21,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EDITION = 8 };       /* of what the ways are: to be raised when a way changes */
-const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product", "pixels" };
+enum { EDITION = 9 };       /* of what the ways are: to be raised when a way changes */
+const char *const sgrad__way_name[SGRAD__WAYS] = { "plain", "blocked", "winograd", "product", "pixels", "tiles" };
 
 /* The ways that are ours. */
 static const struct own {
@@ -33,6 +34,7 @@ static const struct own {
     [SGRAD__WINOGRAD] = { sgrad__winograd_open, sgrad__winograd_workspace, sgrad__winograd_run },
     [SGRAD__PRODUCT] = { sgrad__product_open, sgrad__product_workspace, sgrad__product_run },
     [SGRAD__PIXELS] = { sgrad__pixels_open, sgrad__pixels_workspace, sgrad__pixels_run },
+    [SGRAD__TILES] = { sgrad__tiles_open, sgrad__tiles_workspace, sgrad__tiles_run },
 };
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
@@ -128,14 +130,15 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS
 
 /* ---- chosen ------------------------------------------------------------------------------------------------------ */
 
-/* Winograd over direct: 1.3 to 2.5 times the speed (one core, Zen 5 and Xeon). Filters of 5x5 gain where vectors are short and
- * arithmetic dear, with AVX2; nothing is gained over AMX, which does bf16 far faster. The rule knows no number of samples: a
- * sample's bits are the same alone and among others. */
+/* AMX does bf16 far faster than anything else. Winograd over direct: 1.3 to 2.5 times the speed (one core, Zen 5 and Xeon).
+ * Filters of 5x5 gain where vectors are short and arithmetic dear, with AVX2. The rule knows no number of samples: a sample's
+ * bits are the same alone and among others. */
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
-    const bool amx = l->dtype == SGRAD_BF16 && sgrad_isa() >= SGRAD_AMX, gains = l->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
-    return SGRAD_LEVELS && !amx && gains && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth ? SGRAD__WINOGRAD
-                                                                                                              : SGRAD__PLAIN;
+    const bool gains = l->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
+    if (is_open(l, SGRAD__TILES)) return SGRAD__TILES;
+    if (SGRAD_LEVELS && gains && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth) return SGRAD__WINOGRAD;
+    return SGRAD__PLAIN;
 }
 
 /* Every way does the plain one's arithmetic or, Winograd's, rounds more, by half or, training in bf16, to six times as much:
@@ -158,7 +161,7 @@ static void ask(void) {
     if (!name || strcmp(name, "measured") == 0) asked = SGRAD__WAYS;
     else if (strcmp(name, "rule") == 0) asked = SGRAD__WAYS + 1;
     else if (asked == SGRAD__WAYS)
-        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product, pixels: the fastest ways are taken",
+        sgrad_warn("%s=%s is none of measured, rule, plain, blocked, winograd, product, pixels, tiles: the fastest are taken",
                    variable, name);
 }
 

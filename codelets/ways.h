@@ -7,13 +7,14 @@
  * winograd   winograd.c: a quarter of the multiplications, rounding errors of 1e-6 of the largest output against 7e-7; in
  *            training on bf16 images, where the processor has instructions for them, noise of 1.2 % of the root mean square
  * product    product.c: a matrix product of our own, in f32
- * pixels     pixels.c: of small images a matrix product for each tap and pixel of a filter that has one, in f32 */
+ * pixels     pixels.c: of small images a matrix product for each tap and pixel of a filter that has one, in f32
+ * tiles      tiles.c: bf16 by AMX */
 #ifndef SGRAD_CODELETS_WAYS_H
 #define SGRAD_CODELETS_WAYS_H
 
 #include "codelets/layer.h"
 
-enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__PRODUCT, SGRAD__PIXELS, SGRAD__WAYS };
+enum sgrad__way { SGRAD__PLAIN, SGRAD__BLOCKED, SGRAD__WINOGRAD, SGRAD__PRODUCT, SGRAD__PIXELS, SGRAD__TILES, SGRAD__WAYS };
 
 /* As the variable STARGRAD_WAYS takes them: a way of all layers that can go it, the others go the plain one; "rule": by a rule,
  * as with --deterministic; "measured", as without it. */
