@@ -11,25 +11,6 @@ enum {
     SAMPLES = 768 << 10,        /* of those whose samples are rows */
 };
 
-/* ---- what is wanted soon, fetched while the unit computes ----------------------------------------------------------- */
-
-/* PIECES of BYTES, APART bytes from one to the next; the first is done to BYTE. */
-struct soon {
-    const char *at;
-    int64_t pieces, apart, bytes, byte;
-};
-static int64_t lines_of(const struct soon *s) { return s->pieces * tiles_for(s->bytes, SGRAD_LINE); }
-SGRAD_ALWAYS_INLINE void fetch(struct soon *s, int64_t lines, bool write) {
-    while (lines > 0 && s->pieces > 0) {
-        const int64_t last = least(s->bytes, s->byte + lines * SGRAD_LINE);
-        for (; s->byte < last; s->byte += SGRAD_LINE, lines--)
-            if (write) __builtin_prefetch(s->at + s->byte, 1, 2);
-            else __builtin_prefetch(s->at + s->byte, 0, 2);
-        if (s->byte < s->bytes) break;
-        s->byte = 0, s->at += s->apart, s->pieces--;
-    }
-}
-
 /* ---- where taps lead ------------------------------------------------------------------------------------------------ */
 
 /* Along an image's height or width: output i, at OUT + i OUT_STEP, reads input FROM + i BY + t DILATION through tap
@@ -215,13 +196,10 @@ struct outgoing {
     int64_t places, count, tile, row;
 };
 
-/* Two that take turns, one coming, one going; and the images in and out that come next, of which so many lines are fetched for
- * each tile of a run. */
+/* Two that take turns, one coming, one going. */
 struct pipe {
     struct outgoing out[2];
     int turn;
-    struct soon in, to;
-    int64_t in_lines, to_lines;
 };
 
 INLINE_FOR_AMX void put_rows(struct outgoing *o, int64_t wanted) {
@@ -253,7 +231,7 @@ INLINE_FOR_AMX void put_rows(struct outgoing *o, int64_t wanted) {
 
 /* The sums of COUNT places, while those before go out. */
 INLINE_FOR_AMX void sum_up(int count, const struct place p[AT_ONCE], int64_t stride, int64_t step, const struct run *run,
-                           int64_t runs, const char *b, int64_t panel, struct pipe *pipe, struct outgoing *before,
+                           int64_t runs, const char *b, int64_t panel, struct outgoing *before,
                            int64_t rows_each, float sum[AT_ONCE][SIDE * SIDE]) {
     const char *a0 = (const char *)p[0].a, *a1 = (const char *)p[1].a, *a2 = (const char *)p[2].a, *a3 = (const char *)p[3].a,
                *a4 = (const char *)p[4].a, *a5 = (const char *)p[5].a;
@@ -288,8 +266,6 @@ INLINE_FOR_AMX void sum_up(int count, const struct place p[AT_ONCE], int64_t str
                 EACH(ADD)
             }
             put_rows(before, rows_each);
-            fetch(&pipe->in, pipe->in_lines, false);
-            fetch(&pipe->to, pipe->to_lines, true);
         }
     }
     put_rows(before, AT_ONCE * SIDE);
@@ -307,7 +283,7 @@ FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int
     int64_t tiles = 0;
     for (int64_t r = 0; r < runs; r++) tiles += run[r].tiles;
     const int64_t each = tiles_for(before->count * SIDE, tiles ? tiles : 1);
-#define GO(n, panel) sum_up(n, p, stride, step, run, runs, b, panel, pipe, before, each, o->sum)
+#define GO(n, panel) sum_up(n, p, stride, step, run, runs, b, panel, before, each, o->sum)
     switch (panel ? AT_ONCE + count : count) {
     case 1: GO(1, 0); break;
     case 2: GO(2, 0); break;
@@ -343,10 +319,9 @@ static int64_t runs_at(const struct sums *s, const struct axis *h, const struct 
     return count;
 }
 
-/* One phase, of COUNT images, whose pixel 0, 0 is at IN, where MORE images follow. */
+/* One phase, of COUNT images, whose pixel 0, 0 is at IN. */
 FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
-                      const uint16_t *in, int64_t count, const char *filters, const float *bias, uint16_t *out,
-                      struct soon next) {
+                      const uint16_t *in, int64_t count, const char *filters, const float *bias, uint16_t *out) {
     const int32_t *dim = l->pass == SGRAD__FORWARD ? l->y : l->x;
     const int64_t out_row = dim[2] * s->out, out_image = dim[1] * out_row, all = s->by_samples ? count : w->outs;
     const int64_t across = tiles_for(all, SIDE), rows = tiles_for(all, across), panel = panel_bytes(s, h, w);
@@ -355,10 +330,7 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
     struct run run[2][h->taps * most(1, w->taps) + 1];
     const bool both = s->by_samples && s->out % (2 * SIDE) == 0;
     const int64_t columns = both ? 2 * SIDE : SIDE, at_once = both ? BOTH : AT_ONCE;
-    const int64_t passes = tiles_for(places, at_once) * tiles_for(s->out, columns) * most(1, panel / TILE);
-    struct pipe pipe = { .in = next };
-    if (next.pieces) pipe.to = (struct soon){ (const char *)(out + count * out_image), 1, 0, 2 * out_image * next.pieces, 0 };
-    pipe.in_lines = tiles_for(lines_of(&pipe.in), passes), pipe.to_lines = tiles_for(lines_of(&pipe.to), passes);
+    struct pipe pipe = { .turn = 0 };
     configure(rows);
     for (int64_t column = 0; column < s->out; column += columns) {
         const struct target t = { out + column,
@@ -411,10 +383,8 @@ void sgrad__tiles_sums(const struct sgrad__layer *l, void *const data[], char *r
             count = least(s.block, s.samples - n);
             const uint16_t *x = (const uint16_t *)data[0] + n * image;
             if (phase == 0 || s.block < s.samples) copy_images(&s, x, count, (uint16_t *)(room + s.line), copy);
-            const int64_t bytes = 2 * image;
-            const struct soon next = { (const char *)(x + count * image), least(count, s.samples - n - count), bytes, bytes, 0 };
             convolve(l, &s, &h, &w, copy + s.above * s.row + s.left * s.slot, count, room, forward && l->bias ? data[2] : NULL,
-                     (uint16_t *)data[forward ? 3 : 2] + n * out_image, next);
+                     (uint16_t *)data[forward ? 3 : 2] + n * out_image);
         }
     }
 }
