@@ -12,18 +12,19 @@ void sgrad__gelu_backward_cuda(const struct sgrad_args *args);
 
 #define ROOT_2_PI 0.79788456f   /* √(2/π) */
 
-/* Φ(x), and in *DENSITY its derivative. */
+/* Φ(x), and in *DENSITY its derivative: both as at 13, or -13, beyond it; of a NaN any number. */
 SGRAD_ALWAYS_INLINE wide phi(bool approximate, wide x, wide *density) {
     if (approximate) {
         const wide u = ROOT_2_PI * (x + 0.044715f * x * x * x), p = 1 / (1 + wide_exp(-2 * u));
         *density = p * (1 - p) * 2 * ROOT_2_PI * (1 + 3 * 0.044715f * x * x);
         return p;
     }
-    const wide z = wide_choose(x, wide_of(0), -x, x) * 0.70710678f, t = 1 / (1 + 0.3275911f * z), e = wide_exp(-z * z);
+    const wide_bits size = (wide_bits)x & 0x7fffffff, most = (wide_bits)wide_of(13), over = size - most;
+    const wide z = (wide)(most + (over & over >> 31)) * 0.70710678f, t = 1 / (1 + 0.3275911f * z), e = wide_exp_within(-z * z);
     const wide sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
     const wide tail = 0.5f * sum * e;
     *density = e * 0.39894228f;
-    return wide_choose(x, wide_of(0), tail, 1 - tail);
+    return tail + (wide)((wide_bits)(1 - 2 * tail) & ~((wide_bits)x >> 31));
 }
 
 SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *a, bool approximate) {

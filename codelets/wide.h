@@ -55,15 +55,12 @@ SGRAD_ALWAYS_INLINE float wide_max(wide x) {
     return max;
 }
 
-/* eˣ to two units in the last place; 0 where it is below 2⁻¹²⁶ or nearly, no more than 2¹²⁷ (S. Moshier, Cephes, expf). At the
+/* eˣ of X from -88 to 88, to two units in the last place; 0 where it is below 2⁻¹²⁶ or nearly (S. Moshier, Cephes, expf). At the
  * lowest, n is -127, whose power has no bits. */
-SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
+SGRAD_ALWAYS_INLINE wide wide_exp_within(wide x) {
     const float log2e = 1.44269504f, to_whole = 12582912.0f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    const wide lowest = wide_of(-88), highest = wide_of(88);
-    wide at = wide_choose(x, lowest, lowest, x);
-    at = wide_choose(highest, at, highest, at);
-    const wide n = (at * log2e + to_whole) - to_whole;
-    const wide r = at - n * ln2_high - n * ln2_low;
+    const wide n = (x * log2e + to_whole) - to_whole;
+    const wide r = x - n * ln2_high - n * ln2_low;
     wide y = r * 1.9875691500e-4f + 1.3981999507e-3f;
     y = y * r + 8.3334519073e-3f;
     y = y * r + 4.1665795894e-2f;
@@ -72,6 +69,13 @@ SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
     y = y * r * r + r + 1;
     const wide_bits power = (__builtin_convertvector(n, wide_bits) + 127) << 23;
     return y * (wide)power;
+}
+
+/* The same of any X, no more than 2¹²⁷. */
+SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
+    const wide lowest = wide_of(-88), highest = wide_of(88);
+    const wide at = wide_choose(x, lowest, lowest, x);
+    return wide_exp_within(wide_choose(highest, at, highest, at));
 }
 
 /* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */
