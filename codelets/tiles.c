@@ -16,7 +16,13 @@
  *                           the images at a time, so that both stay in the second-level cache. Six taps and channels share an A.
  *
  * Sums are F32 in a fixed order, products of bf16 exact; denormals count as 0. A sample's y and dx have the same bits whatever
- * else is in the call. Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX". */
+ * else is in the call.
+ *
+ * Limits: no groups, no volumes; backward-data takes an even number of filters, and no stride with a dilation; filters of some
+ * 16 million weights, or images of few channels and some 500,000 pixels, need too much room. Where an image has an infinity, NaNs
+ * may reach pixels beside those that a filter would take them to; where a filter has one, the image's border.
+ *
+ * Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX". */
 #include "config.h"
 #include "codelets/tiles_registers.h"
 
@@ -27,11 +33,12 @@
 /* A linear layer, and what is the same, is of so many images of a pixel. */
 static struct sgrad__layer as_rows(const struct sgrad__layer *layer) {
     struct sgrad__layer l = *layer;
-    const bool matrix = l.rank == 2;
-    if (!matrix && (l.w[1] != 1 || l.w[2] != 1 || l.stride != 1 || l.padding != 0)) return l;
-    const int32_t rows = matrix ? l.x[0] : l.x[0] * l.x[1] * l.x[2], in = l.x[matrix ? 1 : 3], out = l.w[0];
+    const bool matrix = l.rank == 2, dot = l.rank == 4 && l.w[1] == 1 && l.w[2] == 1 && l.stride == 1 && l.padding == 0;
+    const int64_t rows = matrix ? l.x[0] : (int64_t)l.x[0] * l.x[1] * l.x[2];
+    if ((!matrix && !dot) || rows > INT32_MAX) return l;
+    const int32_t in = l.x[matrix ? 1 : 3], out = l.w[0];
     l.rank = 4, l.stride = l.dilation = 1;
-    const int32_t x[] = { rows, 1, 1, in }, w[] = { out, 1, 1, in }, y[] = { rows, 1, 1, out };
+    const int32_t x[] = { (int32_t)rows, 1, 1, in }, w[] = { out, 1, 1, in }, y[] = { (int32_t)rows, 1, 1, out };
     memcpy(l.x, x, sizeof x);
     memcpy(l.w, w, sizeof w);
     memcpy(l.y, y, sizeof y);
@@ -39,9 +46,12 @@ static struct sgrad__layer as_rows(const struct sgrad__layer *layer) {
 }
 
 bool sgrad__tiles_open(const struct sgrad__layer *layer) {
-    const struct sgrad__layer l = as_rows(layer);
-    return sgrad_isa() >= SGRAD_AMX && l.dtype == SGRAD_BF16 && l.rank == 4 && l.groups == 1 &&
-           (l.pass != SGRAD__BACKWARD_DATA || (l.y[3] % 2 == 0 && (l.stride == 1 || l.dilation == 1)));
+    static const size_t most = 32 << 20;        /* bytes of a worker's room for one image */
+    struct sgrad__layer l = as_rows(layer);
+    const bool can = sgrad_isa() >= SGRAD_AMX && l.dtype == SGRAD_BF16 && l.rank == 4 && l.groups == 1 && l.x[0] > 0;
+    if (!can || (l.pass == SGRAD__BACKWARD_DATA && (l.y[3] % 2 != 0 || (l.stride != 1 && l.dilation != 1)))) return false;
+    l.x[0] = l.y[0] = 1;
+    return sgrad__tiles_workspace(&l) <= most;
 }
 
 size_t sgrad__tiles_workspace(const struct sgrad__layer *layer) {

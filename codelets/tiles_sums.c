@@ -57,6 +57,10 @@ static int64_t panel_tiles(const struct sums *s, const struct axis *h, const str
     return h->taps * runs_in_row(w) * run_tiles(s, w);
 }
 
+static int64_t panel_bytes(const struct sums *s, const struct axis *h, const struct axis *w) {
+    return panel_tiles(s, h, w) * TILE;
+}
+
 static struct sums sums_of(const struct sgrad__layer *l) {
     const bool forward = l->pass == SGRAD__FORWARD;
     const int32_t *in = forward ? l->x : l->y, *out = forward ? l->y : l->x;
@@ -130,10 +134,6 @@ FOR_AMX void pack_along(const float *w, int64_t filter, int64_t columns, int64_t
         transpose(t);
         for (int j = 0; j < SIDE; j++) tile[j] = (__m512i)t[j];
     }
-}
-
-static int64_t panel_bytes(const struct sums *s, const struct axis *h, const struct axis *w) {
-    return panel_tiles(s, h, w) * TILE;
 }
 
 /* B tiles of forward: filters are columns, and their terms lie as runs need them. */
@@ -283,7 +283,7 @@ FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int
     int64_t tiles = 0;
     for (int64_t r = 0; r < runs; r++) tiles += run[r].tiles;
     const int64_t each = tiles_for(before->count * SIDE, tiles ? tiles : 1);
-#define GO(n, panel) sum_up(n, p, stride, step, run, runs, b, panel, before, each, o->sum)
+#define GO(n, apart) sum_up(n, p, stride, step, run, runs, b, apart, before, each, o->sum)
     switch (panel ? AT_ONCE + count : count) {
     case 1: GO(1, 0); break;
     case 2: GO(2, 0); break;
@@ -313,7 +313,7 @@ static int64_t runs_at(const struct sums *s, const struct axis *h, const struct 
                       b = r * in_row * each * TILE + first * b_tap;
         if (row < -s->above || row >= s->rows - s->above) continue;
         if (w->dilation == 1)
-            run[count++] = (struct run){ a, b, last - first == w->taps ? each : (last - first) * (s->slot / TERMS) };
+            run[count++] = (struct run){ a, b, tiles_for(last - first, s->touching) * (s->slot / TERMS) };
         else for (int64_t t = 0; t < last - first; t++) run[count++] = (struct run){ a + t * a_tap, b + t * b_tap, each };
     }
     return count;
@@ -327,7 +327,7 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
     const int64_t across = tiles_for(all, SIDE), rows = tiles_for(all, across), panel = panel_bytes(s, h, w);
     const int64_t stride = 2 * (s->by_samples ? s->image : w->by * s->slot), step = 2 * TERMS * s->touching;
     const int64_t places = across * h->outs * (s->by_samples ? w->outs : count);
-    struct run run[2][h->taps * most(1, w->taps) + 1];
+    struct run run[2][h->taps * runs_in_row(w) + 1];
     const bool both = s->by_samples && s->out % (2 * SIDE) == 0;
     const int64_t columns = both ? 2 * SIDE : SIDE, at_once = both ? BOTH : AT_ONCE;
     struct pipe pipe = { .turn = 0 };

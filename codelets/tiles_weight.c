@@ -33,7 +33,7 @@ static struct columns columns_of(const struct sgrad__layer *l) {
                          .y_sample = (int64_t)l->y[1] * l->y[2] * l->y[3],
                          .y_row = (int64_t)l->y[2] * l->y[3],
                          .y_column = l->y[3] };
-    c.flat = l->x[1] == 1 && l->x[2] == 1 && l->w[1] == 1 && l->w[2] == 1;
+    c.flat = l->x[1] == 1 && l->x[2] == 1 && l->w[1] == 1 && l->w[2] == 1 && l->stride == 1 && l->padding == 0;
     if (c.flat) {
         const int64_t columns = tiles_for(l->x[0], TERMS);
         c.groups = 1;
@@ -58,8 +58,18 @@ static struct columns columns_of(const struct sgrad__layer *l) {
     return c;
 }
 
-/* A row of pixels of SAMPLES samples each, 32 at most, as B tiles, WIDTH of each 16 channels, from tile FIRST on; zeros where
- * there is nothing. */
+/* How many of FULL columns a row has, and in *LAST the samples of the last, which has fewer than SAMPLES where all are flat. */
+static int64_t columns_in(const struct sgrad__layer *l, const struct columns *c, int64_t row, int64_t full, int64_t samples,
+                          int64_t *last) {
+    *last = samples;
+    if (!c->flat) return full;
+    const int64_t count = least(full, tiles_for(l->x[0], TERMS) - row * full);
+    *last = least(TERMS, l->x[0] - (row * full + count - 1) * TERMS);
+    return count;
+}
+
+/* COUNT columns of a row, of SAMPLES samples each, at most 32, but LAST of the last, as B tiles: WIDTH of each 16 channels, of
+ * which the first is FIRST; zeros where there is nothing, or no X. */
 FOR_AMX void pack_row(const uint16_t *x, int64_t sample, int64_t column, int64_t count, int64_t samples, int64_t last,
                       int64_t channels, int64_t first, int64_t width, char *to) {
     const int64_t blocks = tiles_for(channels, SIDE);
@@ -108,10 +118,12 @@ FOR_AMX void put_filters(const struct sgrad__layer *l, int64_t k, int64_t r, int
     }
 }
 
-/* SUM, COUNT tiles, of A's tiles and B's, BY apart, in LINES lines of WIDTH. */
+/* Where a row's tiles of A and B lie. */
 struct line {
     const char *a, *b;
 };
+/* Adds to SUM, COUNT tiles, or begins them FRESH: WIDTH tiles of A of each line, one after the other, by those of B that are BY
+ * apart and, for each of the sums, SHIFT further on. */
 INLINE_FOR_AMX void sum_columns(int count, const struct line *line, int64_t lines, int64_t width, const int64_t shift[AT_ONCE],
                                 int64_t by, bool fresh, float *sum) {
 #define BEGIN(i)                                                                                                                 \
@@ -175,8 +187,8 @@ void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char 
         for (int64_t first = 0, rows; first < c.height; first += rows) {
             rows = least(c.band, c.height - first);
             for (int64_t i = first; i < first + rows; i++) {
-                const int64_t columns = c.flat ? least(c.width, tiles_for(l->x[0], TERMS) - i * c.width) : c.width;
-                const int64_t last = c.flat ? least(TERMS, l->x[0] - (i * c.width + columns - 1) * TERMS) : samples;
+                int64_t last;
+                const int64_t columns = columns_in(l, &c, i, c.width, samples, &last);
                 char *to = room + c.y + (i - first) * y_row;
                 pack_row(dy + group * TERMS * c.y_sample + i * c.y_row, c.y_sample, c.y_column, columns, samples, last, l->y[3],
                          0, c.width, to);
@@ -184,11 +196,10 @@ void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char 
             }
             const int64_t need = (first + rows - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
             for (; ready < need; ready++) {
-                const int64_t row = ready - l->padding, columns = c.flat
-                                                                      ? least(c.width, tiles_for(l->x[0], TERMS) - row * c.width)
-                                                                      : least(l->x[2], c.x_width - l->padding);
-                const int64_t last = c.flat ? least(TERMS, l->x[0] - (row * c.width + columns - 1) * TERMS) : samples;
-                const bool inside = row >= 0 && (c.flat || row < l->x[1]);
+                int64_t last;
+                const int64_t row = ready - l->padding, full = c.flat ? c.width : least(l->x[2], c.x_width - l->padding);
+                const int64_t columns = columns_in(l, &c, row, full, samples, &last);
+                const bool inside = row >= 0 && (c.flat || row < l->x[1]) && columns > 0;
                 pack_row(inside ? x + group * TERMS * c.x_sample + row * c.x_row : NULL, c.x_sample, c.x_column, columns, samples,
                          last, l->x[3], l->padding, c.x_width, room + ready % c.ring * x_row);
             }

@@ -136,7 +136,8 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__WAYS
 static enum sgrad__way by_rule(const struct sgrad__layer *l) {
     static const double worth = 2.5;
     const bool gains = l->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
-    if (is_open(l, SGRAD__TILES)) return SGRAD__TILES;
+    const bool fills = l->pass != SGRAD__BACKWARD_WEIGHT || l->x[0] > 8;      /* tiles of samples */
+    if (fills && is_open(l, SGRAD__TILES)) return SGRAD__TILES;
     if (SGRAD_LEVELS && gains && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth) return SGRAD__WINOGRAD;
     return SGRAD__PLAIN;
 }

@@ -16,21 +16,31 @@ static const struct sgrad__layer layers[] = {
             out                                                                                                                  \
         }                                                                                                                        \
     }
-    LAYER(5, 18, 17, 16, 16, 3, 3, 1, 1, 1), /* two taps a tile; two tiles across a row, which overlap */
-    LAYER(3, 9, 31, 24, 40, 3, 3, 1, 1, 1),  /* channels that fill no tile, filters that fill no panel */
-    LAYER(2, 12, 40, 3, 20, 5, 5, 1, 1, 2),  /* five taps a tile */
-    LAYER(33, 7, 7, 64, 64, 3, 3, 1, 1, 1),  /* tiles of samples; a group of one sample */
-    LAYER(20, 6, 5, 36, 32, 3, 3, 1, 1, 1),  /* the same, of which channels fill no tile */
-    LAYER(17, 4, 4, 32, 20, 3, 3, 1, 2, 2),  /* taps apart */
-    LAYER(40, 3, 3, 32, 96, 5, 5, 1, 1, 2),  /* filters larger than images */
-    LAYER(3, 15, 16, 32, 48, 3, 3, 2, 1, 1), /* strides: pixels with a like remainder */
-    LAYER(20, 9, 9, 32, 32, 3, 3, 2, 1, 1),  LAYER(2, 10, 30, 16, 32, 1, 1, 2, 1, 0), /* pixels that no tap reaches */
-    LAYER(4, 8, 22, 32, 16, 2, 3, 3, 1, 0),  LAYER(2, 6, 35, 20, 16, 3, 3, 1, 3, 3),
-    LAYER(6, 40, 40, 64, 16, 3, 3, 1, 1, 1), /* several bands, and copies of fewer images than there are */
-    LAYER(2, 9, 19, 32, 48, 1, 1, 1, 1, 0),  /* a matrix product */
-    LAYER(1, 1, 100, 33, 18, 1, 1, 1, 1, 0), LAYER(2, 5, 6, 32, 16, 1, 7, 1, 1, 3), /* more taps than tiles of sums */
-    LAYER(1, 3, 4, 4, 6, 2, 2, 1, 1, 1),
-    LAYER(2, 3, 3, 4, 5, 5, 5, 1, 1, 1),
+    LAYER(5, 18, 17, 16, 16, 3, 3, 1, 1, 1),        /* two taps a tile; two tiles across a row, which overlap */
+    LAYER(3, 9, 31, 24, 40, 3, 3, 1, 1, 1),         /* channels that fill no tile, filters that fill no panel */
+    LAYER(2, 12, 40, 3, 20, 5, 5, 1, 1, 2),         /* five taps a tile */
+    LAYER(33, 7, 7, 64, 64, 3, 3, 1, 1, 1),         /* tiles of samples; a group of one sample */
+    LAYER(20, 6, 5, 36, 32, 3, 3, 1, 1, 1),         /* the same, of which channels fill no tile */
+    LAYER(17, 4, 4, 32, 20, 3, 3, 1, 2, 2),         /* taps apart */
+    LAYER(40, 3, 3, 32, 96, 5, 5, 1, 1, 2),         /* filters larger than images */
+    LAYER(20, 4, 4, 32, 32, 1, 1, 1, 1, 1),         /* tiles of samples that no tap reaches */
+    LAYER(3, 15, 16, 32, 48, 3, 3, 2, 1, 1),        /* strides: pixels with a like remainder */
+    LAYER(20, 9, 9, 32, 32, 3, 3, 2, 1, 1),         /* the same by samples */
+    LAYER(2, 9, 35, 16, 16, 3, 3, 2, 1, 1),         /* backward one tap and two, two a tile */
+    LAYER(7, 33, 33, 16, 32, 3, 3, 2, 1, 1),        /* images copied anew for each */
+    LAYER(2, 10, 30, 16, 32, 1, 1, 2, 1, 0),        /* pixels that no tap reaches */
+    LAYER(64, 1, 1, 16, 16, 1, 1, 2, 1, 0),         /* one pixel, and a stride */
+    LAYER(5, 1, 1, 16, 16, 1, 1, 1, 1, 1),          /* one pixel, and padding */
+    LAYER(1, 60, 1, 16, 16, 1, 1, 50, 1, 20),       /* padding wider than what is read */
+    LAYER(4, 8, 22, 32, 16, 2, 3, 3, 1, 0),         /* a stride as wide as the filter */
+    LAYER(2, 6, 35, 20, 16, 3, 3, 1, 3, 3),         /* taps apart, and channels that fill no tile */
+    LAYER(6, 40, 40, 64, 16, 3, 3, 1, 1, 1),        /* several bands, and copies of fewer images than there are */
+    LAYER(2, 9, 19, 32, 48, 1, 1, 1, 1, 0),         /* a matrix product */
+    LAYER(1, 1, 100, 33, 18, 1, 1, 1, 1, 0),        /* an odd one */
+    LAYER(1, 1, 12300, 32, 16, 1, 1, 1, 1, 0),      /* one of many rows, in several bands and blocks */
+    LAYER(2, 5, 6, 32, 16, 1, 7, 1, 1, 3),          /* more taps than tiles of sums */
+    LAYER(1, 3, 4, 4, 6, 2, 2, 1, 1, 1),            /* a small one */
+    LAYER(2, 3, 3, 4, 5, 5, 5, 1, 1, 1),            /* a filter as large as the padded image, to an odd number */
 };
 
 static size_t count_of(const int32_t dim[4]) { return (size_t)dim[0] * (size_t)dim[1] * (size_t)dim[2] * (size_t)dim[3]; }
@@ -71,10 +81,13 @@ static void sum(const struct sgrad__layer *l, const struct sums *s) {
 }
 
 static void run(const struct sgrad__layer *l, void *const data[4]) {
-    char *room = sgrad_alloc(sgrad__tiles_workspace(l) + SGRAD_LINE, 1);
-    memset(room, 0xff, sgrad__tiles_workspace(l) + SGRAD_LINE); /* NaNs */
-    sgrad__tiles_run(l, data, (float *)sgrad_aligned((size_t)room));
-    free(room);
+    enum { BEHIND = 4096 };     /* bytes: sanitizers do not see what tiles are written to */
+    const size_t bytes = sgrad__tiles_workspace(l);
+    char *all = sgrad_alloc(bytes + SGRAD_LINE + BEHIND, 1), *room = (char *)sgrad_aligned((size_t)all);
+    memset(all, 0xff, bytes + SGRAD_LINE + BEHIND);     /* NaNs */
+    sgrad__tiles_run(l, data, (float *)room);
+    for (size_t i = 0; i < BEHIND; i++) assert_int_equal((uint8_t)room[bytes + i], 0xff);
+    free(all);
 }
 
 static void same(const struct sgrad__layer *l, int which, enum sgrad_dtype dtype, const void *got, const double *wanted,
