@@ -2,10 +2,11 @@
  * bf16, C of floats. B's rows lie in pairs: tile row j has terms 2j and 2j+1 of each column. A may have fewer rows, and takes
  * less time then.
  *
- * forward, backward-data    A is 16 pixels of an image row, or, of small images, a pixel of 16 samples, and reads images where
- *                           they lie: what a tap shifts is an address. Beside each other in a row lie the channels of all taps
- *                           of a filter's row, a run of terms; a margin of zeros is copied around the images where filters look
- *                           over the border. B is the filter, packed once a task. Six tiles of sums share each B.
+ * forward, backward-data    A is 16 pixels of an image row, or, of small images, a pixel of 16 samples. Images are copied, some
+ *                           at a time, so that rows of A begin at cache lines, with a margin of zeros where filters look over
+ *                           the border; what a tap shifts is an address then. Beside each other in a row lie the channels of
+ *                           all taps of a filter's row, a run of terms. B is the filter, packed once a task. Six tiles of sums
+ *                           share each B, or three each of two.
  *
  *                             in  ··┌──16 pixels──┐··      B (run, 16 out channels)    C: 16 pixels, 16 out channels
  *                                   └─ run ─┘

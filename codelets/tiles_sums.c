@@ -7,8 +7,8 @@
 enum {
     BOTH = AT_ONCE / 2,         /* tiles of sums of either of two columns */
     NARROW = 12,                /* columns of an output, at most, that tiles of samples suit better */
-    COPY = 128 << 10,           /* bytes of copied images: the rest of the second-level cache is for what comes next */
-    SAMPLES = 768 << 10,        /* of those whose samples are rows */
+    COPY = 128 << 10,           /* bytes of images that are copied at a time, a small part of the second-level cache */
+    SAMPLES = 768 << 10,        /* of those whose samples are rows: a larger part, since all of them pass by each panel */
 };
 
 /* ---- where taps lead ------------------------------------------------------------------------------------------------ */
@@ -342,12 +342,12 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
         const char *panels = filters + column / SIDE * panel;
         struct place p[AT_ONCE] = { 0 };
         int ready = 0, turn = 0;
-        int64_t runs[2] = { -1, -1 };
+        int64_t runs[2] = { 0 };
         for (int64_t k = 0; k < places; k++) {
             const int64_t tile = k % across, first = least(tile * rows, all - rows);
             const int64_t j = s->by_samples ? k / across % w->outs : first, spot = k / across / (s->by_samples ? w->outs : 1);
             const int64_t i = spot % h->outs, n = s->by_samples ? first : spot / h->outs;
-            if (s->by_samples || runs[turn] < 0) {
+            if (k == 0 || (s->by_samples && tile == 0)) {       /* another pixel, whose taps may be others */
                 runs[!turn] = runs_at(s, h, w, i, j, run[!turn]);
                 if (ready > 0 && (runs[0] != runs[1] || memcmp(run[0], run[1], (size_t)runs[0] * sizeof **run) != 0)) {
                     go(&pipe, ready, p, stride, step, run[turn], runs[turn], panels, both ? panel : 0, &t);

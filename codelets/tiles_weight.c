@@ -13,8 +13,8 @@ enum {
  * 32 are such a column, and the columns a larger one's pixels. */
 struct columns {
     int64_t groups, height, width;
-    int64_t x_sample, x_row, x_column, y_sample, y_row, y_column; /* elements from one to the next */
-    int64_t ins, rows, x_width;                                   /* of x: columns of tiles, rows and columns in the margin */
+    int64_t x_sample, x_row, x_column, y_sample, y_row, y_column;   /* elements from one to the next */
+    int64_t ins, x_width;        /* of x: columns of tiles, and of pixels with the margin's */
     int64_t outs, chunk, chunks; /* columns of tiles of dy; taps and channels of x at once, and how often */
     int64_t band, ring;          /* rows of dy and of x that are packed at a time */
     int64_t y, sums, size;       /* bytes: where they begin after x, and the workspace */
@@ -43,12 +43,12 @@ static struct columns columns_of(const struct sgrad__layer *l) {
     }
     c.ins = tiles_for(l->x[3], SIDE), c.outs = tiles_for(l->y[3], SIDE);
     c.x_width = (c.width - 1) * l->stride + (l->w[2] - 1) * l->dilation + 1;
-    c.rows = (c.height - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
     c.chunk = l->w[2] <= AT_ONCE ? AT_ONCE / l->w[2] * l->w[2] : AT_ONCE;
     c.chunks = tiles_for(c.ins * l->w[2], c.chunk);
     const int64_t x_row = c.ins * c.x_width * TILE, y_row = c.outs * c.width * TILE;
     c.band = least(c.height, most(1, (BAND - (l->w[1] - 1) * l->dilation * x_row) / (l->stride * x_row + y_row)));
-    const int64_t sums = c.outs * l->w[1] * c.chunks * c.chunk * TILE, all = c.rows * x_row + c.height * y_row;
+    const int64_t rows = (c.height - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1, all = rows * x_row + c.height * y_row;
+    const int64_t sums = c.outs * l->w[1] * c.chunks * c.chunk * TILE;
     if (all <= WHOLE && 2 * sums >= all) c.band = c.height;
     c.ring = (c.band - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
     c.whole = c.band == c.height && c.groups == 1;
@@ -101,8 +101,7 @@ FOR_AMX void turn(char *tile, int64_t count) {
     }
 }
 
-/* A chunk's part of the filters' gradient, of 16 filters from K on in tap row R, which begins with tap and channel block FIRST.
- */
+/* A chunk's part of the filters' gradient, of 16 filters from K on in tap row R, from tap and channel block FIRST on. */
 FOR_AMX void put_filters(const struct sgrad__layer *l, int64_t k, int64_t r, int64_t first, int64_t count, const float *sum,
                          float *dw) {
     const int64_t taps = l->w[2], channels = l->w[3], filters = least(SIDE, l->w[0] - k);
@@ -128,10 +127,8 @@ INLINE_FOR_AMX void sum_columns(int count, const struct line *line, int64_t line
                                 int64_t by, bool fresh, float *sum) {
 #define BEGIN(i)                                                                                                                 \
     if (count > (i)) {                                                                                                           \
-        if (fresh)                                                                                                               \
-            TILE_ZERO(i);                                                                                                        \
-        else                                                                                                                     \
-            TILE_LOAD(i, sum + (i)*SIDE * SIDE, 4 * SIDE);                                                                       \
+        if (fresh) TILE_ZERO(i);                                                                                                 \
+        else TILE_LOAD(i, sum + (i)*SIDE * SIDE, 4 * SIDE);                                                                      \
     }
 #define ADD(i)                                                                                                                   \
     if (count > (i)) {                                                                                                           \
