@@ -94,7 +94,8 @@ struct sgrad_use {
     int index;
     enum sgrad_access access;
     bool passing;               /* there only where y is made again in passing, and Y is not: see the signature */
-    bool factor;                /* GPUs take it as bf16 where activations are: it is rounded once a step, not by every task */
+    bool factor;                /* once a step, not by every task, GPUs have it rounded to bf16 where activations are, and CPUs
+                                   packed as .packing of the kernel says */
 };
 #define SGRAD_IN(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R }
 #define SGRAD_IN_PASSING(what, i) { .role = SGRAD_##what, .index = i, .access = SGRAD_R, .passing = true }
@@ -282,6 +283,9 @@ struct sgrad_copy {
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
 extern const struct sgrad_kernel sgrad_round_kernel;    /* a parameter F32, as bf16 */
+
+/* A parameter as the tasks of a call want it: attrs is the struct sgrad_call. Operands: F32 (R), U8 (W). CPUs only. */
+extern const struct sgrad_kernel sgrad_pack_kernel;
 
 /* Between a value and its pieces side by side along the dimension in which these are shorter. Operands of cut: 0 the value (R),
  * 1…8 its pieces (W); of join: 0…7 the pieces (R), 8 the value (W or RW); those after the last piece are absent. F32; CPUs only,

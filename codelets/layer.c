@@ -56,6 +56,7 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
     l.bias = operand[SGRAD__OF_BIAS] >= 0 && view[operand[SGRAD__OF_BIAS]].shape.rank >= 0;
     l.accumulate = args->accumulate != 0;
     l.deterministic = args->deterministic;
+    l.packed = args->packing;
     if (!product) {
         const struct sgrad_conv2d *attrs = args->attrs;
         l.stride = attrs->stride, l.dilation = attrs->dilation, l.padding = attrs->padding, l.groups = attrs->groups;

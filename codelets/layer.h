@@ -12,6 +12,7 @@ struct sgrad__layer {
     int32_t rank;                              /* 4: convolution of images, 5: of volumes, 2: inner product */
     int32_t dtype;                             /* of x, y and their gradients: SGRAD_F32 or SGRAD_BF16 */
     int32_t bias, accumulate, deterministic;   /* is there a bias; are outputs added to; may no measurement decide */
+    int32_t packed;                            /* 0: the weight comes as it lies; else packed for a way and samples (ways.h) */
     int32_t exact;                             /* of bf16: may nothing inside be rounded to bf16 */
     int32_t stride, dilation, padding, groups; /* convolution only */
     int32_t x[5], w[5], y[5];                  /* (N,H,W,C), (K,R,S,C/groups), (N,P,Q,K); or (N,D,H,W,C), (K,T,R,S,C/groups),

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "codelets/level.h"
 #include "codelets/onednn.h"
+#include "codelets/ways.h"
 #include "runtime/handles.h"
 
 #include <stdlib.h>
@@ -29,6 +30,13 @@ static dnnl_status_t layout_create(layout *made, int rank, const dnnl_dims_t dim
 }
 
 static void layout_destroy(layout made) { free((void *)made); }
+
+static dnnl_status_t layout_clone(layout *made, layout from) {
+    dnnl_memory_desc_t *md = sgrad_alloc(1, sizeof *md);
+    *md = *from;
+    *made = md;
+    return dnnl_success;
+}
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1); }
 
@@ -74,6 +82,13 @@ static dnnl_status_t layout_create(layout *made, int rank, const dnnl_dims_t dim
 }
 
 static void layout_destroy(layout made) { dnnl_memory_desc_destroy((dnnl_memory_desc_t)made); }
+
+static dnnl_status_t layout_clone(layout *made, layout from) {
+    dnnl_memory_desc_t md = NULL;
+    dnnl_status_t status = dnnl_memory_desc_clone(&md, from);
+    *made = md;
+    return status;
+}
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef); }
 
@@ -241,6 +256,38 @@ static bool is_reference(const_dnnl_primitive_desc_t pd) {
     return strncmp(name, "ref", 3) == 0;
 }
 
+/* A layer's layouts, and the primitive that takes them. False: blocked, there is nothing fast. */
+static bool choose(const struct sgrad__layer *l, bool blocked, dnnl_primitive_attr_t attr, struct layouts *layouts,
+                   dnnl_primitive_desc_t *pd) {
+    *layouts = layouts_create(l, blocked);
+    const dnnl_status_t status = describe(l, layouts->wanted, sgrad_dnnl_engine(), attr, pd);
+    const bool refused = status == dnnl_unimplemented || (status == dnnl_success && is_reference(*pd));
+    if (!refused || !blocked) check(status, "primitive");
+    if (!refused || !blocked) return true;
+    if (status == dnnl_success) dnnl_primitive_desc_destroy(*pd);
+    layouts_destroy(layouts);
+    return false;
+}
+
+static layout layout_of(dnnl_primitive_desc_t pd, const struct operand *o) {
+    return dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->name);
+}
+
+/* How the weight of L lies when it comes packed: as the layer likes it that it is packed for, which may have more samples. */
+static layout packed_layout(const struct sgrad__layer *l, dnnl_primitive_attr_t attr) {
+    struct sgrad__layer of = *l;
+    struct layouts layouts;
+    dnnl_primitive_desc_t pd;
+    of.packed = 0;
+    of.x[0] = of.y[0] = sgrad__packed_samples(l);
+    if (!choose(&of, sgrad__packed_way(l) == SGRAD__BLOCKED, attr, &layouts, &pd)) check(dnnl_unimplemented, "primitive");
+    layout packed;
+    check(layout_clone(&packed, layout_of(pd, &operands[l->pass][W])), "layout");
+    layouts_destroy(&layouts);
+    dnnl_primitive_desc_destroy(pd);
+    return packed;
+}
+
 bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgrad__onednn_plan *plan) {
     dnnl_engine_t engine = sgrad_dnnl_engine();
     dnnl_primitive_attr_t attr;
@@ -248,16 +295,15 @@ bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgr
     check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "attributes");
 
     dnnl_primitive_desc_t pd;
-    struct layouts layouts = layouts_create(l, blocked);
-    dnnl_status_t status = describe(l, layouts.wanted, engine, attr, &pd);
-    const bool refused = status == dnnl_unimplemented || (status == dnnl_success && is_reference(pd));
-    if (refused && blocked) {
-        if (status == dnnl_success) dnnl_primitive_desc_destroy(pd);
-        layouts_destroy(&layouts);
+    struct layouts layouts;
+    if (!choose(l, blocked, attr, &layouts, &pd)) {
         dnnl_primitive_attr_destroy(attr);
         return false;
     }
-    check(status, "primitive");
+    if (l->packed) {
+        layout_destroy(layouts.ours[W]);
+        layouts.ours[W] = packed_layout(l, attr);
+    }
     check(dnnl_primitive_create(&plan->primitive, pd), "primitive");
 
     layout scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -266,11 +312,12 @@ bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgr
     for (int part = 0; part < PARTS; part++) {
         const struct operand *o = &operands[l->pass][part];
         if (!o->name || !layouts.ours[part]) continue;
-        layout theirs = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->name);
         const bool widened = l->dtype == SGRAD_BF16 && compute_type(l) == dnnl_f32 && (part == X || part == Y);
-        add_argument(plan, &plan->argument[part], layouts.ours[part], theirs, o->output, o->output && l->accumulate,
+        add_argument(plan, &plan->argument[part], layouts.ours[part], layout_of(pd, o), o->output, o->output && l->accumulate,
                      widened ? (int64_t)(sgrad__layer_bytes(l, (enum sgrad__side)part) / sizeof(uint16_t)) : 0);
     }
+    if (l->pass != SGRAD__BACKWARD_WEIGHT && plan->argument[W].reorder)
+        plan->packed = dnnl_memory_desc_get_size(layout_of(pd, &operands[l->pass][W]));
     layouts_destroy(&layouts);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
@@ -319,4 +366,11 @@ void sgrad__onednn_run(const struct sgrad__layer *l, const struct sgrad__onednn_
         if (a->theirs && operand[part].output)
             convert(a, true, data[sgrad__operand_of[l->pass][part]], (char *)room + a->offset, stream);
     }
+}
+
+void sgrad__onednn_pack(const struct sgrad__onednn_plan *plan, const float *weight, void *to) {
+    const struct sgrad__argument *a = &plan->argument[W];
+    dnnl_memory_set_data_handle(a->ours, (void *)weight);
+    dnnl_memory_set_data_handle(a->theirs, to);
+    convert(a, false, (void *)weight, to, sgrad_dnnl_stream());
 }

@@ -28,6 +28,7 @@ struct sgrad__onednn_plan {
         size_t offset;            /* of theirs in the workspace */
     } argument[SGRAD__PARTS];
     size_t workspace;             /* bytes, the first of them aligned */
+    size_t packed;                /* bytes of the weight as the primitive wants it; 0: that is as it lies, or it is an output */
 };
 
 /* BLOCKED: images are computed in blocks of 16 channels, an inner product with the weight as oneDNN likes it best; else as they
@@ -37,5 +38,8 @@ void sgrad__onednn_destroy(struct sgrad__onednn_plan *plan);
 
 /* DATA are the layer's operands; ROOM is aligned and has the workspace's bytes. */
 void sgrad__onednn_run(const struct sgrad__layer *layer, const struct sgrad__onednn_plan *plan, void *const data[], void *room);
+
+/* TO becomes the WEIGHT as layers take it that come packed for the plan's. */
+void sgrad__onednn_pack(const struct sgrad__onednn_plan *plan, const float *weight, void *to);
 
 #endif

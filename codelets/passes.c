@@ -29,9 +29,21 @@ static double flops(enum sgrad__pass pass, const struct sgrad_args *args) {
     return sgrad__layer_flops(&l);
 }
 
+static int packing(enum sgrad__pass pass, const struct sgrad_args *args, size_t *bytes) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    return sgrad__ways_packing(&l, bytes);
+}
+
+static void pack(enum sgrad__pass pass, const struct sgrad_args *args, const void *weight, void *to) {
+    const struct sgrad__layer l = sgrad__layer_of(pass, args);
+    sgrad__ways_pack(&l, weight, to);
+}
+
 void sgrad__pass_forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
 size_t sgrad__pass_forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
 double sgrad__pass_forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
+int sgrad__pass_forward_packing(const struct sgrad_args *a, size_t *bytes) { return packing(SGRAD__FORWARD, a, bytes); }
+void sgrad__pass_forward_pack(const struct sgrad_args *a, const void *weight, void *to) { pack(SGRAD__FORWARD, a, weight, to); }
 
 static struct sgrad__layer inference(const struct sgrad_args *a) {
     struct sgrad__layer l = sgrad__layer_of(SGRAD__FORWARD, a);
@@ -47,10 +59,24 @@ size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) {
     return sgrad__ways_workspace(&l);
 }
 double sgrad__pass_inference_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
+int sgrad__pass_inference_packing(const struct sgrad_args *a, size_t *bytes) {
+    const struct sgrad__layer l = inference(a);
+    return sgrad__ways_packing(&l, bytes);
+}
+void sgrad__pass_inference_pack(const struct sgrad_args *a, const void *weight, void *to) {
+    const struct sgrad__layer l = inference(a);
+    sgrad__ways_pack(&l, weight, to);
+}
 
 void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
 size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
 double sgrad__pass_backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
+int sgrad__pass_backward_data_packing(const struct sgrad_args *a, size_t *bytes) {
+    return packing(SGRAD__BACKWARD_DATA, a, bytes);
+}
+void sgrad__pass_backward_data_pack(const struct sgrad_args *a, const void *weight, void *to) {
+    pack(SGRAD__BACKWARD_DATA, a, weight, to);
+}
 
 void sgrad__pass_backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
 size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
@@ -64,7 +90,8 @@ int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MA
     enum sgrad__pass pass = 0;
     while (pass < SGRAD__PASSES && passes[pass] != call->kernel->cpu) pass++;
     if (pass == SGRAD__PASSES) return 0;
-    const struct sgrad__layer l = sgrad__layer_of(pass, &args);
+    struct sgrad__layer l = sgrad__layer_of(pass, &args);
+    l.packed = 0;
     sgrad__ways_measure(&l, way);
     return SGRAD__WAYS;
 }

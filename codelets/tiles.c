@@ -5,8 +5,8 @@
  * forward, backward-data    A is 16 pixels of an image row, or, of small images, a pixel of 16 samples. Images are copied, some
  *                           at a time, so that rows of A begin at cache lines, with a margin of zeros where filters look over
  *                           the border; what a tap shifts is an address then. Beside each other in a row lie the channels of
- *                           all taps of a filter's row, a run of terms. B is the filter, packed once a task. Six tiles of sums
- *                           share each B, or three each of two.
+ *                           all taps of a filter's row, a run of terms. B is the filter, packed. Six tiles of sums share each B,
+ *                           or three each of two.
  *
  *                             in  ··┌──16 pixels──┐··      B (run, 16 out channels)    C: 16 pixels, 16 out channels
  *                                   └─ run ─┘
@@ -67,10 +67,22 @@ void sgrad__tiles_run(const struct sgrad__layer *layer, void *const data[], floa
     release();
 }
 
+size_t sgrad__tiles_packed(const struct sgrad__layer *layer) {
+    const struct sgrad__layer l = as_rows(layer);
+    return l.pass == SGRAD__BACKWARD_WEIGHT ? 0 : sgrad__tiles_sums_packed(&l);
+}
+
+void sgrad__tiles_pack(const struct sgrad__layer *layer, const float *weight, void *to) {
+    const struct sgrad__layer l = as_rows(layer);
+    sgrad__tiles_sums_pack(&l, weight, to);
+}
+
 #else
 
 bool sgrad__tiles_open(const struct sgrad__layer *layer) { return (void)layer, false; }
 size_t sgrad__tiles_workspace(const struct sgrad__layer *layer) { return (void)layer, 0; }
 void sgrad__tiles_run(const struct sgrad__layer *layer, void *const data[], float *room) { (void)layer, (void)data, (void)room; }
+size_t sgrad__tiles_packed(const struct sgrad__layer *layer) { return (void)layer, 0; }
+void sgrad__tiles_pack(const struct sgrad__layer *layer, const float *weight, void *to) { (void)layer, (void)weight, (void)to; }
 
 #endif

@@ -11,4 +11,9 @@ bool sgrad__tiles_open(const struct sgrad__layer *layer);
 size_t sgrad__tiles_workspace(const struct sgrad__layer *layer);
 void sgrad__tiles_run(const struct sgrad__layer *layer, void *const data[], float *room);
 
+/* Bytes of the weight packed, which begins at a cache line; 0: backward-weight, which takes none. And packs it: the same for any
+ * number of samples. */
+size_t sgrad__tiles_packed(const struct sgrad__layer *layer);
+void sgrad__tiles_pack(const struct sgrad__layer *layer, const float *weight, void *to);
+
 #endif

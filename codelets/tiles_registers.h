@@ -7,6 +7,8 @@
 /* tiles_sums.c: forward and backward-data; tiles_weight.c: backward-weight. Of what tiles.c says is open, rank 4. */
 size_t sgrad__tiles_sums_workspace(const struct sgrad__layer *l);
 void sgrad__tiles_sums(const struct sgrad__layer *l, void *const data[], char *room);
+size_t sgrad__tiles_sums_packed(const struct sgrad__layer *l);
+void sgrad__tiles_sums_pack(const struct sgrad__layer *l, const float *weight, char *to);
 size_t sgrad__tiles_weight_workspace(const struct sgrad__layer *l);
 void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char *room);
 

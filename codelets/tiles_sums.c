@@ -45,7 +45,8 @@ struct sums {
     int64_t above, left, rows, columns;      /* the margin; all pixels */
     int64_t row, image;                      /* elements from row to row, from image to image */
     int64_t block;                           /* images at a time */
-    int64_t line, images, size;              /* bytes: where a line and the images begin after a phase's filters; the workspace */
+    int64_t filters;                         /* bytes of a phase's */
+    int64_t line, images, size;              /* bytes: where a line and the images begin after them; the workspace */
 };
 
 /* Tiles of a phase's filters for 16 outputs: a run for each row of taps where they touch, else for each tap. */
@@ -65,7 +66,7 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     const bool forward = l->pass == SGRAD__FORWARD;
     const int32_t *in = forward ? l->x : l->y, *out = forward ? l->y : l->x;
     struct sums s = { .samples = in[0], .height = in[1], .width = in[2], .in = in[3], .out = out[3], .touching = 1 };
-    int64_t below = 0, right = 0, filters = 0;
+    int64_t below = 0, right = 0, tiles = 0;
     const bool pixels = out[1] == 1 && out[2] == 1 && l->w[1] == 1 && l->w[2] == 1;
     s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS);
     for (int64_t phase = 0; phase < phases_of(l) && s.in < TERMS; phase++) {
@@ -75,7 +76,7 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     s.slot = tiles_for(s.touching * s.in, TERMS) * TERMS;
     for (int64_t phase = 0; phase < phases_of(l); phase++) {
         const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
-        filters = most(filters, panel_tiles(&s, &h, &w));
+        tiles = most(tiles, panel_tiles(&s, &h, &w));
         if (s.by_samples || h.taps <= 0 || w.taps <= 0) continue;
         s.above = most(s.above, -h.from), s.left = most(s.left, -w.from);
         below = most(below, h.from + (h.outs - 1) * h.by + (h.taps - 1) * h.dilation - (h.ins - 1));
@@ -86,7 +87,8 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     if (s.by_samples && s.image / TERMS % 2 == 0) s.image += TERMS; /* not a power of two, for which caches have few places */
     const int64_t together = s.by_samples ? BOTH * SIDE : 1, some = (s.by_samples ? SAMPLES : COPY) / (2 * s.image);
     s.block = least(s.samples, most(1, some / together) * together);
-    s.line = filters * tiles_for(s.out, SIDE) * TILE;
+    s.filters = tiles * tiles_for(s.out, SIDE) * TILE;
+    s.line = l->packed ? 0 : s.filters;
     s.images = s.line + (s.slot != s.in ? tiles_for(2 * (s.columns * s.in + TERMS), SGRAD_LINE) * SGRAD_LINE : 0);
     s.size = s.images + 2 * s.block * s.image;
     return s;
@@ -368,22 +370,42 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
     put_rows(&pipe.out[pipe.turn], AT_ONCE * SIDE);
 }
 
+static void pack(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
+                 const float *weight, char *to) {
+    if (l->pass == SGRAD__FORWARD) pack_along_all(l, s, h, w, weight, to);
+    else pack_across(l, s, h, w, weight, to);
+}
+
+size_t sgrad__tiles_sums_packed(const struct sgrad__layer *l) {
+    const struct sums s = sums_of(l);
+    return (size_t)(phases_of(l) * s.filters);
+}
+
+void sgrad__tiles_sums_pack(const struct sgrad__layer *l, const float *weight, char *to) {
+    const struct sums s = sums_of(l);
+    for (int64_t phase = 0; phase < phases_of(l); phase++, to += s.filters) {
+        const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
+        if (h.outs > 0 && w.outs > 0) pack(l, &s, &h, &w, weight, to);
+    }
+}
+
 void sgrad__tiles_sums(const struct sgrad__layer *l, void *const data[], char *room) {
     const struct sums s = sums_of(l);
     const bool forward = l->pass == SGRAD__FORWARD;
     const int32_t *dim = forward ? l->y : l->x;
     uint16_t *copy = (uint16_t *)(room + s.images);
+    const char *packed = l->packed ? data[1] : NULL;
     const int64_t image = s.height * s.width * s.in, out_image = (int64_t)dim[1] * dim[2] * dim[3];
     for (int64_t phase = 0; phase < phases_of(l); phase++) {
         const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
         if (h.outs <= 0 || w.outs <= 0) continue;
-        if (forward) pack_along_all(l, &s, &h, &w, data[1], room);
-        else pack_across(l, &s, &h, &w, data[1], room);
+        if (!packed) pack(l, &s, &h, &w, data[1], room);
         for (int64_t n = 0, count; n < s.samples; n += count) {
             count = least(s.block, s.samples - n);
             const uint16_t *x = (const uint16_t *)data[0] + n * image;
             if (phase == 0 || s.block < s.samples) copy_images(&s, x, count, (uint16_t *)(room + s.line), copy);
-            convolve(l, &s, &h, &w, copy + s.above * s.row + s.left * s.slot, count, room, forward && l->bias ? data[2] : NULL,
+            convolve(l, &s, &h, &w, copy + s.above * s.row + s.left * s.slot, count,
+                     packed ? packed + phase * s.filters : room, forward && l->bias ? data[2] : NULL,
                      (uint16_t *)data[forward ? 3 : 2] + n * out_image);
         }
     }

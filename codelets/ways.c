@@ -30,11 +30,13 @@ static const struct own {
     bool (*open)(const struct sgrad__layer *l);
     size_t (*workspace)(const struct sgrad__layer *l);      /* bytes */
     void (*run)(const struct sgrad__layer *l, void *const data[], float *room);
+    size_t (*packed)(const struct sgrad__layer *l);         /* bytes of the weight packed; 0: nothing is gained. NULL: never */
+    void (*pack)(const struct sgrad__layer *l, const float *weight, void *to);
 } own[SGRAD__WAYS] = {
     [SGRAD__WINOGRAD] = { sgrad__winograd_open, sgrad__winograd_workspace, sgrad__winograd_run },
     [SGRAD__PRODUCT] = { sgrad__product_open, sgrad__product_workspace, sgrad__product_run },
     [SGRAD__PIXELS] = { sgrad__pixels_open, sgrad__pixels_workspace, sgrad__pixels_run },
-    [SGRAD__TILES] = { sgrad__tiles_open, sgrad__tiles_workspace, sgrad__tiles_run },
+    [SGRAD__TILES] = { sgrad__tiles_open, sgrad__tiles_workspace, sgrad__tiles_run, sgrad__tiles_packed, sgrad__tiles_pack },
 };
 
 static bool is_open(const struct sgrad__layer *l, enum sgrad__way way) {
@@ -215,6 +217,7 @@ static enum sgrad__way way_of(const struct sgrad__layer *layer) {
     key.accumulate = 0;     /* one more pass over the result, whichever way that came */
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool open = false;
+    if (layer->packed) return sgrad__packed_way(layer);
     pthread_once(&once, ask);
     if (asked < SGRAD__WAYS) return is_open(layer, asked) ? asked : SGRAD__PLAIN;
     for (enum sgrad__way way = SGRAD__PLAIN + 1; way < SGRAD__WAYS; way++) open |= is_open(layer, way);
@@ -256,23 +259,54 @@ static void plan_best(const struct sgrad__layer *l, struct plan *plan) {
 }
 
 /* Asked with one thread, as workers have it: oneDNN's choices depend on the number of threads. */
-size_t sgrad__ways_workspace(const struct sgrad__layer *layer) {
-    struct plan plan = { 0 };
+static void plan_alone(const struct sgrad__layer *layer, struct plan *plan) {
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    plan_best(layer, &plan);
+    plan_best(layer, plan);
     omp_set_num_threads(threads);
+}
+
+size_t sgrad__ways_workspace(const struct sgrad__layer *layer) {
+    struct plan plan = { 0 };
+    plan_alone(layer, &plan);
     plan_destroy(&plan);
     return plan.workspace;
 }
 
-void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args) {
+/* This worker's. */
+static const struct plan *plan_of(const struct sgrad__layer *layer) {
     static struct sgrad_cache cache = { .key_size = sizeof(struct sgrad__layer),
                                         .value_size = sizeof(struct plan),
                                         .destroy = plan_destroy };
     bool fresh;
     struct plan *plan = sgrad_cache_get(&cache, layer, &fresh);
     if (fresh) plan_best(layer, plan);
+    return plan;
+}
+
+void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args) {
+    const struct plan *plan = plan_of(layer);
     assert(args->workspace_size >= plan->workspace);
     plan_run(layer, plan, args->data, args->workspace);
+}
+
+/* Of F32 layers what is gained is little. */
+int sgrad__ways_packing(const struct sgrad__layer *layer, size_t *bytes) {
+    struct sgrad__layer l = *layer;
+    struct plan plan = { 0 };
+    *bytes = 0;
+    if (l.dtype == SGRAD_F32) return 0;
+    l.packed = 0;
+    plan_alone(&l, &plan);
+    *bytes = own[plan.way].packed ? own[plan.way].packed(&l) : plan.onednn.packed;
+    plan_destroy(&plan);
+    return *bytes ? sgrad__packed_for(plan.way, l.x[0]) : 0;
+}
+
+void sgrad__ways_pack(const struct sgrad__layer *layer, const float *weight, void *to) {
+    const enum sgrad__way way = sgrad__packed_way(layer);
+    struct sgrad__layer l = *layer;
+    l.packed = 0;
+    if (own[way].pack) own[way].pack(&l, weight, to);
+    else sgrad__onednn_pack(&plan_of(&l)->onednn, weight, to);
 }

@@ -25,6 +25,16 @@ extern const char *const sgrad__way_name[SGRAD__WAYS];
 size_t sgrad__ways_workspace(const struct sgrad__layer *layer);
 void sgrad__ways_run(const struct sgrad__layer *layer, const struct sgrad_args *args);
 
+/* A weight is packed, in bf16 runs, for a layer of so many samples, and the way it goes; those of fewer samples go that, too. */
+static inline int sgrad__packed_for(enum sgrad__way way, int samples) { return 1 + (int)way + SGRAD__WAYS * samples; }
+static inline enum sgrad__way sgrad__packed_way(const struct sgrad__layer *l) {
+    return (enum sgrad__way)((l->packed - 1) % SGRAD__WAYS);
+}
+static inline int sgrad__packed_samples(const struct sgrad__layer *l) { return (l->packed - 1) / SGRAD__WAYS; }
+/* As a kernel's .packing and .pack (runtime.h). */
+int sgrad__ways_packing(const struct sgrad__layer *layer, size_t *bytes);
+void sgrad__ways_pack(const struct sgrad__layer *layer, const float *weight, void *to);
+
 /* What each way takes, as sgrad_call_ways tells it (codelets.h). */
 void sgrad__ways_measure(const struct sgrad__layer *layer, struct sgrad_way way[SGRAD__WAYS]);
 

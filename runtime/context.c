@@ -63,6 +63,7 @@ static int start(struct starpu_conf *conf, const struct sgrad_context_options *o
     if (error == -ENODEV)
         return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
     if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+    starpu_malloc_set_align(SGRAD_LINE);
     int found = (int)starpu_cuda_worker_get_count();
     if (found >= options->cudas) return 0;
     starpu_shutdown();

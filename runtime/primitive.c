@@ -52,6 +52,18 @@ static void *put(const struct sgrad_view *view, unsigned node) {
     return data;
 }
 
+/* The operand of C that its kernel takes packed, and its size. */
+static void *put_packed(const struct sgrad_call *c, unsigned node, size_t *bytes) {
+    const struct sgrad_args args = sgrad_call_args(c);
+    const struct sgrad_view *view = &c->view[c->kernel->factor];
+    void *from = put(view, node), *to = NULL;
+    c->kernel->packing(&args, bytes);
+    if (from) to = (void *)starpu_malloc_on_node(node, *bytes);
+    if (to) c->kernel->pack(&args, from, to);
+    if (from) starpu_free_on_node(node, (uintptr_t)from, sgrad_view_bytes(view));
+    return to;
+}
+
 static double run_once(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
     const double start = starpu_timing_now();
     kernel(args);
@@ -82,9 +94,14 @@ static void measure(void *arg) {
     const bool cuda = starpu_worker_get_type(worker) == STARPU_CUDA_WORKER;
     void (*kernel)(const struct sgrad_args *args) = cuda ? c->kernel->cuda : c->kernel->cpu;
     void *data[SGRAD_MAX_OPERANDS] = { 0 };
+    size_t size[SGRAD_MAX_OPERANDS] = { 0 };
     bool room = kernel != NULL;
-    for (int i = 0; i < c->operands && room; i++)
-        if (c->view[i].shape.rank >= 0) room = (data[i] = put(&c->view[i], node)) != NULL;
+    for (int i = 0; i < c->operands && room; i++) {
+        if (c->view[i].shape.rank < 0) continue;
+        const bool packed = !cuda && c->packing && i == c->kernel->factor;
+        size[i] = sgrad_view_bytes(&c->view[i]);
+        room = (data[i] = packed ? put_packed(c, node, &size[i]) : put(&c->view[i], node)) != NULL;
+    }
     struct sgrad_args args = sgrad_call_args(c);
     args.data = data;
     args.step = cuda ? sgrad__cuda_step(t->step) : t->step;
@@ -93,7 +110,7 @@ static void measure(void *arg) {
     t->seconds[worker] = room ? least_of_many(kernel, &args, cuda) : INFINITY;
     if (args.workspace) starpu_free_on_node(node, (uintptr_t)args.workspace, bytes);
     for (int i = 0; i < c->operands; i++)
-        if (data[i]) starpu_free_on_node(node, (uintptr_t)data[i], sgrad_view_bytes(&c->view[i]));
+        if (data[i]) starpu_free_on_node(node, (uintptr_t)data[i], size[i]);
 }
 
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds) {

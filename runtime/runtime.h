@@ -55,8 +55,7 @@ const char *sgrad_strerror(int error);
 
 /* Logs "stargrad: " and the message as one line on standard error; returns ERROR, so that `return sgrad_fail(…)` reads. */
 int sgrad_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Logs "stargrad: warning: " and the message as one line on standard error. */
+/* Likewise "stargrad: warning: ". */
 void sgrad_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Both kinds of lines go to HEAR from now on, from any thread and one at a time, with their "stargrad: " and their end; NULL: to
@@ -212,6 +211,7 @@ struct sgrad_args {
     const struct sgrad_batch *batch;
     int64_t first;                  /* where the rows of these operands begin, among the step's */
     unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
+    int packing;                    /* how the kernel's factor lies, as .packing told, whatever its view says; 0: as that says */
     bool deterministic;             /* same input, same bits */
     bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
     void *workspace;
@@ -228,6 +228,10 @@ struct sgrad_kernel {
     size_t (*gpu_workspace)(const struct sgrad_args *args); /* on a GPU; NULL: the same there */
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
+    /* On CPUs: how operand FACTOR, which many tasks have in common, is best made ready once, and BYTES of that; 0: as it
+     * is. NULL: likewise. And makes it: TO, which begins at a cache line, of FROM. ARGS have no data. */
+    int factor, (*packing)(const struct sgrad_args *args, size_t *bytes);
+    void (*pack)(const struct sgrad_args *args, const void *from, void *to);
     bool adds;                                              /* on CPUs every output can be added to */
     bool many;                                              /* on GPUs it does what args->next leads to as well, in one launch */
     /* As cuda, and what some of COUNT others do that come NEXT; how many of them. 0: nothing at all. NULL: it never can */
@@ -241,14 +245,12 @@ double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_
 struct sgrad_call {
     const struct sgrad_kernel *kernel;
     const void *attrs;
-    int operands;
+    int operands, packing;
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     enum sgrad_access access[SGRAD_MAX_OPERANDS];
     const struct sgrad_batch *batch;
-    unsigned accumulate;
-    unsigned rows; /* bit i: operand i consists of rows (its first dimension), and the kernel does each by itself */
-    bool deterministic, tf32;
-    bool recorded;                  /* on GPUs, as a CUDA graph for the same memory: recording.c */
+    unsigned accumulate, rows;      /* bit i of rows: operand i has them (dimension 0), and the kernel does each by itself */
+    bool deterministic, tf32, recorded; /* recorded: on GPUs, as a CUDA graph for the same memory (recording.c) */
     size_t workspace, gpu_workspace;    /* filled by sgrad_call_prepare: on a CPU, on a GPU */
     double flops, bytes;            /* filled by sgrad_call_prepare */
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
@@ -295,12 +297,10 @@ int sgrad_task_submit(const struct sgrad_submission *submission);
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
                              const enum sgrad_access *access, int operands);
 
-/* Waits for every task submitted so far. Returns the first error that a kernel of tasks without a failure of their own has
- * reported since the last wait. */
+/* Waits for every task submitted so far; the first error since the last wait, of those without a failure of their own. */
 int sgrad_wait_all(void);
 
-/* From inside a kernel: what it was to compute could not be. Tasks that belong to it and start later do nothing. The kernel logs
- * the cause itself (sgrad_fail). */
+/* From inside a kernel, which has logged why (sgrad_fail): it could not. Tasks that belong to it and start later do nothing. */
 void sgrad_task_fail(int error);
 int sgrad_task_error(void);     /* 0, or the error that a wait for all would return */
 

@@ -146,7 +146,7 @@ void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kerne
 
 struct sgrad_args sgrad_call_args(const struct sgrad_call *call) {
     return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .batch = call->batch, .accumulate = call->accumulate,
-                                .deterministic = call->deterministic, .tf32 = call->tf32 };
+                                .packing = call->packing, .deterministic = call->deterministic, .tf32 = call->tf32 };
 }
 
 double sgrad_no_flops(const struct sgrad_args *args) { return (void)args, 0; }

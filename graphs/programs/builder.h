@@ -39,6 +39,7 @@ struct sgrad__builder {
     bool *elsewhere;                            /* by parameter: the group's first rank has leaves of its gradient */
     const struct sgrad_call **call;             /* by node, phase, task, size as above, and whether its lane has begun: the last
                                                    one made */
+    int *packed;                                /* by node, phase, task and size: buffer of the factor packed; -1: not made */
     int shared[1024];                           /* 1 + the call last made for sums or messages on such views; 0: none */
     struct sgrad__when when;                    /* of the instructions that are added now */
     bool outlive;                               /* may they? */
@@ -196,6 +197,15 @@ int sgrad__parameter_number(int parameter);
 
 /* TASK of node N, a move, for micro-batch M. A gradient that is there already is added to. */
 void sgrad__add_move(struct sgrad__builder *b, int n, const struct sgrad_task *task, int m);
+
+/* ---- packing.c ---- */
+
+/* CALL is one of TASK's, for M: how does its factor come packed? */
+void sgrad__plan_packing(const struct sgrad__builder *b, const struct sgrad_task *task, int m, struct sgrad_call *call);
+/* If it does, CALL's OPERAND is that, *PACKED, which is made where it is asked for first (-1). */
+void sgrad__add_packed(struct sgrad__builder *b, const struct sgrad_call *call, int *operand, int *packed);
+/* Of the whole program: what is packed of what a step finds comes first. */
+void sgrad__pack_first(struct sgrad__builder *b);
 
 /* ---- gathers.c ---- */
 

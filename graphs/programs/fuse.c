@@ -64,6 +64,7 @@ struct chain {
     int touched;
     struct touched {
         int buffer, times, links, last;     /* uses; links that use it, and the last one */
+        struct sgrad_view view;             /* as kernels see it, however it is packed */
         bool rows, written, first_written;
     } buffer[SGRAD__BUFFERS];                           /* that are operands, and that nobody else uses */
 };
@@ -231,6 +232,11 @@ static bool joins(const struct fuser *f, struct chain *c, const struct sgrad__in
     return meets && c->touched + more <= most_buffers(c) && operands_with(f, c, in) + more <= most_operands(c);
 }
 
+static struct sgrad_view view_of(const struct fuser *f, const struct sgrad__instruction *in, int i) {
+    const bool packed = in->call->packing && i == in->call->kernel->factor;
+    return packed ? in->call->view[i] : f->p->buffer[in->operand[i]].view;
+}
+
 static void join(struct fuser *f, struct chain *c, int j) {
     const struct sgrad__instruction *in = &f->p->instruction[j];
     f->chain[j] = c;
@@ -241,9 +247,8 @@ static void join(struct fuser *f, struct chain *c, int j) {
         struct touched *t = find(c, in->operand[i]);
         if (!t) {
             t = &c->buffer[c->touched++];
-            *t = (struct touched){
-                .buffer = in->operand[i], .rows = rows(in->call, i), .first_written = in->call->access[i] == SGRAD_W, .last = -1
-            };
+            *t = (struct touched){ .buffer = in->operand[i], .view = view_of(f, in, i), .rows = rows(in->call, i),
+                                   .first_written = in->call->access[i] == SGRAD_W, .last = -1 };
         }
         t->times++;
         t->links += t->last != c->links;
@@ -328,7 +333,7 @@ static int slices_of(const struct fuser *f, const struct chain *c) {
     if (c->repeats) return slices_of(f, c->repeats);
     if (!c->sliced) return 1;
     for (const struct touched *t = c->buffer; t < c->buffer + c->touched; t++) {
-        if (!t->rows) other += (int64_t)sgrad_view_bytes(&f->p->buffer[t->buffer].view);
+        if (!t->rows) other += (int64_t)sgrad_view_bytes(&t->view);
         else if (t->links > 1) handed += row_bytes(f, t->buffer);
     }
     if (other > CACHE / 2 || handed == 0 || CACHE / handed < LEAST) return 1;
@@ -408,7 +413,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         slot[i] = call.operands;
         operand[call.operands] = t->buffer;
         wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;
-        call.view[call.operands] = f->p->buffer[t->buffer].view;
+        call.view[call.operands] = t->view;
         call.access[call.operands++] = !t->written ? SGRAD_R : t->first_written ? SGRAD_W : SGRAD_RW;
     }
     *fused = f->p->instruction[c->start];

@@ -196,6 +196,12 @@ static bool adds(const struct sgrad__builder *b, int n, struct sgrad_use use, in
     return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
 }
 
+/* What is computed again takes what it took the first time. */
+static int *packed_at(struct sgrad__builder *b, int n, enum phase phase, int task, int m) {
+    const int as = phase == AGAIN || phase == PASSING ? FORWARD : (int)phase;
+    return &b->packed[((n * PHASES + as) * SGRAD_MAX_TASKS + task) * SGRAD__SIZES + b->p->micro[m].size];
+}
+
 /* One task of a node. Left out when nobody wants anything it writes (the gradient of the images). */
 static void add_task(struct sgrad__builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     if (task->move) {
@@ -228,7 +234,11 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
     if (!wanted) return;
     const int kind = (n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index;
     const struct sgrad_call **known = &b->call[(kind * SGRAD__SIZES + b->p->micro[m].size) * 2 + lane];
-    if (!*known || (*known)->accumulate != call.accumulate) *known = sgrad__add_call(b, call);
+    if (!*known || (*known)->accumulate != call.accumulate) {
+        sgrad__plan_packing(b, task, m, &call);
+        *known = sgrad__add_call(b, call);
+    }
+    sgrad__add_packed(b, *known, operand, packed_at(b, n, phase, index, m));
     const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
     int priority = sgrad__graph_prepares(&b->g->node[n])     ? SGRAD__PRIORITY_INPUT
                    : phase == FORWARD && b->g->stages > 1    ? SGRAD__PRIORITY_FORWARD
@@ -404,6 +414,7 @@ static void open_builder(struct sgrad__builder *b) {
     b->first = minus_ones((size_t)b->g->node_count * SGRAD_MAX_TASKS * micros);
     b->piece = minus_ones(SGRAD_MAX_INPUTS * micros);
     b->call = sgrad_alloc((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES * 2, sizeof *b->call);
+    b->packed = minus_ones((size_t)b->g->node_count * PHASES * SGRAD_MAX_TASKS * SGRAD__SIZES);
     b->elsewhere = sgrad_alloc((size_t)b->g->parameter_count, sizeof *b->elsewhere);
     b->passing = sgrad__made_in_passing(b);
     b->norm = -1;
@@ -414,7 +425,7 @@ static void open_builder(struct sgrad__builder *b) {
 
 static void close_builder(struct sgrad__builder *b) {
     int *arrays[] = { b->gradient, b->part, b->sum, b->leaf, b->total, b->parameter, b->gathered, b->rounded, b->updated,
-                      b->dparameter, b->first, b->piece };
+                      b->packed, b->dparameter, b->first, b->piece };
     for (enum made made = AT_FIRST; made < MADE; made++) {
         free(b->activation[made]);
         free(b->keep[made]);
@@ -472,6 +483,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     open_builder(&b);
     add_step(&b);
     close_builder(&b);
+    sgrad__pack_first(&b);
     if (o->fuse) sgrad__fuse(&b);
     sgrad__hold_back(&b);
     sgrad__mark_last_uses(p);

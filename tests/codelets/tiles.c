@@ -80,14 +80,36 @@ static void sum(const struct sgrad__layer *l, const struct sums *s) {
                     }
 }
 
-static void run(const struct sgrad__layer *l, void *const data[4]) {
-    enum { BEHIND = 4096 };     /* bytes: sanitizers do not see what tiles are written to */
-    const size_t bytes = sgrad__tiles_workspace(l);
-    char *all = sgrad_alloc(bytes + SGRAD_LINE + BEHIND, 1), *room = (char *)sgrad_aligned((size_t)all);
-    memset(all, 0xff, bytes + SGRAD_LINE + BEHIND);     /* NaNs */
-    sgrad__tiles_run(l, data, (float *)room);
-    for (size_t i = 0; i < BEHIND; i++) assert_int_equal((uint8_t)room[bytes + i], 0xff);
-    free(all);
+/* BYTES that begin at a cache line, full of NaNs, and more behind them: sanitizers do not see what tiles are written to. */
+enum { BEHIND = 4096 };
+struct room {
+    char *all, *at;
+    size_t bytes;
+};
+static struct room room_of(size_t bytes) {
+    char *all = sgrad_alloc(bytes + SGRAD_LINE + BEHIND, 1);
+    memset(all, 0xff, bytes + SGRAD_LINE + BEHIND);
+    return (struct room){ all, (char *)sgrad_aligned((size_t)all), bytes };
+}
+static void leave(struct room room) {
+    for (size_t i = 0; i < BEHIND; i++) assert_int_equal((uint8_t)room.at[room.bytes + i], 0xff);
+    free(room.all);
+}
+
+/* With the weight packed before, if the layer says so, as one sample's layer packs it. */
+static void run(const struct sgrad__layer *l, void *const given[4]) {
+    void *data[] = { given[0], given[1], given[2], given[3] };
+    struct sgrad__layer one = *l;
+    one.x[0] = one.y[0] = 1;
+    struct room packed = room_of(l->packed ? sgrad__tiles_packed(l) : 0), room = room_of(sgrad__tiles_workspace(l));
+    if (l->packed) {
+        assert_int_equal(sgrad__tiles_packed(&one), packed.bytes);
+        sgrad__tiles_pack(&one, data[1], packed.at);
+        data[1] = packed.at;
+    }
+    sgrad__tiles_run(l, data, (float *)room.at);
+    leave(packed);
+    leave(room);
 }
 
 static void same(const struct sgrad__layer *l, int which, enum sgrad_dtype dtype, const void *got, const double *wanted,
@@ -104,10 +126,10 @@ static void same(const struct sgrad__layer *l, int which, enum sgrad_dtype dtype
 }
 
 /* One pass of layer WHICH: X, Y and W are its operands, of which one is the result. */
-static void check(int which, enum sgrad__pass pass, bool add) {
+static void check(int which, enum sgrad__pass pass, bool add, bool packed) {
     struct sgrad__layer l = layers[which];
     const size_t x = count_of(l.x), y = count_of(l.y), w = count_of(l.w), k = (size_t)l.w[0];
-    l.pass = pass, l.accumulate = add, l.bias = pass != SGRAD__BACKWARD_DATA;
+    l.pass = pass, l.accumulate = add, l.packed = packed, l.bias = pass != SGRAD__BACKWARD_DATA;
     void *at_x = numbers(SGRAD_BF16, x), *at_y = numbers(SGRAD_BF16, y), *at_w = numbers(SGRAD_F32, w),
          *bias = numbers(SGRAD_F32, k);
     const struct out {
@@ -157,7 +179,8 @@ static void are_sums(void **state) {
         for (enum sgrad__pass pass = 0; pass < SGRAD__PASSES; pass++) {
             struct sgrad__layer l = layers[i];
             l.pass = pass;
-            for (int add = 0; add < 2 && sgrad__tiles_open(&l); add++) check(i, pass, add);
+            for (int how = 0; how < 4 && sgrad__tiles_open(&l); how++)
+                if (how < 2 || pass != SGRAD__BACKWARD_WEIGHT) check(i, pass, how % 2, how / 2);
         }
 }
 

@@ -128,5 +128,21 @@ def test_slices():
     assert re.search(r"^ +together: .*sgd, .*sgd", said, re.M)
 
 
+def test_weights_are_packed_once_a_step():
+    """In bf16, and before everything else: what stands between tasks keeps them from becoming one."""
+    run = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--micro-batch", 8, "--print")
+
+    def tasks(*how):
+        said = stargrad(*run, *how, env={"STARGRAD_WAYS": "plain"})
+        return [line for line in said[said.index("kind "):].splitlines()[1:-1] if not line.startswith(" ")]
+
+    alone = tasks("--precision", "bf16", "--no-fuse")
+    packed = [line for line in alone if " packed " in line]
+    assert packed and alone[:len(packed)] == packed and all(line.split()[3] == "1" for line in packed), alone
+    assert not any(" packed " in line for line in tasks("--no-fuse"))
+    names = [[line.split()[:4] for line in tasks(*how) if " packed " not in line] for how in ((), ("--precision", "bf16"))]
+    assert names[0] == names[1], names
+
+
 if __name__ == "__main__":
     main(globals())

@@ -43,6 +43,14 @@ def test_same_bits():
             assert train(count, *run) == one, f"{name} on {count} ranks"
 
 
+def test_same_bits_in_bf16():
+    """Where a rank has a micro-batch or many, whose tasks take weights packed once a step."""
+    run = ("train", *NETWORKS["resnet20"], "--batch", 64, "--steps", 3, "--bn-group", "global", "--deterministic", "--precision", "bf16")
+    one = train(1, *run, "--micro-batch", 8)
+    for count in (2, 8):
+        assert train(count, *run, "--micro-batch", 8) == one, f"{count} ranks"
+
+
 def test_several_micro_batches_a_lane():
     """Gradients are added in eight lanes over all ranks, here four micro-batches in each."""
     run = (*SMALL, "--batch", 64, "--micro-batch", 2, "--steps", 3, "--deterministic")

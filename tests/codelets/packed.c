@@ -1,0 +1,103 @@
+/* packed.c: tasks that take their factor packed leave the same bits as those that take it as it lies, and with fewer samples than
+ * it was packed for; by the rule's ways, or that of STARGRAD_WAYS. */
+#include "tests/codelets/check.h"
+
+#include <stdlib.h>
+
+/* The task of TASK on the first SAMPLES of the instance; with FOR, its factor as that call's tasks want it. */
+static void run(const struct instance *t, const struct sgrad_task *task, int64_t samples, const struct sgrad_call *packed_for) {
+    const struct sgrad_batch batch = { samples, samples, samples };
+    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch };
+    struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *packed = NULL, *workspace = NULL;
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
+        const struct sgrad_use use = task->use[j];
+        const bool rows = use.role == SGRAD_X || use.role == SGRAD_Y || use.role == SGRAD_DX || use.role == SGRAD_DY;
+        operand[j] = t->tensor[use.role][use.index];
+        call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
+        if (rows) call.view[j].shape.dim[0] = samples;
+        call.access[j] = use.access;
+        if (!use.factor || !packed_for) continue;
+        size_t bytes;
+        const struct sgrad_args args = sgrad_call_args(packed_for);
+        call.packing = packed_for->kernel->packing(&args, &bytes);
+        struct sgrad_call pack = { .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
+                                   .access = { SGRAD_R, SGRAD_W },
+                                   .view = { operand[j]->view, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
+        assert_int_equal(sgrad_tensor_create("packed", SGRAD_U8, pack.view[1].shape, SGRAD_TRANSIENT, &packed), 0);
+        sgrad_call_prepare(&pack);
+        struct sgrad_tensor *both[] = { operand[j], packed };
+        assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &pack, .operand = both }), 0);
+        operand[j] = packed;
+    }
+    sgrad_call_prepare(&call);
+    assert_int_equal(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace), 0);
+    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
+                                                                   .step = &t->step, .name = task->kernel.name }),
+                     0);
+    assert_int_equal(sgrad_wait_all(), 0);
+    sgrad_tensor_destroy(workspace);
+    sgrad_tensor_destroy(packed);
+}
+
+/* The call of TASK on all samples, packed as its kernel says. */
+static struct sgrad_call call_of(const struct instance *t, const struct sgrad_task *task) {
+    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs };
+    size_t bytes = 0;
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
+        const struct sgrad_tensor *is = t->tensor[task->use[j].role][task->use[j].index];
+        call.view[j] = is ? is->view : (struct sgrad_view){ .shape.rank = -1 };
+    }
+    const struct sgrad_args args = sgrad_call_args(&call);
+    call.packing = task->kernel.packing(&args, &bytes);
+    assert_true(!call.packing == !bytes);
+    return call;
+}
+
+/* Is it packed? */
+static bool check(struct instance *t, const struct sgrad_task *task) {
+    if (!task->kernel.packing) return false;
+    const struct sgrad_call call = call_of(t, task);
+    struct sgrad_tensor *out = NULL;
+    if (!call.packing) return false;
+    for (int j = 0; task->use[j].role; j++)
+        if (task->use[j].access != SGRAD_R) out = t->tensor[task->use[j].role][task->use[j].index];
+    const int64_t all = t->is.x[0].shape.dim[0];
+    for (int64_t samples = all; samples > 0; samples -= all > 2 ? all / 2 : 1) {
+        run(t, task, samples, NULL);
+        double *wanted = instance_read(out);
+        run(t, task, samples, &call);
+        double *got = instance_read(out);
+        const bool same = near(t->test->name, got, wanted, instance_count(out) / all * samples, 0);
+        free(wanted);
+        free(got);
+        if (!same) fail_msg("%s of %lld samples", task->kernel.name, (long long)samples);
+    }
+    return true;
+}
+
+static void the_same(void **state) {
+    int count = 0;
+    (void)state;
+    for (int k = 0; sgrad_ops[k]; k++) {
+        const struct sgrad_op *op = sgrad_ops[k];
+        for (const struct sgrad_test *test = op->tests; test < op->tests + SGRAD_MAX_TESTS && test->name; test++) {
+            struct instance t;
+            assert_int_equal(instance_open(&t, op, test, SGRAD_BF16), 0);
+            instance_fill(&t);
+            count += check(&t, &op->forward[0]) + check(&t, &op->inference[0]) + check(&t, &op->backward[0]);
+            instance_close(&t);
+        }
+    }
+    print_message("%d packed\n", count);
+    assert_in_range(count, 30, 1000);
+}
+
+int main(void) {
+    struct sgrad_context *context;
+    const struct CMUnitTest tests[] = { cmocka_unit_test(the_same) };
+    setenv("STARGRAD_WAYS", "rule", 0);
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return 99;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sgrad_context_close(context);
+    return failed;
+}
