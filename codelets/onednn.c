@@ -262,11 +262,13 @@ static bool choose(const struct sgrad__layer *l, bool blocked, dnnl_primitive_at
     *layouts = layouts_create(l, blocked);
     const dnnl_status_t status = describe(l, layouts->wanted, sgrad_dnnl_engine(), attr, pd);
     const bool refused = status == dnnl_unimplemented || (status == dnnl_success && is_reference(*pd));
-    if (!refused || !blocked) check(status, "primitive");
-    if (!refused || !blocked) return true;
-    if (status == dnnl_success) dnnl_primitive_desc_destroy(*pd);
-    layouts_destroy(layouts);
-    return false;
+    if (refused && blocked) {
+        if (status == dnnl_success) dnnl_primitive_desc_destroy(*pd);
+        layouts_destroy(layouts);
+        return false;
+    }
+    check(status, "primitive");
+    return true;
 }
 
 static layout layout_of(dnnl_primitive_desc_t pd, const struct operand *o) {
