@@ -7,7 +7,7 @@
 /* The task of TASK on the first SAMPLES of the instance; with FOR, its factor as that call's tasks want it. */
 static void run(const struct instance *t, const struct sgrad_task *task, int64_t samples, const struct sgrad_call *packed_for) {
     const struct sgrad_batch batch = { samples, samples, samples };
-    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch };
+    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch }, pack;
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *packed = NULL, *workspace = NULL;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
         const struct sgrad_use use = task->use[j];
@@ -20,9 +20,9 @@ static void run(const struct instance *t, const struct sgrad_task *task, int64_t
         size_t bytes;
         const struct sgrad_args args = sgrad_call_args(packed_for);
         call.packing = packed_for->kernel->packing(&args, &bytes);
-        struct sgrad_call pack = { .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
-                                   .access = { SGRAD_R, SGRAD_W },
-                                   .view = { operand[j]->view, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
+        pack = (struct sgrad_call){ .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
+                                    .access = { SGRAD_R, SGRAD_W },
+                                    .view = { operand[j]->view, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
         assert_int_equal(sgrad_tensor_create("packed", SGRAD_U8, pack.view[1].shape, SGRAD_TRANSIENT, &packed), 0);
         sgrad_call_prepare(&pack);
         struct sgrad_tensor *both[] = { operand[j], packed };
