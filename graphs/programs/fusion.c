@@ -6,6 +6,7 @@
  *     stats        3     │   6   │   9              the first writes sums, the others add to them                              */
 #include "graphs/programs/fusion.h"
 
+#include <math.h>
 #include <string.h>
 
 static void run_cpu(const struct sgrad_args *a) {
@@ -102,10 +103,32 @@ static size_t workspace(const struct sgrad_args *a) { return ((const struct sgra
 static size_t gpu_workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->gpu_workspace; }
 static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
 
+/* What CALL moves of its operand I: all of it, or its share where the kernel says that it takes less. */
+static double moves(const struct sgrad_call *call, int i) {
+    const struct sgrad_args args = sgrad_call_args(call);
+    double all = 0;
+    for (int j = 0; j < call->operands; j++)
+        if (call->view[j].shape.rank >= 0) all += (double)sgrad_view_bytes(&call->view[j]);
+    return all > 0 ? sgrad_kernel_bytes(call->kernel, &args, call->operands) * (double)sgrad_view_bytes(&call->view[i]) / all : 0;
+}
+
+/* Of each operand what the link that takes most takes of it: the others find that in the cache. */
+static double bytes(const struct sgrad_args *a) {
+    const struct sgrad__fusion *f = a->attrs;
+    double most[SGRAD_MAX_OPERANDS] = { 0 }, sum = 0;
+    for (const struct sgrad__link *l = f->link; l < f->link + f->links; l++)
+        for (int i = 0; i < l->whole->operands; i++) {
+            const int at = l->operand[i];
+            if (at >= 0 && at < SGRAD_MAX_OPERANDS) most[at] = fmax(most[at], moves(l->whole, i));
+        }
+    for (int at = 0; at < SGRAD_MAX_OPERANDS; at++) sum += most[at];
+    return sum;
+}
+
 /* For CPUs alone, and for both. */
 #define FUSED(KIND, CUDA)                                                                                                        \
     { .name = "fused " #KIND, .kind = &sgrad_##KIND##_kind, .cpu = run_cpu, .cuda = CUDA, .workspace = workspace,                \
-      .gpu_workspace = gpu_workspace, .flops = flops }
+      .gpu_workspace = gpu_workspace, .flops = flops, .bytes = bytes }
 static const struct sgrad_kernel kernels[][2] = {
     { FUSED(forward, NULL), FUSED(forward, run_cuda) },
     { FUSED(backward, NULL), FUSED(backward, run_cuda) },

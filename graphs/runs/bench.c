@@ -101,8 +101,7 @@ static int time_memory(struct sgrad__run *r, struct sgrad_bench_result *result) 
     struct sgrad__roof roof = { 0 };
     for (int i = 0; i < r->program->instruction_count; i++) {
         const struct sgrad_call *call = r->program->instruction[i].call;
-        for (int j = 0; j < call->operands && !sgrad__is_message(call); j++)
-            result->memory_gbyte += 1e-9 * (double)sgrad_view_bytes(&call->view[j]);
+        if (!sgrad__is_message(call)) result->memory_gbyte += 1e-9 * call->bytes;
     }
     SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
     for (int w = 0; w < roof.workers; w++) {

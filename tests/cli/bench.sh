@@ -25,6 +25,14 @@ assert kernels["conv2d forward"]["calls"] % 4 == 0      # micro-batches
 END
 [ -z "$(ls -d runs 2>/dev/null)" ] || wrong 'bench: made a folder'
 
+# Tasks move no more than their operations would, each alone; parts of an update do not count the whole each.
+passes bench --model mlp --data synthetic:32x32x3,10,64 --batch 64 --micro-batch 8 --cpus 2 --json
+python3 - <<'END' || wrong 'bench: memory is more than all operations move'
+import json
+b = json.load(open("out"))
+assert 0 < b["memory_gbyte"] <= sum(k["gbyte"] for k in b["kernels"]), b
+END
+
 passes bench "${network[@]}"
 says '^steps .* of the limit$'
 says '^memory [0-9.]* GB a step, [0-9.]* ms at '
