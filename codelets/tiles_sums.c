@@ -330,7 +330,7 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
     const int64_t stride = 2 * (s->by_samples ? s->image : w->by * s->slot), step = 2 * TERMS * s->touching;
     const int64_t places = across * h->outs * (s->by_samples ? w->outs : count);
     struct run run[2][h->taps * runs_in_row(w) + 1];
-    const bool both = s->by_samples && s->out % (2 * SIDE) == 0;
+    const bool both = s->by_samples && s->out % (2 * SIDE) == 0 && panel > 0;      /* 0: no tap reaches the phase */
     const int64_t columns = both ? 2 * SIDE : SIDE, at_once = both ? BOTH : AT_ONCE;
     struct pipe pipe = { .turn = 0 };
     configure(rows);

@@ -6,9 +6,10 @@
  * The weights that were evaluated are written, not those that later steps have made of them. */
 #include "graphs/runs/run.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 /* What decides: the first metric that is a share of all, of which more is better, else the loss. */
 static int deciding(const struct sgrad__run *r) { return r->result.metrics > 1 ? 1 : 0; }
@@ -29,32 +30,37 @@ static int write_best(const struct sgrad__run *r, double value) {
     return error;
 }
 
-int sgrad__best_tell(struct sgrad__run *r) {
-    const struct sgrad_metric *metric = &r->metric[deciding(r)];
-    const double value = r->epoch.test[deciding(r)];
-    if (!is_better(metric, value, r->best)) {
-        r->worse++;
-        r->enough = r->options.patience && r->worse >= r->options.patience;
-        return 0;
-    }
-    r->best = value;
-    r->best_epoch = r->epoch.epoch;
-    r->worse = 0;
-    return r->options.best && r->context->rank == 0 ? write_best(r, value) : 0;
+/* As metrics.jsonl has them: to nine digits. Is it better than what was before? */
+static bool compare(struct sgrad__run *r, double value, double epoch) {
+    const bool better = is_better(&r->metric[deciding(r)], (float)value, (float)r->best);
+    r->best = better ? value : r->best;
+    r->best_epoch = better ? epoch : r->best_epoch;
+    r->worse = better ? 0 : r->worse + 1;
+    r->enough = r->options.patience && r->worse >= r->options.patience;
+    return better;
 }
 
-/* A run that goes on knows the best of before. */
-static double read_best(const struct sgrad__run *r) {
-    struct sgrad_safetensors file;
-    char *path = path_of(r);
-    double value = NAN;
-    if (r->options.resume && access(path, F_OK) == 0 && !sgrad_safetensors_open(path, &file)) {
-        const char *text = sgrad_safetensors_metadata(&file, r->metric[deciding(r)].name);
-        if (text) value = strtod(text, NULL);
-        sgrad_safetensors_close(&file);
+int sgrad__best_tell(struct sgrad__run *r) {
+    const double value = r->epoch.test[deciding(r)];
+    return compare(r, value, r->epoch.epoch) && r->options.best && r->context->rank == 0 ? write_best(r, value) : 0;
+}
+
+/* A run that goes on knows the evaluations of before: as far as it goes back to, these are what metrics.jsonl has. */
+static void count_again(struct sgrad__run *r) {
+    char *path = sgrad_format("%s/metrics.jsonl", r->folder), *key = sgrad_format("test_%s", r->metric[deciding(r)].name);
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+    while (file && getline(&line, &room, file) > 0) {
+        json_t *event = strstr(line, "\"epoch\"") ? json_loads(line, 0, NULL) : NULL, *value = json_object_get(event, key);
+        if (value) compare(r, json_is_number(value) ? json_number_value(value) : NAN,
+                           json_number_value(json_object_get(event, "epoch")));
+        json_decref(event);
     }
+    if (file) fclose(file);
+    free(line);
+    free(key);
     free(path);
-    return value;
 }
 
 int sgrad__best_open(struct sgrad__run *r) {
@@ -62,8 +68,13 @@ int sgrad__best_open(struct sgrad__run *r) {
         if (r->graph->parameter[i].cuts)
             return sgrad_fail(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole",
                               r->graph->parameter[i].name);
-    r->best = r->context->rank == 0 ? read_best(r) : NAN;
+    r->best = NAN;
+    if (r->options.resume && r->context->rank == 0) count_again(r);
     sgrad_ranks_broadcast(&r->best, sizeof r->best, 0);
+    sgrad_ranks_broadcast(&r->best_epoch, sizeof r->best_epoch, 0);
+    sgrad_ranks_broadcast(&r->worse, sizeof r->worse, 0);
+    sgrad_ranks_broadcast(&r->enough, sizeof r->enough, 0);
+    r->stopping |= r->enough;
     return 0;
 }
 

@@ -283,6 +283,7 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     json_t *object;
     double m[SGRAD_MAX_CHANNELS], d[SGRAD_MAX_CHANNELS];
     int error = sgrad__config_read(folder, &path, &object);
+    if (object && !json_object_get(object, "identity")) json_decref(object), object = NULL;     /* another program's */
     if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
                     get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
         error =

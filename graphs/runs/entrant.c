@@ -274,7 +274,10 @@ static int turn_steps(struct sgrad__entrant *e) {
         t->lost |= failed || lost;
         if (!t->lost) t->promised = promise(e);
     }
-    if (t->next < t->promised && sgrad__run_freezes(r, t->done)) SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
+    if (t->next < t->promised && sgrad__run_freezes(r, t->done)) {
+        if (!sgrad__runner_is_at_rest(r->runner)) return 0;
+        SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
+    }
     while (t->next < t->promised && t->next - t->done < r->options.window) SGRAD_TRY(submit(e, t->visit, t->next++));
     return 0;
 }
@@ -330,9 +333,9 @@ int sgrad__entrant_turn(struct sgrad__entrant *e) {
     struct sgrad__turn *t = &e->turn;
     if (e->run->program) {
         SGRAD_TRY(turn_steps(e));
-        if (t->done < t->next) return 0;
+        if (t->done < t->next || t->next < t->promised) return 0;
         SGRAD_TRY(turn_evaluation(e));
-        if (e->run->evaluates) return 0;
+        if (e->run->evaluates || !sgrad__runner_is_at_rest(e->run->runner)) return 0;
         close_program(e->run);
     }
     const int visits = t->visit->number + 1;

@@ -62,6 +62,17 @@ json_t *sgrad__options_json(const struct sgrad_train_options *o) {
     return object;
 }
 
+int sgrad__options_check(const struct sgrad_train_options *o) {
+    for (const struct field *f = fields; f < fields + FIELDS; f++) {
+        json_t *value = value_of(f, o);
+        if (!value)
+            return sgrad_fail(SGRAD_EINVAL, "%s '%s': is not UTF-8, which config.json is", f->name,
+                              *(const char *const *)((const char *)o + f->at));
+        json_decref(value);
+    }
+    return 0;
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 
 /* Whoever gets options keeps their texts for as long as he likes. */

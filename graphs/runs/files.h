@@ -12,6 +12,7 @@
 
 struct json_t;
 struct json_t *sgrad__options_json(const struct sgrad_train_options *options);
+int sgrad__options_check(const struct sgrad_train_options *options);    /* all of them can be written so: SGRAD_EINVAL */
 /* The options become those that OBJECT has; WHERE, a file's name, begins a message. Changes nothing on error. */
 int sgrad__options_take(const char *where, const struct json_t *object, struct sgrad_train_options *options);
 

@@ -95,8 +95,9 @@ static void write_line(FILE *to, json_t *line) {
 }
 
 /* Rounds before ROUND, as they stand there. */
-static void copy_rounds(const char *path, int round, FILE *to) {
+static int copy_rounds(const char *path, int round, FILE *to) {
     FILE *from = fopen(path, "re");
+    int error = from || errno == ENOENT ? 0 : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     char *line = NULL;
     size_t room = 0;
     for (int rounds = 0; from && getline(&line, &room, from) > 0;) {
@@ -104,8 +105,10 @@ static void copy_rounds(const char *path, int round, FILE *to) {
         if (rounds > round) break;
         fputs(line, to);
     }
+    if (from && ferror(from)) error = sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     free(line);
     if (from) fclose(from);
+    return error;
 }
 
 int sgrad__ledger_round(const struct sgrad__search *s, const char *folder, int round) {
@@ -114,7 +117,7 @@ int sgrad__ledger_round(const struct sgrad__search *s, const char *folder, int r
     struct sgrad_file file;
     int error = sgrad_file_begin(path, &file);
     if (!error) {
-        copy_rounds(path, round, file.stream);
+        error = copy_rounds(path, round, file.stream);
         write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round",
                                           round, "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks,
                                           "together", s->seats, "visits", plan->count, "makespan", plan->makespan,
@@ -124,7 +127,8 @@ int sgrad__ledger_round(const struct sgrad__search *s, const char *folder, int r
                                               s->entrant[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
                                               sgrad__search_rank(s, v), "ranks", s->entrant[v->model].ranks, "begin", v->begin,
                                               "end", v->end));
-        error = sgrad_file_commit(&file);
+        if (error) sgrad_file_abort(&file);
+        else error = sgrad_file_commit(&file);
     }
     free(path);
     return error;

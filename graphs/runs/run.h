@@ -33,7 +33,7 @@ struct sgrad__run {
     struct sgrad_views views;                   /* that the evaluation which begins next has of each image; count 0: itself */
     struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
     struct sgrad__epoch epoch;                  /* the last that is over */
-    double best, best_epoch;                    /* metric, so far; NAN: none yet. After which epoch of this process; 0: none */
+    double best, best_epoch;                    /* metric, so far; NAN: none yet. After which epoch */
     int worse;                                  /* evaluations since */
     bool enough;                                /* so many that the run ends */
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
@@ -157,6 +157,7 @@ int sgrad__run_compare_options(struct sgrad__run *run);
 /* What its config.json tells. */
 void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *config, char *devices, size_t size);
 int sgrad__folder_make(const char *path);                           /* mkdir -p */
+int sgrad__folder_check(const char *path, bool resume);             /* a new run begins in nothing, another goes on with its own */
 /* Gives up the lock; a folder that was made in vain goes. */
 void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the

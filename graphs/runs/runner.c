@@ -55,6 +55,13 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
     free(r);
 }
 
+static void tell(struct sgrad_monitor *monitor) {
+    if (!monitor) return;
+    sgrad_monitor_enter(monitor);
+    sgrad_monitor_tell(monitor);
+    sgrad_monitor_leave(monitor);
+}
+
 /* One of the things that step waits for has happened. */
 static void one_done(void *arg) {
     struct sgrad__mark *mark = arg;
@@ -70,10 +77,7 @@ static void one_done(void *arg) {
     slot->time = now;
     sgrad_monitor_tell(monitor);
     sgrad_monitor_leave(monitor);
-    if (!listener) return;
-    sgrad_monitor_enter(listener);
-    sgrad_monitor_tell(listener);
-    sgrad_monitor_leave(listener);
+    tell(listener);
 }
 
 /* Messages of an earlier step go first. Else, on slow links, the first layers' gradients of the next step would overtake the last
@@ -122,14 +126,34 @@ int sgrad__instruction_submit(const struct sgrad__program *p, int index, const s
     return 0;
 }
 
-/* An instruction of the step in SLOT, which waits for it, or may be over before: then it has a step of its own. */
+/* What may be over after its step, which it has a copy of. */
+struct later {
+    struct sgrad__runner *runner;
+    struct sgrad_step step;
+};
+
+static void later_done(void *arg) {
+    struct later *later = arg;
+    struct sgrad_monitor *monitor = later->runner->monitor, *listener = later->runner->listener;
+    sgrad_monitor_enter(monitor);
+    later->runner->later--;
+    sgrad_monitor_leave(monitor);
+    free(later);
+    tell(listener);
+}
+
+/* An instruction of the step in SLOT, which waits for it, or may be over before. */
 static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
-    const struct sgrad__program *p = slot->runner->program;
-    if (!p->instruction[i].outlives) return sgrad__instruction_submit(p, i, &slot->step, copy, one_done, &slot->mark[i]);
-    struct sgrad_step *step = sgrad_alloc(1, sizeof *step);
-    *step = slot->step;
-    step->sample = NULL;
-    return sgrad__instruction_submit(p, i, step, copy, free, step);
+    struct sgrad__runner *r = slot->runner;
+    if (!r->program->instruction[i].outlives)
+        return sgrad__instruction_submit(r->program, i, &slot->step, copy, one_done, &slot->mark[i]);
+    struct later *later = sgrad_alloc(1, sizeof *later);
+    *later = (struct later){ r, slot->step };
+    later->step.sample = NULL;
+    sgrad_monitor_enter(r->monitor);
+    r->later++;
+    sgrad_monitor_leave(r->monitor);
+    return sgrad__instruction_submit(r->program, i, &later->step, copy, later_done, later);
 }
 
 int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const int64_t *sample) {
@@ -199,6 +223,13 @@ bool sgrad__runner_is_ready(const struct sgrad__runner *r) {
     const bool finished = slot->finished;
     sgrad_monitor_leave(r->monitor);
     return finished;
+}
+
+bool sgrad__runner_is_at_rest(const struct sgrad__runner *r) {
+    sgrad_monitor_enter(r->monitor);
+    const bool rests = r->finished == r->submitted && !r->later;
+    sgrad_monitor_leave(r->monitor);
+    return rests;
 }
 
 void sgrad__runner_tell_stall(const struct sgrad__runner *r) {

@@ -36,6 +36,7 @@ struct sgrad__runner {
     struct sgrad__program *program;
     struct sgrad__slot slot[SGRAD__MAX_WINDOW];
     long submitted, finished;
+    long later;                         /* what steps have begun that may outlive them, and has not ended */
     struct sgrad_monitor *monitor;
     struct sgrad_monitor *listener;     /* told, too, when a step has ended; NULL: nobody waits for several runners */
 };
@@ -53,6 +54,7 @@ int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *
 /* One rank's tensors to all: the program of a step that is this and nothing else, built, turned and gone; some MB at a time. */
 int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count);
 bool sgrad__runner_is_ready(const struct sgrad__runner *runner);      /* has the oldest step in flight ended? */
+bool sgrad__runner_is_at_rest(const struct sgrad__runner *runner);    /* have all, and all that may outlive them? */
 void sgrad__runner_tell_stall(const struct sgrad__runner *runner);    /* what the oldest step in flight waits for; if it does */
 /* Waits for the oldest step in flight; *DONE is its slot, good until the next submit. */
 int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done);

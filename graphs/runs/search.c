@@ -113,6 +113,8 @@ static int open_folder(struct sgrad__search *s) {
     SGRAD_TRY(sgrad__board_open(s));
     if (s->options->replay) return remove_files(s->folder);
     SGRAD_TRY(sgrad__ledger_read(o->resume ? s : NULL, s->folder, &s->partitions, &found));
+    for (int i = 0; i < s->entrants && !found && !o->resume; i++)
+        SGRAD_TRY(sgrad__folder_check(s->entrant[i].folder, false));
     if (found == o->resume) return 0;
     if (found)
         return sgrad_fail(SGRAD_EINVAL, "%s: holds a search already; choose another --out, or continue it with --resume",
@@ -347,8 +349,9 @@ static void decide(struct sgrad__search *s, int epoch) {
     free(of);
 }
 
-/* Weights of those that have ended lie where they were last. */
+/* Weights of those that have ended lie where they were last. One that cannot be saved keeps no other, nor other ranks, waiting. */
 static int save_ended(struct sgrad__search *s) {
+    int first = 0;
     for (int i = 0; i < s->entrants; i++) {
         struct sgrad__entrant *e = &s->entrant[i];
         const struct sgrad_group ranks = { e->ranks, e->at };
@@ -356,9 +359,9 @@ static int save_ended(struct sgrad__search *s) {
         if (!is_over(e) || sgrad_group_place(&ranks, s->rank) < 0) continue;
         if (e->fate == SGRAD__FINISHED || e->fate == SGRAD__STOPPED) error = sgrad__entrant_save(e);
         sgrad__entrant_close(e);
-        SGRAD_TRY(error);
+        if (!first) first = error;
     }
-    return 0;
+    return first;
 }
 
 static int end_round(struct sgrad__search *s, int epoch) {

@@ -254,6 +254,7 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
     if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");
+    SGRAD_TRY(sgrad__options_check(o));
     if (o->batch < 1) return sgrad_fail(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
     if (o->window < 0 || o->window > SGRAD__MAX_WINDOW)
         return sgrad_fail(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", o->window, SGRAD__MAX_WINDOW);
@@ -334,11 +335,18 @@ static void open_some_ranks(struct sgrad__run *r, const struct sgrad__beside *ho
     r->some.network = &r->between;
 }
 
+/* The same samples, which are drawn in a way of their own. */
+static struct sgrad_dataset *copy_of(const struct sgrad_dataset *d) {
+    struct sgrad_dataset *copy = sgrad_alloc(1, sizeof *copy);
+    *copy = *d;
+    return copy;
+}
+
 int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how) {
     const struct sgrad__run *ground = how->ground;
     open_some_ranks(r, how);
-    r->train = ground->train;
-    r->test = ground->test;
+    r->train = copy_of(ground->train);
+    r->test = copy_of(ground->test);
     r->fingerprint = ground->fingerprint;
     memcpy(r->mean, ground->mean, sizeof r->mean);
     memcpy(r->deviation, ground->deviation, sizeof r->deviation);
@@ -389,6 +397,18 @@ int sgrad__run_open_sampling(struct sgrad__run *r) {
     return open_parameters(r);
 }
 
+/* A caller's data set is as it was. */
+static void give_back(const struct sgrad__run *r, enum sgrad_split split, struct sgrad_dataset *d) {
+    if (r->beside) {
+        free(d);
+    } else if (!r->options.custom_dataset[split]) {
+        sgrad_dataset_close(d);
+    } else if (d) {
+        sgrad_dataset_mix(d, false);
+        d->drawn.count = 0;
+    }
+}
+
 void sgrad__run_close(struct sgrad__run *r) {
     if (r->context && !r->beside) sgrad_wait_all();   /* else StarPU is not there, or some are others', who wait for messages */
     sgrad__checkpoint_end(r->checkpoint);
@@ -400,11 +420,9 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__placement_destroy(r->placement);
     sgrad__workers_free(r->workers);
     sgrad_graph_destroy(r->graph);
-    if (!r->beside) {
-        sgrad_context_close(r->context);
-        if (!r->options.custom_dataset[SGRAD_TRAIN]) sgrad_dataset_close(r->train);
-        if (!r->options.custom_dataset[SGRAD_TEST]) sgrad_dataset_close(r->test);
-    }
+    if (!r->beside) sgrad_context_close(r->context);
+    give_back(r, SGRAD_TRAIN, r->train);
+    give_back(r, SGRAD_TEST, r->test);
     sgrad__order_close(&r->order);
     sgrad__run_leave_folder(r);
     free(r->model_text);

@@ -86,7 +86,9 @@ static const struct rule *rule_of(const struct sgrad_stop *stop) {
 }
 
 int sgrad__stop_check(const struct sgrad_stop *stop) {
-    return !stop->rule || sgrad_record_find("rule of stopping", stop->rule, rules) ? 0 : SGRAD_ENAME;
+    if (stop->rule && !sgrad_record_find("rule of stopping", stop->rule, rules)) return SGRAD_ENAME;
+    if (factor(stop) < 2) return sgrad_fail(SGRAD_EINVAL, "stop: factor %d: halving takes 2 at least", stop->factor);
+    return first(stop) > 0 ? 0 : sgrad_fail(SGRAD_EINVAL, "stop: first %d: epochs are counted from 1", stop->first);
 }
 
 int sgrad__stop_next(const struct sgrad_stop *stop, int epoch, int epochs) { return rule_of(stop)->next(stop, epoch, epochs); }

@@ -202,7 +202,7 @@ static int turn(struct sgrad__run *r, long *done) {
     return error;
 }
 
-/* A finished run, resumed: no step of this process has a loss. */
+/* A run that is over, resumed: no step of this process has a loss. */
 static int evaluate_again(struct sgrad__run *r) {
     r->result.train_loss = NAN;
     SGRAD_TRY(sgrad__run_see_views(r));
@@ -288,7 +288,7 @@ static int train(struct sgrad__run *r, long done) {
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
     if (owed) SGRAD_TRY(begin_evaluation(r, done));     /* the run was ended between an epoch and its evaluation */
-    else if (done >= r->steps) SGRAD_TRY(evaluate_again(r));
+    else if (done >= r->steps || r->enough) SGRAD_TRY(evaluate_again(r));
     while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
     if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
     if (r->stopping && !has_enough(r)) return stop_early(r, done);

@@ -52,13 +52,13 @@ static int make_filters(const struct sgrad__run *r, const struct sgrad__node *n,
 
 static int whiten(struct sgrad__run *r, const struct sgrad__node *n) {
     const struct sgrad__parameter *p = &r->graph->parameter[n->p[0]];
-    const size_t bytes = sgrad_view_bytes(&p->tensor->view);
+    const size_t bytes = (size_t)sgrad_shape_count(&n->is.p[0].shape) * sizeof(float);
     float *weight = sgrad_alloc(1, bytes);
     const bool together = r->context->ranks > 1 && !r->beside;
     int error = together && r->context->rank ? 0 : make_filters(r, n, weight);
     if (together) error = sgrad__run_await(r, error, "for rank 0 to read the images that are whitened");
     if (!error && together) sgrad_ranks_broadcast(weight, bytes, 0);
-    if (!error) error = sgrad_tensor_write(p->tensor, weight);
+    if (!error && p->tensor) error = sgrad_tensor_write(p->tensor, weight);     /* else another stage's */
     free(weight);
     return error;
 }

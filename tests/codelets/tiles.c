@@ -29,6 +29,7 @@ static const struct sgrad__layer layers[] = {
     LAYER(2, 9, 35, 16, 16, 3, 3, 2, 1, 1),         /* backward one tap and two, two a tile */
     LAYER(7, 33, 33, 16, 32, 3, 3, 2, 1, 1),        /* images copied anew for each */
     LAYER(2, 10, 30, 16, 32, 1, 1, 2, 1, 0),        /* pixels that no tap reaches */
+    LAYER(20, 8, 8, 32, 32, 1, 1, 2, 1, 0),         /* such of many narrow images, two columns of tiles at once */
     LAYER(64, 1, 1, 16, 16, 1, 1, 2, 1, 0),         /* one pixel, and a stride */
     LAYER(5, 1, 1, 16, 16, 1, 1, 1, 1, 1),          /* one pixel, and padding */
     LAYER(1, 60, 1, 16, 16, 1, 1, 50, 1, 20),       /* padding wider than what is read */

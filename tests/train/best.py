@@ -40,6 +40,19 @@ def test_patience():
         check(out)
 
 
+def test_patience_goes_on():
+    """Evaluations of before count; a run that has had enough trains no more."""
+    out, halved = folder("patient"), folder("halved")
+    words = ("train", *WORDS, "--epochs", 60, "--patience", 2)
+    stargrad(*words, "--out", out)
+    steps = len(events(out, "step"))
+    stargrad("train", *WORDS, "--epochs", len(events(out, "epoch")) - 1, "--patience", 2, "--out", halved)
+    stargrad(*words, "--out", halved, "--resume")
+    assert best_of(halved) == best_of(out) and len(events(halved, "step")) == steps
+    assert "without a better top-1" in stargrad(*words, "--out", out, "--resume")
+    assert len(events(out, "step")) == steps
+
+
 def test_within_epochs():
     """Also of a run that goes on; what is told of training is of the steps since the evaluation before."""
     words = ("train", *WORDS, "--epochs", 2, "--evaluate-every", 8, "--checkpoint-every", "4s")
