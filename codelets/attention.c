@@ -391,11 +391,12 @@ SGRAD_VECTOR(inference)(const struct sgrad_args *a) {
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */
 
-/* Two products of scores forward, five backward; causal, half of them. */
+/* Two products of scores forward, five backward; causal, half of them, as of a cache, which fills. */
 static double flops(const struct sgrad_args *a, int products) {
     const struct sgrad_attention *attrs = a->attrs;
     const struct sgrad_shape *x = &a->view[0].shape;
-    return 2.0 * products * (double)(x->dim[0] * x->dim[1] * x->dim[1] * x->dim[2] / 3) / (attrs->causal ? 2 : 1);
+    const int64_t keys = attrs->cache ? attrs->cache : x->dim[1];
+    return 2.0 * products * (double)(x->dim[0] * x->dim[1] * keys * x->dim[2] / 3) / (attrs->causal ? 2 : 1);
 }
 static double forward_flops(const struct sgrad_args *a) { return flops(a, 2); }
 static double backward_flops(const struct sgrad_args *a) { return flops(a, 5); }

@@ -67,6 +67,8 @@ static double forward_bytes(const struct sgrad_args *a) {
     return (double)(sgrad_view_bytes(&a->view[0]) + 2 * sgrad_view_bytes(&a->view[2]));
 }
 
+static double backward_flops(const struct sgrad_args *a) { return (double)sgrad_shape_count(&a->view[1].shape); }
+
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_embedding *attrs = attributes;
     snprintf(text, size, "%d rows", attrs->count);
@@ -98,7 +100,7 @@ const struct sgrad_op sgrad_embedding_op = {
                      .bytes = forward_bytes },
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "embedding backward", .kind = &sgrad_backward_kind, .cpu = backward,
-                     .cuda = SGRAD_ON_CUDA(sgrad__embedding_backward_cuda), .adds = true },
+                     .cuda = SGRAD_ON_CUDA(sgrad__embedding_backward_cuda), .flops = backward_flops, .adds = true },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0) } } },
     .fill = fill,
     .tests = {

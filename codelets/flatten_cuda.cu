@@ -14,8 +14,9 @@
 /* x (N,rows,columns) to y (N,columns,rows) */
 template <typename T> static __global__ void transpose(int rows, int columns, const T *x, T *y, bool add) {
     __shared__ float tile[SIDE][SIDE + 1]; /* the extra column spreads a column over the memory banks */
-    const int row = blockIdx.y * SIDE, column = blockIdx.x * SIDE;
-    const int64_t sample = (int64_t)blockIdx.z * rows * columns;
+    const unsigned across = (columns + SIDE - 1) / SIDE;    /* blocks of a sample */
+    const int row = blockIdx.y * SIDE, column = blockIdx.x % across * SIDE;
+    const int64_t sample = (int64_t)(blockIdx.x / across) * rows * columns;
     for (int i = threadIdx.y; i < SIDE; i += blockDim.y)
         if (row + i < rows && column + threadIdx.x < columns)
             tile[i][threadIdx.x] = x[sample + (int64_t)(row + i) * columns + column + threadIdx.x];
@@ -28,7 +29,7 @@ template <typename T> static __global__ void transpose(int rows, int columns, co
 }
 
 static void submit(const struct sgrad_args *a, int64_t samples, int64_t rows, int64_t columns, bool add) {
-    const dim3 grid((unsigned)sgrad__ceil(columns, SIDE), (unsigned)sgrad__ceil(rows, SIDE), (unsigned)samples), block(SIDE, 8);
+    const dim3 grid((unsigned)(samples * sgrad__ceil(columns, SIDE)), (unsigned)sgrad__ceil(rows, SIDE)), block(SIDE, 8);
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(transpose<decltype(type)>, grid, block, rows, columns, a->data[0], a->data[1], add);
     });

@@ -57,6 +57,8 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
         }
 }
 
+static double backward_flops(const struct sgrad_args *a) { return (double)sgrad_shape_count(&a->view[1].shape); }
+
 /* Of rows (N,T,C), the mean along T; of images, which are (N,C,H,W) there, pixels of (N,C,1,1). */
 static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
     (void)attrs;
@@ -76,7 +78,8 @@ const struct sgrad_op sgrad_global_average_pool_op = {
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_forward_cuda) },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "global_average_pool backward", .kind = &sgrad_backward_kind,
-                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_backward_cuda) },
+                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_backward_cuda),
+                      .flops = backward_flops },
                     .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {
         { "one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } } } },

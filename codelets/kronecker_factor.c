@@ -55,8 +55,10 @@ static struct geometry geometry_of(const struct sgrad_args *a) {
     g.rows = g.taps == 1 && g.stride == 1 && g.padding == 0;
     g.wide = (g.channels + RIGHT - 1) / RIGHT * RIGHT;
     g.length = sgrad__patch_length(p, channels, f->bias);
-    g.all = g.rows ? (struct images){ 1, 1, pixels, 1, pixels }
-                   : (struct images){ x->dim[0], x->dim[1], x->dim[2], positions(x->dim[1], &g), positions(x->dim[2], &g) };
+    g.all = (struct images){ 1, 1, pixels, 1, pixels };
+    if (g.rows) return g;
+    const int64_t height = x->dim[x->rank - 3], width = x->dim[x->rank - 2];    /* of images, and of slices of volumes */
+    g.all = (struct images){ pixels / (height * width), height, width, positions(height, &g), positions(width, &g) };
     return g;
 }
 

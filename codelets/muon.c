@@ -10,9 +10,9 @@
  * sgd.c; b starts as zeros. Limits: on CPUs alone. */
 #include "config.h"
 #include "codelets/norms.h"
+#include "codelets/onednn.h"
 
 #include <math.h>
-#include <oneapi/dnnl/dnnl.h>
 
 enum { STEPS = 5 };
 static const float linear = 3.4445f, cubic = -4.7750f, quintic = 2.0315f;
@@ -43,13 +43,12 @@ static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y
     const bool wide = rows <= columns;
     const int64_t side = wide ? rows : columns, sum = wide ? columns : rows;
     for (int i = 0; i < STEPS; i++) {
-        if (wide) dnnl_sgemm('N', 'T', side, side, sum, 1, x, columns, x, columns, 0, a, side);
-        else dnnl_sgemm('T', 'N', side, side, sum, 1, x, columns, x, columns, 0, a, side);
+        sgrad__onednn_multiply(!wide, wide, side, side, sum, 1, x, x, 0, a);
         memcpy(b, a, (size_t)(side * side) * sizeof *b);
-        dnnl_sgemm('N', 'N', side, side, side, quintic, a, side, a, side, cubic, b, side);
+        sgrad__onednn_multiply(false, false, side, side, side, quintic, a, a, cubic, b);
         memcpy(y, x, (size_t)(rows * columns) * sizeof *y);
-        if (wide) dnnl_sgemm('N', 'N', rows, columns, side, 1, b, side, x, columns, linear, y, columns);
-        else dnnl_sgemm('N', 'N', rows, columns, side, 1, x, columns, b, side, linear, y, columns);
+        if (wide) sgrad__onednn_multiply(false, false, rows, columns, side, 1, b, x, linear, y);
+        else sgrad__onednn_multiply(false, false, rows, columns, side, 1, x, b, linear, y);
         float *const new = y;
         y = x;
         x = new;

@@ -39,6 +39,10 @@ void sgrad__onednn_destroy(struct sgrad__onednn_plan *plan);
 /* DATA are the layer's operands; ROOM is aligned and has the workspace's bytes. */
 void sgrad__onednn_run(const struct sgrad__layer *layer, const struct sgrad__onednn_plan *plan, void *const data[], void *room);
 
+/* c (m,n) = alpha a (m,k) b (k,n) + beta c, whose rows lie one after another; A_TURNED: a lies as (k,m), B_TURNED: b as (n,k). */
+void sgrad__onednn_multiply(bool a_turned, bool b_turned, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                            const float *b, float beta, float *c);
+
 /* TO becomes the WEIGHT as layers take it that come packed for the plan's. */
 void sgrad__onednn_pack(const struct sgrad__onednn_plan *plan, const float *weight, void *to);
 

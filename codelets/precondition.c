@@ -7,8 +7,7 @@
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/kronecker.h"
-
-#include <oneapi/dnnl/dnnl.h>
+#include "codelets/onednn.h"
 
 void sgrad__precondition_cuda(const struct sgrad_args *a);
 void sgrad__precondition_by_inverse_cuda(const struct sgrad_args *a);
@@ -17,7 +16,7 @@ enum { DWEIGHT, DBIAS, A, G, WEIGHT, BIAS };
 
 /* c (m,n) = a (m,k) b (k,n), of each of which as it lies or TURNED */
 static void multiply(bool a_turned, bool b_turned, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
-    dnnl_sgemm(a_turned ? 'T' : 'N', b_turned ? 'T' : 'N', m, n, k, 1, a, a_turned ? m : k, b, b_turned ? k : n, 0, c, n);
+    sgrad__onednn_multiply(a_turned, b_turned, m, n, k, 1, a, b, 0, c);
 }
 
 /* Rows of the gradient, in one piece: the weight's and, behind each, the bias's; and back. */

@@ -47,12 +47,11 @@ static struct sgrad__layer as_rows(const struct sgrad__layer *layer) {
 }
 
 bool sgrad__tiles_open(const struct sgrad__layer *layer) {
-    static const size_t most = 32 << 20;        /* bytes of a worker's room for one image */
     struct sgrad__layer l = as_rows(layer);
     const bool can = sgrad_isa() >= SGRAD_AMX && l.dtype == SGRAD_BF16 && l.rank == 4 && l.groups == 1 && l.x[0] > 0;
     if (!can || (l.pass == SGRAD__BACKWARD_DATA && (l.y[3] % 2 != 0 || (l.stride != 1 && l.dilation != 1)))) return false;
     l.x[0] = l.y[0] = 1;
-    return sgrad__tiles_workspace(&l) <= most;
+    return sgrad__tiles_workspace(&l) <= SGRAD__TILES_ROOM;
 }
 
 size_t sgrad__tiles_workspace(const struct sgrad__layer *layer) {

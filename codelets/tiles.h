@@ -4,6 +4,8 @@
 
 #include "codelets/layer.h"
 
+enum { SGRAD__TILES_ROOM = 32 << 20 };     /* bytes that a worker may need, at most */
+
 /* Can the layer be computed so, here? */
 bool sgrad__tiles_open(const struct sgrad__layer *layer);
 

@@ -68,7 +68,8 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     struct sums s = { .samples = in[0], .height = in[1], .width = in[2], .in = in[3], .out = out[3], .touching = 1 };
     int64_t below = 0, right = 0, tiles = 0;
     const bool pixels = out[1] == 1 && out[2] == 1 && l->w[1] == 1 && l->w[2] == 1;
-    s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS);
+    const int64_t image = 2 * s.height * s.width * tiles_for(s.in, TERMS) * TERMS, together = least(s.samples, BOTH * SIDE);
+    s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS && together * image < SGRAD__TILES_ROOM / 2);
     for (int64_t phase = 0; phase < phases_of(l) && s.in < TERMS; phase++) {
         const struct axis w = axis_of(l, 2, phase % l->stride);
         if (w.dilation == 1) s.touching = most(s.touching, least(w.taps, TERMS / s.in));
@@ -85,8 +86,8 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     s.rows = s.above + s.height + below, s.columns = s.left + s.width + right;
     s.row = s.columns * s.slot, s.image = s.rows * s.row;
     if (s.by_samples && s.image / TERMS % 2 == 0) s.image += TERMS; /* not a power of two, for which caches have few places */
-    const int64_t together = s.by_samples ? BOTH * SIDE : 1, some = (s.by_samples ? SAMPLES : COPY) / (2 * s.image);
-    s.block = least(s.samples, most(1, some / together) * together);
+    const int64_t whole = s.by_samples ? BOTH * SIDE : 1, some = (s.by_samples ? SAMPLES : COPY) / (2 * s.image);
+    s.block = least(s.samples, most(1, some / whole) * whole);
     s.filters = tiles * tiles_for(s.out, SIDE) * TILE;
     s.line = l->packed ? 0 : s.filters;
     s.images = s.line + (s.slot != s.in ? tiles_for(2 * (s.columns * s.in + TERMS), SGRAD_LINE) * SGRAD_LINE : 0);

@@ -226,7 +226,7 @@ struct sgrad_kernel {
     void (*cuda)(const struct sgrad_args *args);            /* enqueues on sgrad_cuda_stream(), does not wait; NULL: no GPU */
     size_t (*workspace)(const struct sgrad_args *args);     /* bytes. NULL: none */
     size_t (*gpu_workspace)(const struct sgrad_args *args); /* on a GPU; NULL: the same there */
-    double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the largest operand */
+    double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the first operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     /* On CPUs: how operand FACTOR, which many tasks have in common, is best made ready once, and BYTES of that; 0: as it
      * is. NULL: likewise. And makes it: TO, which begins at a cache line, of FROM. ARGS have no data. */

@@ -149,7 +149,10 @@ static bool convert(int ranks) {
     options.no_counter = options.no_flops = 1;
     options.use_task_color = 1;
     options.dir = folder;
-    for (int r = 0; r < ranks; r++) {
+    if (ranks > STARPU_FXT_MAX_FILES)
+        sgrad_warn("%s: StarPU's tool reads the events of %d ranks: those of %d others are not in the trace", folder,
+                   STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
+    for (int r = 0; r < ranks && r < STARPU_FXT_MAX_FILES; r++) {
         char *path = events_of(r);
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
         else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);

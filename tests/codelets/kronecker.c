@@ -40,6 +40,8 @@ static const struct trial trials[] = {
     { "7x7 stride 2 pad 3", { 4, { 1, 9, 11, 3 } }, { { 7, 2, 3, 1, 1 }, false } },
     { "filter as large as the padded image", { 4, { 2, 3, 3, 4 } }, { { 5, 1, 1, 1, 1 }, true } },
     { "one pixel", { 4, { 2, 1, 1, 3 } }, { { 3, 1, 1, 1, 1 }, true } },
+    { "3x3 on slices", { 5, { 2, 3, 5, 4, 5 } }, { { 3, 1, 1, 1, 1 }, true } },
+    { "1x1 stride 2 on slices", { 5, { 1, 2, 5, 4, 3 } }, { { 1, 2, 0, 1, 1 }, true } },
     { "rows, bias", { 2, { 8, 64 } }, { { .groups = 1 }, true } },
     { "rows of rows", { 3, { 2, 5, 19 } }, { { .groups = 1 }, true } },
     { "one row of one", { 2, { 1, 1 } }, { { .groups = 1 }, false } },
@@ -70,6 +72,7 @@ static void plain_factor(const struct trial *given, const double *x, double *sum
         t.x = (struct sgrad_shape){ 4, { sgrad_shape_count(&t.x) / channels, 1, 1, channels } };
         t.how.patches = (struct sgrad_patches){ 1, 1, 0, 1, t.how.patches.groups };
     }
+    if (t.x.rank == 5) t.x = (struct sgrad_shape){ 4, { t.x.dim[0] * t.x.dim[1], t.x.dim[2], t.x.dim[3], t.x.dim[4] } };
     const struct sgrad_patches *how = &t.how.patches;
     const int64_t n = sgrad__patch_length(how, t.x.dim[3], t.how.bias);
     for (int64_t g = 0; g < how->groups; g++)
