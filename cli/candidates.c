@@ -33,10 +33,10 @@ static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "keep",
-    "evaluate-last", "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
+    "evaluate-last", "evaluate-every", "best", "patience", "show-batch", "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
 };
 /* Those that all candidates have in common. */
-static const char *const common_only[] = { "epochs", "exclude", "image-size", NULL };
+static const char *const common_only[] = { "epochs", "exclude", "image-size", "mean", "deviation", NULL };
 static const char *const own_words[] = { "candidates", "grid", "random", "stop", "partitions", "order", NULL };
 
 /* ---- an option ---------------------------------------------------------------------------------------------------- */

@@ -80,7 +80,8 @@ static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
 /* Counters of steps (num_batches_tracked) came to PyTorch late: weights without them are whole. */
 static bool may_be_absent(const struct sgrad__item *item) { return item->view.dtype == SGRAD_I64; }
 
-static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path) {
+/* A checkpoint (WITH_STATES) is of its own network, or of no use. */
+static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path, bool with_states) {
     if (!entry)
         return may_be_absent(item) ? 0
                                    : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
@@ -92,8 +93,9 @@ static int check_item(const struct sgrad__item *item, const struct sgrad_entry *
     const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
-        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s; --init-skip leaves it out", path, item->name,
-                          sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here));
+        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s%s", path, item->name,
+                          sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
+                          with_states ? "" : "; --init-skip leaves it out in training, and there alone");
     return 0;
 }
 
@@ -146,7 +148,7 @@ static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items
 static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
                       bool with_states, const char *skip) {
     for (int i = 0; i < list->count; i++)
-        SGRAD_TRY(check_item(&list->item[i], find_entry(g, file, list->item[i].name), file->path));
+        SGRAD_TRY(check_item(&list->item[i], find_entry(g, file, list->item[i].name), file->path, with_states));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
     for (int i = 0; i < file->count; i++) {
         char *name = file->entry[i].name;

@@ -333,9 +333,9 @@ int sgrad__entrant_turn(struct sgrad__entrant *e) {
     struct sgrad__turn *t = &e->turn;
     if (e->run->program) {
         SGRAD_TRY(turn_steps(e));
-        if (t->done < t->next || t->next < t->promised) return 0;
+        if (t->next < t->promised || !sgrad__runner_is_at_rest(e->run->runner)) return 0;
         SGRAD_TRY(turn_evaluation(e));
-        if (e->run->evaluates || !sgrad__runner_is_at_rest(e->run->runner)) return 0;
+        if (e->run->evaluates) return 0;
         close_program(e->run);
     }
     const int visits = t->visit->number + 1;

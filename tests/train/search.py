@@ -93,6 +93,18 @@ def test_replayed_alone():
     assert "step 20" in stargrad("search", "--replay", os.path.join(out, "1"), status=1)
 
 
+def test_each_its_own_way():
+    """What a candidate does to its images is not the others' matter; decompositions that are under way do not outlive their visit."""
+    out, alone = folder("ways"), folder("way")
+    convnet = {"model": "convnet", "epochs": 2, "batch": 64, "partitions": 1}
+    candidates = [{"augment": "none"}, {"augment": "crop:2,cutmix"}, {"augment": "mixup"}, {"optimizer": "kfac", "kfac-eigen-every": 10}]
+    stargrad(*words(write("w.json", {**convnet, "candidates": candidates}), out, "--together", "4"))
+    stargrad(*words(write("v.json", {**convnet, "candidates": [{"name": "2", **candidates[1]}]}), alone))
+    assert past(out, "2") == past(alone, "2")
+    for name in "134":
+        assert "to the bit" in stargrad("search", "--replay", os.path.join(out, name)), name
+
+
 def kill(process):
     """Without a word: the search's only rank, or one of mpirun's, which ends the others."""
     with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
@@ -150,6 +162,7 @@ def test_wrong_files():
                        ({"grid": {"lr": 0.1}, "model": "mlp"}, "grid: lr: takes a list of values"),
                        ({"random": {"count": 3, "lr": {"log": [0, 1]}}, "model": "mlp"}, "random: lr: takes a list, or"),
                        ({"candidates": [{}]}, "candidates[0]: has no model"),
+                       ({"candidates": [{"patience": 2}], "model": "mlp"}, "candidates[0]: patience is no candidate's"),
                        ({"candidates": [{"out": "x"}], "model": "mlp"}, "candidates[0]: out is no candidate's"),
                        ({"candidates": [{"name": "../x"}], "model": "mlp"}, "candidates[0]: name: takes letters"),
                        ({"candidates": [{}], "model": "mlp", "stop": {"rule": "never"}}, "stop: rule: takes none, halving or median"),
@@ -162,6 +175,10 @@ def test_wrong_files():
     assert "no search to continue" in stargrad(*words(path, out, "--resume"), status=2)
     stargrad(*words(path, out))
     assert "holds a search already" in stargrad(*words(path, out), status=2)
+    os.unlink(os.path.join(out, "search.json"))
+    assert "holds files already" in stargrad(*words(path, out), status=2)
+    out = folder("other")
+    stargrad(*words(path, out))
     other = write("e.json", {"model": "mlp", "epochs": 1, "candidates": [{"lr": 0.5}]})
     assert 'another "candidates"' in stargrad(*words(other, out, "--resume"), status=2)
 
