@@ -44,8 +44,8 @@ SGRAD_VECTOR(lamb)(const struct sgrad_args *a) {
             v[j] = beta2 * v[j] + (1 - beta2) * g * g;
             u[j - i] = direction(&s, w[j], m[j], v[j]);
         }
-        sgrad__add_squares(w + i, n, w_lane);
-        sgrad__add_squares(u, n, u_lane);
+        sgrad__add_products(w + i, w + i, n, w_lane);
+        sgrad__add_products(u, u, n, u_lane);
     }
     const double w_norm = sqrt(sgrad__join_lanes(w_lane)), u_norm = sqrt(sgrad__join_lanes(u_lane));
     if (shape->rank > 1 && w_norm > 0 && u_norm > 0) ratio = w_norm / u_norm;

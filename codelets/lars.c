@@ -16,7 +16,7 @@ void sgrad__lars_cuda(const struct sgrad_args *a);
 
 SGRAD_ALWAYS_INLINE double norm(const float *x, int64_t count) {
     double lane[SGRAD_LANES] = { 0 };
-    sgrad__add_squares(x, count, lane);
+    sgrad__add_products(x, x, count, lane);
     return sqrt(sgrad__join_lanes(lane));
 }
 

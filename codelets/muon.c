@@ -33,7 +33,7 @@ SGRAD_ALWAYS_INLINE void add_momentum(const struct sgrad_args *a, int64_t count,
 /* X to a norm of 1, so that no singular value is above it. */
 SGRAD_ALWAYS_INLINE void shorten(float *x, int64_t count) {
     double lane[SGRAD_LANES] = { 0 };
-    sgrad__add_squares(x, count, lane);
+    sgrad__add_products(x, x, count, lane);
     const float by = (float)(1 / (sqrt(sgrad__join_lanes(lane)) + 1e-7));
     for (int64_t i = 0; i < count; i++) x[i] *= by;
 }

@@ -9,7 +9,7 @@ void sgrad__squared_norm_cuda(const struct sgrad_args *a);
 /* x (any shape), out (1) */
 SGRAD_VECTOR(squared_norm)(const struct sgrad_args *a) {
     double *out = a->data[1], lane[SGRAD_LANES] = { 0 };
-    sgrad__add_squares(a->data[0], sgrad_shape_count(&a->view[0].shape), lane);
+    sgrad__add_products(a->data[0], a->data[0], sgrad_shape_count(&a->view[0].shape), lane);
     *out = sgrad__join_lanes(lane);
 }
 

@@ -39,11 +39,6 @@ static void print_links(const struct sgrad_call *call, FILE *to) {
     fputc('\n', to);
 }
 
-/* How much of what a step does it does on average. */
-static double share_of(struct sgrad__when when) {
-    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
-}
-
 static void print_when(struct sgrad__when when, FILE *to) {
     if (when.every == SGRAD__ONCE) fprintf(to, "  in step %ld", when.from);
     else if (when.every)
@@ -71,8 +66,8 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
         const struct sgrad__instruction *in = &p->instruction[i];
         struct sgrad_call **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
         int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
-        total += in->call->flops * share_of(in->when);
-        if (in->call->kernel == &sgrad__send_kernel) sent += in->call->bytes * share_of(in->when);
+        total += in->call->flops * sgrad__share_of_steps(in->when);
+        if (in->call->kernel == &sgrad__send_kernel) sent += in->call->bytes * sgrad__share_of_steps(in->when);
         if (*left == 0) continue;
         if (in->call->kernel != &sgrad_sum_kernel) *left = 0;
         fprintf(to, "%-10s %-44.*s %6d  %-8s %-8s %s", in->call->kernel->kind ? in->call->kernel->kind->name : "-",

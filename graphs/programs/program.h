@@ -43,6 +43,10 @@ struct sgrad__when {
 static inline bool sgrad__takes_part(struct sgrad__when when, long step) {
     return !when.every || (step >= when.from && (step - when.from) % when.every == 0);
 }
+/* How much of what a step does it does on average. */
+static inline double sgrad__share_of_steps(struct sgrad__when when) {
+    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
+}
 
 struct sgrad__instruction {
     const struct sgrad_call *call;

@@ -151,17 +151,15 @@ static const char *fate_text(const struct sgrad__entrant *e) {
     return names[fate_of(e)];
 }
 
-static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
 static json_t *standing(const struct sgrad__entrant *e) {
     const int epochs = sgrad__board_epochs(e);
     json_t *json = json_pack("{s:s, s:s, s:i}", "name", e->name, "status", fate_text(e), "epochs", epochs);
     for (int i = 0; i < e->metrics && epochs; i++) {
         char *key = sgrad_format("test_%s", e->metric[i].name);
-        json_object_set_new(json, key, number(sgrad__journal_test(e, epochs - 1, i)));
+        json_object_set_new(json, key, sgrad_json_real(sgrad__journal_test(e, epochs - 1, i)));
         free(key);
     }
-    if (epochs) json_object_set_new(json, "train_loss", number(train_loss(e, epochs - 1)));
+    if (epochs) json_object_set_new(json, "train_loss", sgrad_json_real(train_loss(e, epochs - 1)));
     json_object_set_new(json, "options", sgrad__ledger_options(e->is->given));
     return json;
 }

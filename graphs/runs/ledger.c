@@ -13,8 +13,6 @@
 
 enum { LARGEST = 256 << 20 };       /* bytes of a file that is read */
 
-static json_t *text(const char *t) { return t ? json_string(t) : json_null(); }
-
 /* ---- search.json -------------------------------------------------------------------------------------------------- */
 
 json_t *sgrad__ledger_options(const char *given) {
@@ -30,9 +28,9 @@ static json_t *describe(const struct sgrad__search *s) {
                                                     sgrad__ledger_options(o->candidate[i].given)));
     json_t *stop = json_pack("{s:s, s:i, s:i}", "rule", o->stop.rule ? o->stop.rule : "none", "first", o->stop.first, "factor",
                              o->stop.factor);
-    return json_pack("{s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "data", o->common.data, "fingerprint",
+    return json_pack("{s:s, s:o, s:i, s:i, s:o, s:s?, s:o, s:o, s:o}", "data", o->common.data, "fingerprint",
                      json_sprintf("%016llx", (unsigned long long)s->ground.fingerprint), "partitions", s->partitions, "epochs",
-                     s->epochs, "seed", json_sprintf("%llu", (unsigned long long)o->common.seed), "schedule", text(o->schedule),
+                     s->epochs, "seed", json_sprintf("%llu", (unsigned long long)o->common.seed), "schedule", o->schedule,
                      "stop", stop, "options", sgrad__ledger_options(o->given), "candidates", candidates);
 }
 

@@ -20,10 +20,6 @@ static int build(const struct sgrad__run *r, int64_t samples, struct sgrad__prog
     return sgrad__program_build(r->graph, &o, program);
 }
 
-static double often(struct sgrad__when when) {
-    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
-}
-
 /* Second order: kernels that nothing else uses, what ranks do of them, and which operands go to the others. */
 static const struct curved {
     const struct sgrad_kernel *kernel;
@@ -57,7 +53,7 @@ static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad
         struct sgrad_work_task *t = &w->task[i];
         if (samples == 1) {
             *t = (struct sgrad_work_task){ .kernel = call->kernel->name, .flops.fixed = call->flops, .bytes.fixed = call->bytes,
-                                           .often = often(p->instruction[i].when) };
+                                           .often = sgrad__share_of_steps(p->instruction[i].when) };
             find_part(call, t);
             continue;
         }
