@@ -33,7 +33,8 @@ static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "keep",
-    "evaluate-last", "evaluate-every", "best", "patience", "show-batch", "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
+    "evaluate-last", "evaluate-every", "best", "patience", "show-batch",
+    "trace", "tensorboard", "histograms", "prometheus", "print", "json", NULL
 };
 /* Those that all candidates have in common. */
 static const char *const common_only[] = { "epochs", "exclude", "image-size", "mean", "deviation", NULL };

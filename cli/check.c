@@ -1,24 +1,12 @@
 /* check.c: stargrad check: whether operations are right, one's own in a plug-in above all. */
 #include "cli/cli.h"
 
-#include <string.h>
-
 static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "json", NULL, "print the result as one JSON array", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };
-
-static int unknown(const char *word) {
-    int count = 0;
-    while (sgrad_ops[count]) count++;
-    const char **names = sgrad_alloc((size_t)count + 1, sizeof *names);
-    for (int i = 0; i < count; i++) names[i] = sgrad_ops[i]->name;
-    const int status = sgrad__no_such("check", "operation", word, names, "");
-    free(names);
-    return status;
-}
 
 static int shapes(const struct sgrad_op *op) {
     int count = 0;
@@ -46,7 +34,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = request->train.cpus, .cudas = -1, .scheduler = "eager" };
     for (char **word = request->words; *word; word++)
-        if (!sgrad_op_find(*word)) return unknown(*word);
+        if (!sgrad_record_find("operation", *word, sgrad_ops)) return SGRAD__USAGE;
     if (sgrad_context_open(&how, &context)) return SGRAD__FAILED;
     const int status = check(request);
     sgrad_context_close(context);

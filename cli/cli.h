@@ -97,8 +97,9 @@ struct sgrad__type {
     char *(*takes)(const struct sgrad__option *option);         /* "a whole number from 1 to 8"; free it */
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
 };
-extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__choice, sgrad__schedule, sgrad__views,
-    sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range, sgrad__plugin;
+extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
+    sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
+    sgrad__plugin;
 
 /* Of every command that looks for records. */
 #define SGRAD__PLUGIN_OPTION \
@@ -141,6 +142,9 @@ int sgrad__wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "COMMAND: no WHAT 'WORD'", and the nearest of NAMES, after DASHES, or where to look. COMMAND "": stargrad itself. */
 int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes);
+
+/* Makes the folder that --out names, and those that it lies in, before the work whose results go there. */
+int sgrad__out_make(const char *path);
 
 /* The exit status of a library function that returned ERROR. */
 int sgrad__status(int error);

@@ -1,10 +1,8 @@
 /* dedup.c: stargrad dedup: near-duplicate images of a data set: counted, listed, shown; and what training without them costs. */
 #include "cli/dedup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
@@ -44,7 +42,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(seed), 0, 9007199254740992.0 },
 
     { .help = "Where, and what is shown" },
-    { "out", "DIR", "folder of the lists, the page and the hashes, which a later run takes from there", &sgrad__text,
+    { "out", "DIR", "folder of the lists, the page and the hashes, which a later run takes from there", &sgrad__folder,
       SGRAD__FIELD(out), .required = true },
     { "memory", "MIB", "of the search, besides 26 bytes an image; a file in DIR has the rest; half of the machine's if not given",
       &sgrad__whole, SGRAD__PLACE(dedup.memory), 1, 1e9 },
@@ -71,19 +69,6 @@ static int64_t images_in_state(const struct sgrad_hashes *h, int state) {
 }
 
 /* ---- before ------------------------------------------------------------------------------------------------------- */
-
-static int make_folder(const char *path) {
-    char *name = sgrad_format("%s", path);
-    int error = 0;
-    for (char *slash = name; slash && !error;) {
-        slash = strchr(slash + 1, '/');
-        if (slash) *slash = 0;
-        if (mkdir(name, 0777) && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
-        if (slash) *slash = '/';
-    }
-    free(name);
-    return error;
-}
 
 static int open_parts(const struct sgrad__request *request, struct sgrad_dataset *part[2]) {
     const struct sgrad_train_options *o = &request->train;
@@ -251,7 +236,7 @@ static int check(const struct sgrad__request *request) {
 static int work(const struct sgrad__request *request, struct answer *a) {
     struct sgrad_context *context;
     SGRAD_TRY(open_parts(request, a->part));
-    SGRAD_TRY(make_folder(request->train.out));
+    SGRAD_TRY(sgrad__out_make(request->train.out));
     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .cudas = -1 }, &context));
     int error = 0;
     if (context->ranks > 1 && request->dedup.sweep)

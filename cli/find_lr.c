@@ -2,11 +2,10 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct sgrad__option options[] = {
     { .help = "Which rates" },
@@ -59,7 +58,6 @@ static int write_points(const char *folder, const struct sgrad_rate_test *t) {
 
 /* *DRAWN: there is a picture. */
 static int write_files(const struct sgrad_train_options *o, const struct sgrad_rate_test *t, bool *drawn) {
-    if (mkdir(o->out, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", o->out, strerror(errno));
     SGRAD_TRY(write_points(o->out, t));
     char *title = sgrad_format("%s on %s", o->model, o->data);
     *drawn = t->count > 1 && sgrad_report_rates(o->out, "find-lr", &(struct sgrad_rates){ title, t->count, t->rate, t->loss,
@@ -119,7 +117,10 @@ static int run(const struct sgrad__request *request) {
     tell_idle(request, asked);
     o.asked = asked;
     if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* not those of --like */
-    int error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
+    const bool makes = o.out && sgrad_launched_rank() == 0 && access(o.out, F_OK);
+    int error = makes ? sgrad__out_make(o.out) : 0;
+    if (!error) error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
+    if (error && makes) rmdir(o.out);
     if (error) return sgrad__status(error);
     const int status = test.rank > 0 ? SGRAD__DONE : tell(request, &test);
     sgrad_rate_test_free(&test);

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- types of values ---- */
 
@@ -56,7 +58,8 @@ static bool read_real(const struct sgrad__option *o, const char *text, struct sg
     *(double *)field(o, r) = x;
     return true;
 }
-static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %g to %g", o->low, o->high); }
+/* With as many digits as a limit like 0.9999999 has. */
+static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %.10g to %.10g", o->low, o->high); }
 static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
     const double x = *(const double *)field_of(o, r);
     return x < o->low ? NULL : sgrad_format("%g", x);
@@ -73,6 +76,25 @@ static char *show_text(const struct sgrad__option *o, const struct sgrad__reques
     return text ? sgrad_format("%s", text) : NULL;
 }
 const struct sgrad__type sgrad__text = { read_text, takes_text, show_text };
+
+/* A file that has to be there; why it cannot be read is in errno. */
+static bool read_file(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return access(text, R_OK) == 0 && read_text(o, text, r);
+}
+static char *takes_file(const struct sgrad__option *o) { return (void)o, sgrad_format("a file that can be read"); }
+const struct sgrad__type sgrad__file = { read_file, takes_file, show_text };
+
+static bool is_file(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+/* A folder that is there, or is yet to be made. */
+static bool read_folder(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return !is_file(text) && read_text(o, text, r);
+}
+static char *takes_folder(const struct sgrad__option *o) { return (void)o, sgrad_format("a folder"); }
+const struct sgrad__type sgrad__folder = { read_folder, takes_folder, show_text };
 
 static bool read_schedule(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     struct sgrad_schedule schedule;
@@ -203,13 +225,18 @@ struct parsing {
     int rows, status;
     int words, asked;           /* of the request, so far */
     bool *given;                /* by row */
-    bool configured;            /* a file's options are among the words */
+    const char *file;           /* whose options are the first words; NULL: there are none of a file */
+    int file_words;             /* so many */
 };
 
-static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text) {
+/* FILE: of the option; NULL: it was typed. */
+static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text, const char *file) {
+    const char *command = p->command->name, *in = file ? file : "", *colon = file ? ": " : "";
     if (!o->type->takes) return SGRAD__USAGE;
+    if (o->type == &sgrad__file)
+        return sgrad__status(sgrad_fail(SGRAD_EIO, "%s: %s%s--%s %s: %s", command, in, colon, o->name, text, strerror(errno)));
     char *takes = o->type->takes(o);
-    sgrad__wrong("%s: --%s: '%s' is not %s", p->command->name, o->name, text, takes);
+    sgrad__wrong("%s: %s%s--%s: '%s' is not %s", command, in, colon, o->name, text, takes);
     free(takes);
     return SGRAD__USAGE;
 }
@@ -259,11 +286,13 @@ static const char *optional_value(struct argp_state *state) {
 static int wrong_end(const struct parsing *p) {
     const struct sgrad__command *c = p->command;
     if (c->of_run) p->request->like = p->request->argument;
-    if (p->request->like || (p->request->config && !p->configured)) return SGRAD__DONE;
+    if (c->of_run && p->request->like && is_file(p->request->like))
+        return sgrad__wrong("%s: %s is a file, not a run's folder; --weights FILE takes weights", c->name, p->request->like);
+    if (p->request->like || (p->request->config && !p->file)) return SGRAD__DONE;
     for (int i = 0; i < p->rows; i++)
         if (c->options[i].required && !p->given[i])
-            return sgrad__wrong("%s: --%s %s is missing; see stargrad %s --help", c->name, c->options[i].name,
-                                c->options[i].value, c->name);
+            return sgrad__wrong("%s: %s--%s %s is missing; see stargrad %s --help", c->name, c->of_run ? "RUN-DIR or " : "",
+                                c->options[i].name, c->options[i].value, c->name);
     if (c->argument && *c->argument != '[' && !p->request->argument)
         return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
     return SGRAD__DONE;
@@ -289,7 +318,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
             return 0;
         }
         const char *before = state->next > 2 ? state->argv[state->next - 2] : "";
-        if (!p->command->argument && !strncmp(before, "--", 2))
+        const bool after_option = !p->command->argument && !strncmp(before, "--", 2);
+        const struct sgrad__option *its = after_option ? sgrad__option_find(p->command, before + 2) : NULL;
+        if (its && its->value)
+            p->status = sgrad__wrong("%s: '%s' is no option: a value of %s that begins so is written %s=%s", name, text, before,
+                                     before, text);
+        else if (after_option)
             p->status = sgrad__wrong("%s: %s takes no value like '%s', which is no option: options begin with --", name, before,
                                      text);
         else if (!p->command->argument)
@@ -312,7 +346,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     p->given[row] = true;
     if (!text && o->value) text = (char *)optional_value(state);
     if (o->type->read(o, text, p->request)) return 0;
-    p->status = wrong_value(p, o, text);
+    p->status = wrong_value(p, o, text, state->next - 1 <= p->file_words ? p->file : NULL);
     return ECANCELED;
 }
 
@@ -360,10 +394,11 @@ bool sgrad__is_asked(const struct sgrad__request *request, const char *option) {
     return false;
 }
 
-/* Reads the words into the request, whose options are what holds where none is given. CONFIGURED: they have those of the file. */
-static bool parse_words(const struct sgrad__command *command, bool configured, int argc, char **argv,
+/* Reads the words into the request, whose options are what holds where none is given. The first FILE_WORDS are of FILE, if that
+ * is not NULL. */
+static bool parse_words(const struct sgrad__command *command, const char *file, int file_words, int argc, char **argv,
                         struct sgrad__request *request, int *status) {
-    struct parsing p = { .command = command, .request = request, .status = -1, .configured = configured };
+    struct parsing p = { .command = command, .request = request, .status = -1, .file = file, .file_words = file_words };
     struct argp_option *options = table(command, request, &p.rows);
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
     request->train.asked = request->asked;
@@ -382,12 +417,14 @@ static bool parse_words(const struct sgrad__command *command, bool configured, i
 /* Where another run's options hold, or a file's, the words are read once more, over these. */
 static bool read_words(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status) {
     struct sgrad__request before = *request;
-    if (!parse_words(command, false, argc, argv, request, status)) return false;
-    if (!request->like && !request->config) return true;
-    if (request->config && (*status = sgrad__config_words(command, request->config, argc, argv, &argv, &argc))) return false;
+    const int given = argc;
+    if (!parse_words(command, NULL, 0, argc, argv, request, status)) return false;
+    const char *file = request->config;
+    if (!request->like && !file) return true;
+    if (file && (*status = sgrad__config_words(command, file, argc, argv, &argv, &argc))) return false;
     if (request->like && (*status = sgrad__status(sgrad_run_options(request->like, &before.train)))) return false;
     *request = before;
-    return parse_words(command, true, argc, argv, request, status);
+    return parse_words(command, file, argc - given, argc, argv, request, status);
 }
 
 bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,

@@ -4,11 +4,9 @@
 #include "planner/planner.h"
 #include "report/report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MOST_NODES = 8192 };
 
@@ -122,7 +120,6 @@ static int draw(const struct sgrad_question *question, const char *folder) {
     struct sgrad_scaling_series series[2] = { { .title = "messages beside computing" }, { .title = "messages after computing" } };
     double *devices[2], *speedup[2];
     struct sgrad_question q = *question;
-    if (mkdir(folder, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
     for (int i = 0; i < 2; i++) {
         q.no_overlap = i, q.efficiency = 0;
         SGRAD_TRY(sgrad_forecast_make(&q, &f[i]));
@@ -205,6 +202,7 @@ static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_
 static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
     struct sgrad_forecast f;
     if (r->plan.mini_batch) return choose_mini_batch(r, q);
+    if (r->train.out) SGRAD_TRY(sgrad__out_make(r->train.out));
     SGRAD_TRY(sgrad_forecast_make(q, &f));
     if (r->plan.simulate) SGRAD_TRY(sgrad__simulate(r, q, &f));
     if (r->train.json) print_json(q, &f);

@@ -9,8 +9,8 @@ static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
     { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text, SGRAD__FIELD(model),
       .required = true },
-    { "prompt", "TEXT", "what it begins with; numbers of tokens, where nothing says how text becomes tokens", &sgrad__text,
-      SGRAD__PLACE(sample.prompt) },
+    { "prompt", "TEXT", "what it begins with, a line's end if not given; numbers of tokens, where nothing says how text becomes "
+                        "tokens", &sgrad__text, SGRAD__PLACE(sample.prompt) },
     { "tokens", "N", "how many it adds", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
     { "temperature", "T", "below 1 likelier tokens are likelier still; 0: always the likeliest", &sgrad__real,
       SGRAD__PLACE(sample.temperature), 0, 1000 },
@@ -26,7 +26,6 @@ static const struct sgrad__option options[] = {
 };
 
 static void defaults(struct sgrad__request *request) {
-    request->sample.prompt = "\n";
     request->sample.tokens = 256;
     request->sample.temperature = 1;
 }
@@ -75,7 +74,7 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
 }
 
 static int run(const struct sgrad__request *request) {
-    const char *prompt = request->sample.prompt;
+    const char *prompt = request->sample.prompt ? request->sample.prompt : "\n";
     const bool bytes = takes_bytes(request->train.model);
     struct sgrad__tokenizer *tokenizer = NULL;
     int32_t *token = NULL;

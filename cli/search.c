@@ -7,7 +7,7 @@
 
 static const struct sgrad__option options[] = {
     { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data) },
-    { "out", "DIR", "the search's folder", &sgrad__text, SGRAD__FIELD(out) },
+    { "out", "DIR", "the search's folder", &sgrad__folder, SGRAD__FIELD(out) },
     { "resume", NULL, "continue the search in --out from its candidates' newest checkpoints", &sgrad__flag,
       SGRAD__FIELD(resume) },
     { "replay", "DIR/NAME", "train a search's candidate again, alone, in DIR/NAME/replay: are its losses and weights the same?",

@@ -379,6 +379,6 @@ void sgrad__onednn_pack(const struct sgrad__onednn_plan *plan, const float *weig
 
 void sgrad__onednn_multiply(bool a_turned, bool b_turned, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                             const float *b, float beta, float *c) {
-    check(dnnl_sgemm(a_turned ? 'T' : 'N', b_turned ? 'T' : 'N', m, n, k, alpha, a, a_turned ? m : k, b, b_turned ? k : n, beta, c, n),
-          "matrix product");
+    check(dnnl_sgemm(a_turned ? 'T' : 'N', b_turned ? 'T' : 'N', m, n, k, alpha, a, a_turned ? m : k, b, b_turned ? k : n, beta,
+                     c, n), "matrix product");
 }

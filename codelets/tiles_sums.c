@@ -69,7 +69,8 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     int64_t below = 0, right = 0, tiles = 0;
     const bool pixels = out[1] == 1 && out[2] == 1 && l->w[1] == 1 && l->w[2] == 1;
     const int64_t image = 2 * s.height * s.width * tiles_for(s.in, TERMS) * TERMS, together = least(s.samples, BOTH * SIDE);
-    s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS && together * image < SGRAD__TILES_ROOM / 2);
+    const bool fits = together * image <= SGRAD__TILES_ROOM / 2;
+    s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS && fits);
     for (int64_t phase = 0; phase < phases_of(l) && s.in < TERMS; phase++) {
         const struct axis w = axis_of(l, 2, phase % l->stride);
         if (w.dilation == 1) s.touching = most(s.touching, least(w.taps, TERMS / s.in));

@@ -128,28 +128,34 @@ uint64_t sgrad_hash(const void *data, size_t size) {
     return hash;
 }
 
-/* Levenshtein's distance, two rows at a time; capitals are no difference. */
+static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+/* Levenshtein's distance, in which two letters that have changed places are one error; capitals are no difference. */
 static size_t distance(const char *a, const char *b) {
     size_t m = strlen(a), n = strlen(b);
-    size_t row[2][64];
+    size_t row[3][64];
     if (n >= 64 || m >= 64) return 64;
     for (size_t j = 0; j <= n; j++) row[0][j] = j;
     for (size_t i = 1; i <= m; i++) {
-        size_t *now = row[i % 2], *before = row[(i - 1) % 2];
+        size_t *now = row[i % 3], *before = row[(i - 1) % 3], *earlier = row[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t best = before[j - 1] + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            size_t best = before[j - 1] + !same(a[i - 1], b[j - 1]);
             if (before[j] + 1 < best) best = before[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) && earlier[j - 2] + 1 < best)
+                best = earlier[j - 2] + 1;
             now[j] = best;
         }
     }
-    return row[m % 2][n];
+    return row[m % 3][n];
 }
 
+/* As many errors as half of a short word has letters, or a third of a longer one. */
 const char *sgrad_nearest(const char *word, const char *const *names) {
     const char *nearest = NULL;
-    size_t least = strlen(word) / 2 + 2;
+    const size_t length = strlen(word);
+    size_t least = (length < 6 ? length / 2 : length / 3) + 1;
     for (; *names; names++) {
         size_t d = distance(word, *names);
         if (d < least) {
@@ -160,6 +166,17 @@ const char *sgrad_nearest(const char *word, const char *const *names) {
     return nearest;
 }
 
+/* What stargrad list calls the records of a kind; NULL: it has no such list. */
+static const char *list_of(const char *what) {
+    static const char *const lists[][2] = {
+        { "model", "models" }, { "operation", "ops" }, { "optimizer", "optimizers" }, { "dataset", "datasets" },
+        { "strategy", "strategies" }, { "allreduce", "allreduce" }, { "hash", "hashes" },
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (strcmp(lists[i][0], what) == 0) return lists[i][1];
+    return NULL;
+}
+
 const void *sgrad_record_find(const char *what, const char *name, const void *records) {
     const char *const *const *record = records;     /* a record's first member is its name */
     int count = 0;
@@ -167,9 +184,10 @@ const void *sgrad_record_find(const char *what, const char *name, const void *re
         if (strcmp(*record[count], name) == 0) return record[count];
     const char **names = sgrad_alloc((size_t)count + 1, sizeof *names);
     for (int i = 0; i < count; i++) names[i] = *record[i];
-    const char *near = sgrad_nearest(name, names);
+    const char *near = sgrad_nearest(name, names), *list = list_of(what);
     if (near) sgrad_fail(SGRAD_ENAME, "no %s is called '%s': did you mean '%s'?", what, name, near);
-    else sgrad_fail(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %ss' names them", what, name, what);
+    else if (list) sgrad_fail(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %s' names them", what, name, list);
+    else sgrad_fail(SGRAD_ENAME, "no %s is called '%s'", what, name);
     free(names);
     return NULL;
 }

@@ -35,7 +35,7 @@ bool sgrad_run_exists(const char *folder) {
     return content_of(folder, &content) == 0 && content == RUN;
 }
 
-int sgrad__folder_check(const char *folder, bool resume) {
+int sgrad__run_folder_check(const char *folder, bool resume) {
     enum content content;
     SGRAD_TRY(content_of(folder, &content));
     if (content == (resume ? RUN : NOTHING)) return 0;
@@ -85,11 +85,11 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
     } else {
         r->folder = sgrad_format("%s", o->out);
         r->fresh = access(r->folder, F_OK) != 0;
-        if (r->fresh) SGRAD_TRY(sgrad__folder_check(r->folder, o->resume));
+        if (r->fresh) SGRAD_TRY(sgrad__run_folder_check(r->folder, o->resume));
         SGRAD_TRY(sgrad__folder_make(r->folder));
     }
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
-    return sgrad__folder_check(r->folder, o->resume);
+    return sgrad__run_folder_check(r->folder, o->resume);
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {

@@ -114,7 +114,7 @@ static int open_folder(struct sgrad__search *s) {
     if (s->options->replay) return remove_files(s->folder);
     SGRAD_TRY(sgrad__ledger_read(o->resume ? s : NULL, s->folder, &s->partitions, &found));
     for (int i = 0; i < s->entrants && !found && !o->resume; i++)
-        SGRAD_TRY(sgrad__folder_check(s->entrant[i].folder, false));
+        SGRAD_TRY(sgrad__run_folder_check(s->entrant[i].folder, false));
     if (found == o->resume) return 0;
     if (found)
         return sgrad_fail(SGRAD_EINVAL, "%s: holds a search already; choose another --out, or continue it with --resume",
@@ -349,7 +349,7 @@ static void decide(struct sgrad__search *s, int epoch) {
     free(of);
 }
 
-/* Weights of those that have ended lie where they were last. One that cannot be saved keeps no other, nor other ranks, waiting. */
+/* Weights of those that have ended lie where they were last. One that cannot be saved keeps no other, and no rank, waiting. */
 static int save_ended(struct sgrad__search *s) {
     int first = 0;
     for (int i = 0; i < s->entrants; i++) {

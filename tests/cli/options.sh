@@ -16,11 +16,14 @@ done
 refuses 2 'which command' # none at all
 refuses 2 "no command 'trian'; did you mean train?" trian
 refuses 2 "no command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
+refuses 2 "no command 'frobnicate'; see stargrad --help" frobnicate
 refuses 2 "no option '--versoin'; did you mean --version?" --versoin
 refuses 2 'train: --model NAME is missing' train
 echo '{"model":"lenet"}' >model.json
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
+refuses 2 'eval: RUN-DIR or --model NAME is missing' eval
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
+refuses 2 "eval: model.json is a file, not a run's folder; --weights FILE takes weights" eval model.json
 refuses 2 'report: RUN-DIR is missing' report
 refuses 1 'a/config.json' report a b
 refuses 2 'list: .* is missing' list
@@ -40,6 +43,7 @@ refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
 refuses 2 "train: no option '-q'; see" "${train[@]}" -q
 refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
 refuses 2 "train: --resume takes no value like 'runs', which is no option" "${train[@]}" --resume runs
+refuses 2 "train: 'x' is no option: a value of --trace that begins so is written --trace=x" "${train[@]}" --trace x
 refuses 2 'train: --m is short for several' "${train[@]}" --m 3
 refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
 refuses 2 'train: --print takes no value' "${train[@]}" --print=3
@@ -52,6 +56,7 @@ for option in steps lr-scale-base micro-batch window keep image-size; do whole $
 for option in seed cpus gpus checkpoint-every; do whole $option -1 0; done
 for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
 for option in epochs warmup momentum weight-decay beta1 beta2 eps trust label-smoothing clip-norm; do real $option -1; done
+refuses 2 "train: --ema: '1' is not a number from 0 to 0.9999999" "${train[@]}" --ema 1
 refuses 2 "train: --epochs: '0' is not" "${train[@]}" --epochs 0
 refuses 2 "train: --momentum: '1.1' is not" "${train[@]}" --momentum 1.1
 refuses 2 "train: --bn-group: 'micor' is not gpu, rank, micro, global or a whole number from 1" "${train[@]}" --bn-group micor
@@ -78,7 +83,8 @@ for wrong in '{"bath":3}' '{"config":"options.json"}' '{"lr":true}' '{"nesterov"
 	refuses 2 'train: wrong.json: \(train has no\|option\)' train --config wrong.json
 done
 echo '{"batch":"many"}' >wrong.json
-refuses 2 "train: --batch: 'many' is not a whole number" train --config wrong.json
+refuses 2 "train: wrong.json: --batch: 'many' is not a whole number" train --config wrong.json
+refuses 2 "train: --batch: 'many' is not a whole number" train --config model.json --data digits --batch many
 echo '{"batch":3' >wrong.json
 refuses 1 'wrong.json: line 2: ' train --config wrong.json
 echo '[1]' >wrong.json
@@ -101,7 +107,29 @@ refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
-refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
+for option in init exclude config; do
+	refuses 1 "train: --$option /nonexistent: No such file" "${train[@]}" --$option /nonexistent
+done
+for command in train find-lr 'plan --machine none' search 'dedup --hash phash'; do
+	# shellcheck disable=SC2086
+	refuses 2 "${command%% *}: --out: 'model.json' is not a folder" $command --data digits --out model.json
+done
+
+# Where nothing is near, the list that is advised has the names.
+while read -r command; do
+	# shellcheck disable=SC2086
+	refuses 2 "no [a-z]* is called 'zzzzzzzz'; 'stargrad list [a-z]*' names them\$" $command zzzzzzzz
+	passes list "$(sed "s/.*'stargrad list \(.*\)' names them/\1/" err)"
+done <<'END'
+train --data digits --model
+train --model convnet --data
+train --model convnet --data digits --optimizer
+train --model convnet --data digits --strategy
+train --model convnet --data digits --allreduce
+dedup --data digits --out dups --hash
+check
+END
+refuses 2 "no dataset is called 'foobar'; 'stargrad list" train --model convnet --data foobar
 
 # Sizes that do not fit each other.
 for command in 'train --print' bench "eval --weights none"; do

@@ -43,7 +43,7 @@ END
 # A folder that holds files is refused; so is one that cannot be made, is none, or is written by another run.
 refuses 2 '.*first' "${train[@]}" --out first
 refuses 1 '.*/dev/null/run' "${train[@]}" --out /dev/null/run
-refuses 1 'first/config.json.*: Not a directory' "${train[@]}" --out first/config.json
+refuses 2 "train: --out: 'first/config.json' is not a folder" "${train[@]}" --out first/config.json
 refuses 2 '.*resume.*--out' "${train[@]}" --resume
 lock() { python3 -c 'import fcntl, sys; f = open("first/.lock", "r+"); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); print(flush=True); sys.stdin.read()'; }
 lock </dev/null >/dev/null || wrong 'a run that has ended holds its folder'
@@ -171,7 +171,8 @@ says 'backward'
 [ ! -e third ] || wrong '--print makes a folder'
 
 # A run that fails before it begins leaves nothing, traced or not; what a killed one left of a trace is in nobody's way.
-refuses 1 '/nonexistent' "${train[@]}" --trace=1 --init /nonexistent --out traced
+echo nothing >nothing
+refuses 1 'safetensors: nothing: ' "${train[@]}" --trace=1 --init nothing --out traced
 [ ! -e traced ] || wrong 'a traced run that fails early leaves its folder'
 mkdir -p traced/trace
 refuses 2 'traced: there is no run to continue' "${train[@]}" --out traced --resume
