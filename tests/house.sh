@@ -36,21 +36,32 @@ includes() {
 	}' "${sources[@]}"
 }
 
-# Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
-circles() {
+# What each file's object defines and uses: file, symbol, type.
+symbols() {
 	local object file
 	cd "${builddir:-build}" 2>/dev/null && compgen -G 'runtime/.libs/*.o' >/dev/null ||
-		{ echo 'no circles are looked for: nothing is built' >&2 && return; }
+		{ echo 'no circles and namesakes are looked for: nothing is built' >&2 && return; }
 	for file in "${sources[@]}"; do
 		object=${file%/*}/.libs/$(basename "${file%.*}").o
 		[ -e "$object" ] || object=${file%.*}.o
 		[ ! -e "$object" ] || nm -P "$object" 2>/dev/null | sed "s|^|${file%.*} |"
-	done | awk '
+	done
+}
+
+# Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
+circles() {
+	awk '
 	$3 ~ /^[TDBRCVW]$/ { defines[$2] = $1 }
 	$3 == "U" { user[++uses] = $1; used[uses] = $2 }
-	END { for (i = 1; i <= uses; i++) if (used[i] in defines && defines[used[i]] != user[i]) print user[i], defines[used[i]] }' | sort -u |
+	END { for (i = 1; i <= uses; i++) if (used[i] in defines && defines[used[i]] != user[i]) print user[i], defines[used[i]] }' <<<"$table" | sort -u |
 		tsort 2>&1 >/dev/null | awk '/contains a loop/ { print ring; ring = ""; next } { ring = ring " " $2 } END { print ring }' |
 		sed -n 's/..*/a circle of files:&/p'
+}
+
+# Of two definitions of a name in two rooms the linker takes one, without a word.
+namesakes() {
+	awk '$3 ~ /^[TDBR]$/ && $2 != "main" { print $2, $1 }' <<<"$table" | sort -u |
+		awk '$1 == name { print file ": " name ": is in " $2 ", too" } { name = $1; file = $2 }'
 }
 
 # A file says in its first line what it is; lines keep to the width that .clang-format declares.
@@ -115,7 +126,9 @@ sizes() {
 
 findings=$(
 	includes
-	(circles)
+	table=$(symbols)
+	circles
+	namesakes
 	lines
 	words
 	plans

@@ -153,7 +153,9 @@ static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
     sgrad_monitor_enter(r->monitor);
     r->later++;
     sgrad_monitor_leave(r->monitor);
-    return sgrad__instruction_submit(r->program, i, &later->step, copy, later_done, later);
+    const int error = sgrad__instruction_submit(r->program, i, &later->step, copy, later_done, later);
+    if (error) later_done(later);
+    return error;
 }
 
 int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const int64_t *sample) {
