@@ -115,10 +115,10 @@ def test_whitening():
 
 
 def test_resnet18():
-    """The recipe of a ResNet-18 for small images: it trains, and evaluates over mirror images."""
+    """The recipe of a ResNet-18 for small images: it trains, and evaluates over views."""
     recipe, out = os.path.join(SOURCE, "examples/resnet18.json"), folder("resnet18")
-    stargrad("train", "--config", recipe, "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--steps", 2, "--warmup", 0, "--out", out)
-    assert len(losses(out)) == 2 and events(out, "epoch")[-1]["tta"] == "flip"
+    stargrad("train", "--config", recipe, "--data", "synthetic:16x16x3,10,64", "--batch", 16, "--steps", 2, "--out", out)
+    assert len(losses(out)) == 2 and events(out, "epoch")[-1]["tta"] == "flip,translate"
     assert len(tensors(out)["conv1.weight"]) == 64 * 3 * 3 * 3
     for model, why in (("resnet18:small=2", "takes a whole number from 0 to 1"), ("resnet20:small=1", "takes no options")):
         assert why in stargrad("train", "--model", model, "--data", "digits", "--print", status=2), model
