@@ -5,6 +5,24 @@
 
 size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
 
+enum { EXACT = 1 << 8 };    /* of a pass: outside training (layer.h) */
+
+static struct sgrad__layer layer_of(int pass, const struct sgrad_args *args) {
+    struct sgrad__layer l = sgrad__layer_of((enum sgrad__pass)(pass & ~EXACT), args);
+    l.exact = (pass & EXACT) && l.dtype == SGRAD_BF16;
+    return l;
+}
+
+static void run(int pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = layer_of(pass, args);
+    sgrad__ways_run(&l, args);
+}
+
+static size_t workspace(int pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = layer_of(pass, args);
+    return sgrad__ways_workspace(&l);
+}
+
 size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
 #ifdef SGRAD_HAVE_CUDA
     const bool matrix = a->view[1].shape.rank == 2 || a->view[2].shape.rank == 2;      /* where a weight or its gradient is */
@@ -14,38 +32,60 @@ size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
 #endif
 }
 
-static struct sgrad__layer layer_of(enum sgrad__pass pass, bool exact, const struct sgrad_args *a) {
-    struct sgrad__layer l = sgrad__layer_of(pass, a);
-    l.exact = exact && l.dtype == SGRAD_BF16;
-    return l;
+static double flops(int pass, const struct sgrad_args *args) {
+    const struct sgrad__layer l = layer_of(pass, args);
+    return sgrad__layer_flops(&l);
 }
 
-#define PASS(name, pass, exact)                                                                                                  \
-    void sgrad__pass_##name(const struct sgrad_args *a) {                                                                        \
-        const struct sgrad__layer l = layer_of(pass, exact, a);                                                                  \
-        sgrad__ways_run(&l, a);                                                                                                  \
-    }                                                                                                                            \
-    size_t sgrad__pass_##name##_workspace(const struct sgrad_args *a) {                                                          \
-        const struct sgrad__layer l = layer_of(pass, exact, a);                                                                  \
-        return sgrad__ways_workspace(&l);                                                                                        \
-    }                                                                                                                            \
-    double sgrad__pass_##name##_flops(const struct sgrad_args *a) {                                                              \
-        const struct sgrad__layer l = layer_of(pass, exact, a);                                                                  \
-        return sgrad__layer_flops(&l);                                                                                           \
-    }                                                                                                                            \
-    int sgrad__pass_##name##_packing(const struct sgrad_args *a, size_t *bytes) {                                                \
-        const struct sgrad__layer l = layer_of(pass, exact, a);                                                                  \
-        return sgrad__ways_packing(&l, bytes);                                                                                   \
-    }                                                                                                                            \
-    void sgrad__pass_##name##_pack(const struct sgrad_args *a, const void *weight, void *to) {                                   \
-        const struct sgrad__layer l = layer_of(pass, exact, a);                                                                  \
-        sgrad__ways_pack(&l, weight, to);                                                                                        \
-    }
-PASS(forward, SGRAD__FORWARD, false)
-PASS(inference, SGRAD__FORWARD, true)
-PASS(backward_data, SGRAD__BACKWARD_DATA, false)
-PASS(transposed_inference, SGRAD__BACKWARD_DATA, true)
-PASS(backward_weight, SGRAD__BACKWARD_WEIGHT, false)
+static int packing(int pass, const struct sgrad_args *args, size_t *bytes) {
+    const struct sgrad__layer l = layer_of(pass, args);
+    return sgrad__ways_packing(&l, bytes);
+}
+
+static void pack(int pass, const struct sgrad_args *args, const void *weight, void *to) {
+    const struct sgrad__layer l = layer_of(pass, args);
+    sgrad__ways_pack(&l, weight, to);
+}
+
+void sgrad__pass_forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
+size_t sgrad__pass_forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
+double sgrad__pass_forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
+int sgrad__pass_forward_packing(const struct sgrad_args *a, size_t *bytes) { return packing(SGRAD__FORWARD, a, bytes); }
+void sgrad__pass_forward_pack(const struct sgrad_args *a, const void *weight, void *to) { pack(SGRAD__FORWARD, a, weight, to); }
+
+void sgrad__pass_inference(const struct sgrad_args *a) { run(EXACT | SGRAD__FORWARD, a); }
+size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) { return workspace(EXACT | SGRAD__FORWARD, a); }
+double sgrad__pass_inference_flops(const struct sgrad_args *a) { return flops(EXACT | SGRAD__FORWARD, a); }
+int sgrad__pass_inference_packing(const struct sgrad_args *a, size_t *bytes) { return packing(EXACT | SGRAD__FORWARD, a, bytes); }
+void sgrad__pass_inference_pack(const struct sgrad_args *a, const void *weight, void *to) {
+    pack(EXACT | SGRAD__FORWARD, a, weight, to);
+}
+
+void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
+size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
+double sgrad__pass_backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
+int sgrad__pass_backward_data_packing(const struct sgrad_args *a, size_t *bytes) {
+    return packing(SGRAD__BACKWARD_DATA, a, bytes);
+}
+void sgrad__pass_backward_data_pack(const struct sgrad_args *a, const void *weight, void *to) {
+    pack(SGRAD__BACKWARD_DATA, a, weight, to);
+}
+
+void sgrad__pass_transposed_inference(const struct sgrad_args *a) { run(EXACT | SGRAD__BACKWARD_DATA, a); }
+size_t sgrad__pass_transposed_inference_workspace(const struct sgrad_args *a) {
+    return workspace(EXACT | SGRAD__BACKWARD_DATA, a);
+}
+double sgrad__pass_transposed_inference_flops(const struct sgrad_args *a) { return flops(EXACT | SGRAD__BACKWARD_DATA, a); }
+int sgrad__pass_transposed_inference_packing(const struct sgrad_args *a, size_t *bytes) {
+    return packing(EXACT | SGRAD__BACKWARD_DATA, a, bytes);
+}
+void sgrad__pass_transposed_inference_pack(const struct sgrad_args *a, const void *weight, void *to) {
+    pack(EXACT | SGRAD__BACKWARD_DATA, a, weight, to);
+}
+
+void sgrad__pass_backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
+size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
+double sgrad__pass_backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }
 
 int sgrad_call_ways(const struct sgrad_call *call, struct sgrad_way way[SGRAD_MAX_WAYS]) {
     static void (*const passes[SGRAD__PASSES])(const struct sgrad_args *) = { sgrad__pass_forward, sgrad__pass_backward_data,

@@ -5,17 +5,38 @@
 
 #include "codelets/kernels.h"
 
-#define SGRAD__PASS_OF(name)                                                                                                     \
-    void sgrad__pass_##name(const struct sgrad_args *args);                                                                      \
-    size_t sgrad__pass_##name##_workspace(const struct sgrad_args *args);                                                        \
-    double sgrad__pass_##name##_flops(const struct sgrad_args *args);                                                            \
-    int sgrad__pass_##name##_packing(const struct sgrad_args *args, size_t *bytes);                                              \
-    void sgrad__pass_##name##_pack(const struct sgrad_args *args, const void *weight, void *to)
-SGRAD__PASS_OF(forward);                /* x, weight, bias or absent, y */
-SGRAD__PASS_OF(inference);              /* the same outside training: exact (layer.h) */
-SGRAD__PASS_OF(backward_data);          /* dy, weight, dx */
-SGRAD__PASS_OF(transposed_inference);   /* the same outside training, of conv_transpose's forward */
-SGRAD__PASS_OF(backward_weight);        /* x, dy, dweight, dbias or absent; nothing to pack */
+/* x, weight, bias or absent, y */
+void sgrad__pass_forward(const struct sgrad_args *args);
+int sgrad__pass_forward_packing(const struct sgrad_args *args, size_t *bytes);
+void sgrad__pass_forward_pack(const struct sgrad_args *args, const void *weight, void *to);
+size_t sgrad__pass_forward_workspace(const struct sgrad_args *args);
+double sgrad__pass_forward_flops(const struct sgrad_args *args);
+
+/* The same outside training: exact (layer.h). */
+void sgrad__pass_inference(const struct sgrad_args *args);
+int sgrad__pass_inference_packing(const struct sgrad_args *args, size_t *bytes);
+void sgrad__pass_inference_pack(const struct sgrad_args *args, const void *weight, void *to);
+size_t sgrad__pass_inference_workspace(const struct sgrad_args *args);
+double sgrad__pass_inference_flops(const struct sgrad_args *args);
+
+/* dy, weight, dx; outside training: conv_transpose's forward. */
+void sgrad__pass_transposed_inference(const struct sgrad_args *args);
+int sgrad__pass_transposed_inference_packing(const struct sgrad_args *args, size_t *bytes);
+void sgrad__pass_transposed_inference_pack(const struct sgrad_args *args, const void *weight, void *to);
+size_t sgrad__pass_transposed_inference_workspace(const struct sgrad_args *args);
+double sgrad__pass_transposed_inference_flops(const struct sgrad_args *args);
+
+/* dy, weight, dx */
+void sgrad__pass_backward_data(const struct sgrad_args *args);
+int sgrad__pass_backward_data_packing(const struct sgrad_args *args, size_t *bytes);
+void sgrad__pass_backward_data_pack(const struct sgrad_args *args, const void *weight, void *to);
+size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *args);
+double sgrad__pass_backward_data_flops(const struct sgrad_args *args);
+
+/* x, dy, dweight, dbias or absent */
+void sgrad__pass_backward_weight(const struct sgrad_args *args);
+size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args);
+double sgrad__pass_backward_weight_flops(const struct sgrad_args *args);
 
 size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args);    /* of any pass; 0 without CUDA */
 

@@ -4,7 +4,7 @@
 
 #include "codelets/layer.h"
 
-enum { SGRAD__TILES_ROOM = 32 << 20 };     /* bytes that a worker may need, at most */
+enum { SGRAD__TILES_ROOM = 32 << 20 };     /* bytes that a worker may need for one image, at most; many take half as much more */
 
 /* Can the layer be computed so, here? */
 bool sgrad__tiles_open(const struct sgrad__layer *layer);

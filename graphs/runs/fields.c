@@ -64,7 +64,7 @@ json_t *sgrad__options_json(const struct sgrad_train_options *o) {
 
 int sgrad__options_check(const struct sgrad_train_options *o) {
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
-        json_t *value = value_of(f, o);
+        json_t *value = f->type == TEXT ? value_of(f, o) : json_null();
         if (!value)
             return sgrad_fail(SGRAD_EINVAL, "%s '%s': is not UTF-8, which config.json is", f->name,
                               *(const char *const *)((const char *)o + f->at));

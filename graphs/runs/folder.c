@@ -78,6 +78,7 @@ static int make_default_folder(const char *model, char **folder) {
 
 int sgrad__run_claim_folder(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
+    SGRAD_TRY(sgrad__options_check(o));
     if (o->resume && !o->out) return sgrad_fail(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
     if (!o->out) {
         r->fresh = true;

@@ -33,8 +33,9 @@ struct sgrad__run {
     struct sgrad_views views;                   /* that the evaluation which begins next has of each image; count 0: itself */
     struct sgrad__evaluation *evaluation;       /* NULL: none has begun yet */
     struct sgrad__epoch epoch;                  /* the last that is over */
-    double best, best_epoch;                    /* metric, so far; NAN: none yet. After which epoch */
+    double best;                                /* metric, so far; NAN: none yet */
     int worse;                                  /* evaluations since */
+    double kept, kept_epoch;                    /* the metric of best.safetensors, and after which epoch; NAN, 0: there is none */
     bool enough;                                /* so many that the run ends */
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples; of a task, at most */
@@ -234,7 +235,7 @@ void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_answers *
 
 /* ---- best.c: the weights of the best evaluation, and patience ---- */
 
-int sgrad__best_open(struct sgrad__run *run);       /* what was the best before the run goes on; every rank calls it */
+int sgrad__best_open(struct sgrad__run *run, long done);    /* what was before the run goes on; every rank calls it */
 int sgrad__best_tell(struct sgrad__run *run);       /* run->epoch is evaluated */
 void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
 

@@ -234,13 +234,14 @@ static int open_search(struct sgrad__search *s) {
     SGRAD_TRY(sgrad_ranks_await(s->rank ? 0 : open_folder(s), "for rank 0, which opens the folder"));
     sgrad_ranks_broadcast(&s->partitions, sizeof s->partitions, 0);
     deal_samples(s);
+    if (s->rank == 0 && !o->replay) SGRAD_TRY(sgrad__ledger_write(s, s->folder));     /* first: --resume goes on from here */
     for (int i = 0; i < s->entrants; i++) SGRAD_TRY(enter(&s->entrant[i]));
     choose_seats(s);
-    if (s->rank == 0 && !o->replay) SGRAD_TRY(sgrad__ledger_write(s, s->folder));
     return sgrad__mail_open(s);
 }
 
 static void close_search(struct sgrad__search *s) {
+    if (s->ground.context && s->ranks == 1) sgrad_wait_all();      /* else messages that never come would be waited for */
     if (s->ground.context) sgrad__checkpoint_end(s->checkpoint);
     for (int i = 0; i < s->entrants; i++) {
         struct sgrad__entrant *e = &s->entrant[i];

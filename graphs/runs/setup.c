@@ -254,7 +254,6 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
     if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");
-    SGRAD_TRY(sgrad__options_check(o));
     if (o->batch < 1) return sgrad_fail(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
     if (o->window < 0 || o->window > SGRAD__MAX_WINDOW)
         return sgrad_fail(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", o->window, SGRAD__MAX_WINDOW);
@@ -351,6 +350,7 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how
     memcpy(r->mean, ground->mean, sizeof r->mean);
     memcpy(r->deviation, ground->deviation, sizeof r->deviation);
     SGRAD_TRY(complete_options(&r->options));
+    SGRAD_TRY(sgrad__options_check(&r->options));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));

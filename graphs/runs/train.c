@@ -283,7 +283,7 @@ static bool has_enough(struct sgrad__run *r) {
 }
 
 static int train(struct sgrad__run *r, long done) {
-    SGRAD_TRY(sgrad__best_open(r));
+    SGRAD_TRY(sgrad__best_open(r, done));
     settle(r, done, SETTLED);
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
@@ -292,6 +292,7 @@ static int train(struct sgrad__run *r, long done) {
     while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
     if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
     if (r->stopping && !has_enough(r)) return stop_early(r, done);
+    if (r->stopping && done > 0 && r->options.checkpoint_every > 0) SGRAD_TRY(begin_checkpoint(r, done));   /* it has had enough */
     SGRAD_TRY(end_evaluation(r, done));     /* of ranks that have not told it yet */
     SGRAD_TRY(end_checkpoint(r));
     r->result.steps = done;
