@@ -141,7 +141,11 @@ static int find(const struct sgrad__request *request, struct answer *a) {
         sgrad_warn("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
                    SGRAD_FALSE_RATE);
     if (a->automatic) threshold = a->guide.automatic < 0 ? 0 : a->guide.automatic;
-    if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) threshold = to;
+    if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) {
+        sgrad_warn("--sweep %s: lists and figures are those of threshold %d, not of %d", request->dedup.sweep, to, threshold);
+        threshold = to;
+        a->automatic = false;
+    }
     const double begin = sgrad_now();
     SGRAD_TRY(sgrad_duplicates_find(a->part, &a->hashes,
                                     &(struct sgrad_duplicates_options){ .threshold = threshold, .across = request->dedup.across,

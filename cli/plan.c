@@ -81,6 +81,7 @@ static void print(const struct sgrad_question *q, const struct sgrad_forecast *f
     if (q->efficiency <= 0) return;
     printf("\nefficiency %g: ", q->efficiency);
     if (isfinite(f->lemma_devices)) printf("%.0f devices by the lemma (overhead %.4f)", floor(f->lemma_devices), f->overhead);
+    else if (isnan(f->lemma_devices)) printf("none by the lemma, for more nodes are not faster");
     else printf("any number by the lemma (no overhead)");
     printf(", %s by the table's formulas\n", isfinite(f->devices) ? sgrad_amount_text(f->devices, text) : "more than 4096 nodes");
 }

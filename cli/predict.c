@@ -41,7 +41,7 @@ static void add(struct files *files, char *name) {
 static int is_image(const struct dirent *entry) {
     static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
     const char *dot = strrchr(entry->d_name, '.');
-    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+    for (size_t i = 0; dot && *entry->d_name != '.' && i < sizeof endings / sizeof *endings; i++)
         if (!strcasecmp(dot, endings[i])) return 1;
     return 0;
 }

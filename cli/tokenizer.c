@@ -60,14 +60,16 @@ static int wrong(const char *file, const char *what) { return sgrad_fail(SGRAD_E
 static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t *vocabulary) {
     const char *text;
     json_t *number;
+    int words = 0;
     if (!json_is_object(vocabulary) || !json_object_size(vocabulary)) return wrong(file, "has no vocabulary");
     t->token = json_incref(vocabulary);
     json_object_foreach(vocabulary, text, number) {
         const json_int_t n = json_is_integer(number) ? json_integer_value(number) : -1;
         if (n < 0 || n >= MOST) return wrong(file, "its vocabulary has a token whose number is none from 0 to 65535");
-        if (n >= t->words) t->words = (int)n + 1;
+        if (n >= words) words = (int)n + 1;
     }
-    t->word = sgrad_alloc((size_t)t->words, sizeof *t->word);
+    t->word = sgrad_alloc((size_t)words, sizeof *t->word);
+    t->words = words;
     json_object_foreach(vocabulary, text, number) {
         struct word *word = &t->word[json_integer_value(number)];
         free(word->byte);

@@ -208,7 +208,7 @@ static int by_text(const void *a, const void *b) { return strcmp(*(char *const *
 /* The texts of the target, each once, sorted: numbers by their value. */
 static int by_number(const void *a, const void *b) {
     const double x = strtod(*(char *const *)a, NULL), y = strtod(*(char *const *)b, NULL);
-    return x < y ? -1 : x > y ? 1 : by_text(a, b);
+    return (x > y) - (x < y);
 }
 
 static int find_classes(struct sgrad_dataset *d, const struct table *t, bool numbers) {
@@ -217,9 +217,10 @@ static int find_classes(struct sgrad_dataset *d, const struct table *t, bool num
     int64_t count = 0, classes = 0;
     for (int file = 0; file < (t->dealt ? 1 : 2); file++)
         for (int64_t i = 0; i < t->csv[file].rows; i++) all[count++] = cell_at(&t->csv[file], i, t->target);
-    qsort(all, (size_t)count, sizeof *all, numbers ? by_number : by_text);
+    int (*const order)(const void *, const void *) = numbers ? by_number : by_text;
+    qsort(all, (size_t)count, sizeof *all, order);
     for (int64_t i = 0; i < count; i++)
-        if (!classes || strcmp(all[classes - 1], all[i])) all[classes++] = all[i];
+        if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
         error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target + 1, (long long)classes);

@@ -26,7 +26,7 @@ struct filter {
 /* From LENGTH pixels, were they scaled to SCALED, the SIDE in the middle. */
 static struct filter filter_create(int length, int64_t scaled, int side) {
     const double scale = (double)length / (double)scaled, reach = fmax(scale, 1);
-    const int64_t cut = (scaled - side) / 2;
+    const int64_t cut = (scaled - side) / 2 + ((scaled - side) % 4 == 3);      /* torchvision's halves are rounded to even */
     struct filter filter = { .most = 2 * (int)ceil(reach) + 1 };
     filter.first = sgrad_alloc((size_t)side, sizeof *filter.first);
     filter.count = sgrad_alloc((size_t)side, sizeof *filter.count);

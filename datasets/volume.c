@@ -354,6 +354,17 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
     return 0;
 }
 
+/* Those of val are among them. */
+static int check_val(const char *folder, const struct sgrad_dataset *dataset) {
+    const struct state *s = dataset->state;
+    uint64_t count[256] = { 0 };
+    SGRAD_TRY(count_labels(folder, &s->label, count));
+    for (int i = 0; i < 256; i++)
+        if (count[i] && !s->binary && i >= dataset->classes)
+            return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: val has label %d, which is none of train's", folder, i);
+    return 0;
+}
+
 /* "DIR" or "DIR,ZxYxX"; free what is returned. */
 static char *parse_argument(const char *argument, int64_t patch[3]) {
     const char *comma = strrchr(argument, ',');
@@ -390,6 +401,7 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
         error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: of the images of train and val one is of uint8, one is not",
                            folder);
     if (!error) error = find_classes(folder, dataset, &label);
+    if (!error) error = check_val(folder, dataset);
     close_stack(&image);
     close_stack(&label);
     return error;

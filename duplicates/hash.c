@@ -158,8 +158,9 @@ int sgrad_hashes_make(const struct sgrad_context *context, struct sgrad_dataset 
     h.known = job.known;
     if (!error) hand_out(&h, context);
     free(job.store.record);
-    if (!error && context->rank == 0 && options->file) error = sgrad__store_write(options->file, &h);
-    if (!error) error = sgrad_ranks_agree(0);
+    const bool writes = !error && context->rank == 0 && options->file;
+    const int unwritten = writes ? sgrad__store_write(options->file, &h) : 0;
+    if (!error) error = sgrad_ranks_agree(unwritten);
     if (error) sgrad_hashes_free(&h);
     else *hashes = h;
     return error;

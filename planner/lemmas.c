@@ -11,6 +11,7 @@
 double sgrad_lemma_efficiency(double overhead, double devices) { return (1 + overhead) / (1 + devices * overhead); }
 
 double sgrad_lemma_devices(double overhead, double efficiency) {
+    if (isnan(overhead)) return NAN;
     return overhead > 0 ? (1 + overhead - efficiency) / (efficiency * overhead) : INFINITY;
 }
 

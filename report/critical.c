@@ -14,10 +14,10 @@
 enum { LARGE = 1 << 14 };       /* bytes: what a smaller message takes says nothing of the rate */
 
 struct node {
-    double ms;                  /* of the longest chain that ends here; below 0: not known yet */
+    double ms;                  /* of the longest chain that ends here, once it is settled */
     int before;                 /* on it; -1: this is its first */
     int seen;                   /* of what it waits for: so many are entered */
-    bool entered;
+    bool entered, settled;
 };
 struct search {
     const struct sgrad__timeline *t;
@@ -48,16 +48,17 @@ static int befores(const struct search *s, int j) { return s->t->job[j].count + 
 
 /* All that J waits for is known. */
 static void settle(struct search *s, int j) {
-    struct node *node = &s->node[j];
-    node->ms = 0;
-    node->before = -1;
+    double most = 0;
+    int longest = -1;
     for (int n = 0; n < befores(s, j); n++) {
         const int b = before(s, j, n);
-        if (b < 0) continue;
+        if (b < 0 || !s->node[b].settled) continue;     /* of a damaged trace, in which jobs wait for each other */
         const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
-        if (ms > node->ms) node->ms = ms, node->before = b;
+        if (ms > most) most = ms, longest = b;
     }
-    node->ms += s->t->job[j].ms;
+    s->node[j].ms = most + s->t->job[j].ms;
+    s->node[j].before = longest;
+    s->node[j].settled = true;
 }
 
 /* Depth first, on a stack of its own: a chain may have a million jobs. */

@@ -91,7 +91,7 @@ static int find_bare(struct sgrad_volume *v, struct tiff *t, int64_t *slices) {
 static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
     struct page first = { 0 }, page;
     *pages = 0;
-    do {
+    for (bool more = true; more;) {
         t->page = sgrad_grow(t->page, (int)*pages, sizeof *t->page);
         t->page[*pages] = TIFFCurrentDirOffset(t->file);
         SGRAD_TRY(read_page(v, *pages, t->file, &page));
@@ -101,7 +101,11 @@ static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
                               page.width, page.height, sgrad_voxel_name(page.voxel), first.width, first.height,
                               sgrad_voxel_name(first.voxel));
         ++*pages;
-    } while (TIFFReadDirectory(t->file));
+        more = !TIFFLastDirectory(t->file);
+        if (more && !TIFFReadDirectory(t->file))
+            return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short", v->path,
+                              (long long)*pages);
+    }
     v->voxel = first.voxel;
     return sgrad__volume_shape(v, 3, (int64_t[]){ *pages, first.height, first.width },
                                (int64_t[]){ 1, first.chunk_height, first.chunk_width });

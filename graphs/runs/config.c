@@ -153,7 +153,10 @@ static void set_circumstances(json_t *object, const struct sgrad__config *c) {
 static void set_input(json_t *object, const struct sgrad_dataset *d) {
     const struct sgrad_field *image = sgrad_dataset_image(d);
     json_t *names = json_array();
-    for (int c = 0; c < d->classes && d->class_name; c++) json_array_append_new(names, text(d->class_name[c]));
+    for (int c = 0; c < d->classes && d->class_name; c++) {
+        json_t *name = json_string(d->class_name[c]);       /* NULL: it is not UTF-8 */
+        json_array_append_new(names, name ? name : json_sprintf("%d", c));
+    }
     if (image && image->shape.rank == 3)
         json_object_set_new(object, "input", json_pack("{s:[I,I,I], s:f}", "image", (json_int_t)image->shape.dim[0],
                                                        (json_int_t)image->shape.dim[1], (json_int_t)image->shape.dim[2],

@@ -292,7 +292,8 @@ static int train(struct sgrad__run *r, long done) {
     while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
     if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
     if (r->stopping && !has_enough(r)) return stop_early(r, done);
-    if (r->stopping && done > 0 && r->options.checkpoint_every > 0) SGRAD_TRY(begin_checkpoint(r, done));   /* it has had enough */
+    const bool keeps = r->stopping && done > 0 && r->options.checkpoint_every > 0;      /* it has had enough */
+    if (keeps) SGRAD_TRY(begin_checkpoint(r, done));
     SGRAD_TRY(end_evaluation(r, done));     /* of ranks that have not told it yet */
     SGRAD_TRY(end_checkpoint(r));
     r->result.steps = done;

@@ -165,8 +165,8 @@ static void resize(void **state) {
     static const uint8_t line[8] = { 0, 0, 80, 160, 40, 0, 0, 0 };
     for (int i = 0; i < 2 * 8 * 3; i++) rgb[i] = line[i / 3 % 8];
     sgrad__image_fit(&(struct sgrad__image){ .height = 2, .width = 8, .rgb = rgb }, 1, to);
-    /* scaled to 4 x 1, cut to column 1 (of 0…3): pixels 1 to 4 */
-    assert_int_equal(to[0], (int)((0 * 1 + 80 * 3 + 160 * 3 + 40 * 1) / 8.0 + 0.5));
+    /* scaled to 4 x 1, cut to column 2 (of 0…3), as torchvision rounds 1.5: pixels 3 to 6 */
+    assert_int_equal(to[0], (int)((160 * 1 + 40 * 3 + 0 * 3 + 0 * 1) / 8.0 + 0.5));
     assert_int_equal(to[0], to[1]);
     assert_int_equal(to[0], to[2]);
 

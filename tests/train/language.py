@@ -203,9 +203,10 @@ def test_tokenizer():
     said = "the the a" + "".join(words[int(number)] for number in numbers.split()).replace("\u0120", " ") + "\n"
     for file in ("vocab.json", "tokenizer.json"):
         assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, file)) == said, said
-    with open(os.path.join(path, "vocab.json"), "w") as f:
-        f.write('{"a": -1}')
-    assert "a token whose number is none" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
+    for vocabulary in ('{"a": -1}', '{"a": 5, "b": 70000}'):
+        with open(os.path.join(path, "vocab.json"), "w") as f:
+            f.write(vocabulary)
+        assert "a token whose number is none" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
 
 
 def test_tokens():

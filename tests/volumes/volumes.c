@@ -79,6 +79,23 @@ static void refused(void **state) {
     }
 }
 
+/* A copy that was cut short is no smaller stack. */
+static void cut_short(void **state) {
+    char *path = data_path("strips.tif");
+    struct sgrad_map map;
+    struct sgrad_volume *v;
+    (void)state;
+    assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
+    for (size_t size = 0; size < map.size; size += 50) {
+        scratch_write("cut.tif", map.data, size);
+        const int error = sgrad_volume_open(scratch_path("cut.tif"), &v);
+        if (!error) sgrad_volume_close(v);
+        assert_true(error == SGRAD_EFORMAT);
+    }
+    sgrad_map_close(&map);
+    free(path);
+}
+
 /* Written block by block, of which the last are shorter. */
 static void write_and_read(const char *name, const char *again) {
     static const int64_t dim[] = { 1, Z, Y, X }, chunk[] = { 1, 2, 4, 4 };
@@ -167,7 +184,7 @@ static void converted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others), cmocka_unit_test(refused), cmocka_unit_test(written), cmocka_unit_test(chunks),
+        cmocka_unit_test(others), cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written), cmocka_unit_test(chunks),
         cmocka_unit_test(unfinished), cmocka_unit_test(signed_),
         cmocka_unit_test(converted),
     };
