@@ -184,9 +184,8 @@ static void converted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others), cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written), cmocka_unit_test(chunks),
-        cmocka_unit_test(unfinished), cmocka_unit_test(signed_),
-        cmocka_unit_test(converted),
+        cmocka_unit_test(others),     cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written),
+        cmocka_unit_test(chunks),     cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }
