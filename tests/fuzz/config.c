@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (int i = 0; i < input.classes; i++) free(input.class_name[i]);
         free(input.class_name);
     }
-    if (!sgrad__config_input(run, CHANNELS, mean, deviation, &found)) /* as floats they scale pixels */
+    if (!sgrad__config_input(run, CHANNELS, mean, deviation, &found) && found) /* as floats they scale pixels */
         for (int i = 0; i < CHANNELS; i++)
             if (!isfinite((float)mean[i]) || !isfinite(1 / (float)deviation[i])) __builtin_trap();
 
