@@ -12,7 +12,7 @@ static const struct sgrad__option options[] = {
       SGRAD__PLACE(config) },
     { "like", "RUN", "options of the run in this folder hold where none is given here", &sgrad__folder, SGRAD__PLACE(like) },
     SGRAD__PLUGIN_OPTION,
-    { "init", "FILE", "start from these weights (safetensors)", &sgrad__file, SGRAD__FIELD(init) },
+    { "init", "FILE", "start from these weights (safetensors)", &sgrad__text, SGRAD__FIELD(init) },
     { "init-skip", "LIST", "parameters that are not taken from --init and begin anew: patterns like fc,layer4.*", &sgrad__text,
       SGRAD__FIELD(init_skip) },
     { "mean", "X,X,X", "mean of each channel, instead of the training set's", &sgrad__text, SGRAD__FIELD(mean) },

@@ -107,7 +107,7 @@ refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
-for option in init exclude config; do
+for option in exclude config; do
 	refuses 1 "train: --$option /nonexistent: No such file" "${train[@]}" --$option /nonexistent
 done
 for command in train find-lr 'plan --machine none' search 'dedup --hash phash'; do
