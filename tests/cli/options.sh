@@ -107,6 +107,7 @@ refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
+refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
 for option in exclude config; do
 	refuses 1 "train: --$option /nonexistent: No such file" "${train[@]}" --$option /nonexistent
 done
