@@ -143,9 +143,6 @@ int sgrad__wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "COMMAND: no WHAT 'WORD'", and the nearest of NAMES, after DASHES, or where to look. COMMAND "": stargrad itself. */
 int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes);
 
-/* Makes the folder that --out names, and those that it lies in, before the work whose results go there. */
-int sgrad__out_make(const char *path);
-
 /* The exit status of a library function that returned ERROR. */
 int sgrad__status(int error);
 

@@ -240,7 +240,7 @@ static int check(const struct sgrad__request *request) {
 static int work(const struct sgrad__request *request, struct answer *a) {
     struct sgrad_context *context;
     SGRAD_TRY(open_parts(request, a->part));
-    SGRAD_TRY(sgrad__out_make(request->train.out));
+    SGRAD_TRY(sgrad_folder_make(request->train.out));
     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .cudas = -1 }, &context));
     int error = 0;
     if (context->ranks > 1 && request->dedup.sweep)

@@ -118,7 +118,7 @@ static int run(const struct sgrad__request *request) {
     o.asked = asked;
     if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* not those of --like */
     const bool makes = o.out && sgrad_launched_rank() == 0 && access(o.out, F_OK);
-    int error = makes ? sgrad__out_make(o.out) : 0;
+    int error = makes ? sgrad_folder_make(o.out) : 0;
     if (!error) error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
     if (error && makes) rmdir(o.out);
     if (error) return sgrad__status(error);

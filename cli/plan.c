@@ -203,7 +203,7 @@ static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_
 static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
     struct sgrad_forecast f;
     if (r->plan.mini_batch) return choose_mini_batch(r, q);
-    if (r->train.out) SGRAD_TRY(sgrad__out_make(r->train.out));
+    if (r->train.out) SGRAD_TRY(sgrad_folder_make(r->train.out));
     SGRAD_TRY(sgrad_forecast_make(q, &f));
     if (r->plan.simulate) SGRAD_TRY(sgrad__simulate(r, q, &f));
     if (r->train.json) print_json(q, &f);

@@ -262,7 +262,7 @@ int sgrad__board_open(struct sgrad__search *s) {
     struct sgrad__board *b = s->board = sgrad_alloc(1, sizeof *b);
     b->terminal = s->options->common.json ? stderr : stdout;
     b->table = isatty(fileno(b->terminal)) && !s->options->replay;
-    SGRAD_TRY(sgrad__folder_make(s->folder));
+    SGRAD_TRY(sgrad_folder_make(s->folder));
     return sgrad_lock_take(s->folder, &b->lock);
 }
 
@@ -283,7 +283,7 @@ static int begin_metrics(struct sgrad__entrant *e) {
 int sgrad__board_enter(struct sgrad__entrant *e) {
     struct sgrad__config config;
     char devices[256];
-    SGRAD_TRY(sgrad__folder_make(e->folder));
+    SGRAD_TRY(sgrad_folder_make(e->folder));
     if (e->fate == SGRAD__BROKEN) return 0;
     sgrad__run_describe(e->run, &config, devices, sizeof devices);
     config.ranks = e->search->ranks;

@@ -314,7 +314,7 @@ static int begin_checkpoint(struct sgrad__entrant *e, int visits) {
     s->checkpoint = NULL;
     SGRAD_TRY(before);
     char *identity = identity_of(e), *folder = folder_of(e, e->place);
-    int error = sgrad__folder_make(folder);
+    int error = sgrad_folder_make(folder);
     if (!error) error = sgrad__checkpoint_begin(e->run->graph, folder, &position, identity, e->options.keep, &s->checkpoint);
     free(identity);
     free(folder);

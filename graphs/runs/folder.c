@@ -46,7 +46,7 @@ int sgrad__run_folder_check(const char *folder, bool resume) {
                       content == FILES ? " in another --out: this one holds files" : " there");
 }
 
-int sgrad__folder_make(const char *path) {
+int sgrad_folder_make(const char *path) {
     char *name = sgrad_format("%s", path);
     int error = 0;
     for (char *s = name + 1; !error; s++) {
@@ -67,7 +67,7 @@ static int make_default_folder(const char *model, char **folder) {
     char when[32];
     time_t now = time(NULL);
     strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime(&now));
-    SGRAD_TRY(sgrad__folder_make("runs"));
+    SGRAD_TRY(sgrad_folder_make("runs"));
     for (int i = 1;; i++) {
         *folder = i == 1 ? sgrad_format("runs/%s-%s", model, when) : sgrad_format("runs/%s-%s-%d", model, when, i);
         if (mkdir(*folder, 0777) == 0) return 0;
@@ -87,7 +87,7 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
         r->folder = sgrad_format("%s", o->out);
         r->fresh = access(r->folder, F_OK) != 0;
         if (r->fresh) SGRAD_TRY(sgrad__run_folder_check(r->folder, o->resume));
-        SGRAD_TRY(sgrad__folder_make(r->folder));
+        SGRAD_TRY(sgrad_folder_make(r->folder));
     }
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
     return sgrad__run_folder_check(r->folder, o->resume);

@@ -157,7 +157,6 @@ int sgrad__run_claim_folder(struct sgrad__run *run);
 int sgrad__run_compare_options(struct sgrad__run *run);
 /* What its config.json tells. */
 void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *config, char *devices, size_t size);
-int sgrad__folder_make(const char *path);                           /* mkdir -p */
 int sgrad__run_folder_check(const char *path, bool resume);         /* a run begins in nothing, or goes on with its own */
 /* Gives up the lock; a folder that was made in vain goes. */
 void sgrad__run_leave_folder(struct sgrad__run *run);

@@ -302,6 +302,8 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
 
 /* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
 bool sgrad_run_exists(const char *folder);
+/* Makes the folder, and those that it lies in, as far as they are not there. SGRAD_EIO. */
+int sgrad_folder_make(const char *path);
 
 /* ---- searching: many candidates over data that stays where it is ----------------------------------------------------- */
 
