@@ -2,7 +2,7 @@
  *
  *     OUT/sweep/none-1/     a run of all samples, by seed       OUT/sweep.json     points, and which is the best
  *     OUT/sweep/4-1/        without what threshold 4 drops      OUT/sweep.svg
- *     OUT/sweep/4.txt       which that is
+ *     OUT/sweep/4.txt       which that is                       OUT/sweep/none.txt damaged ones, if there are any
  *
  * Thresholds that drop the same number of samples drop the same ones, and are trained once. */
 #include "cli/dedup.h"
@@ -134,11 +134,23 @@ static void print(const struct sgrad__sweep *sweep) {
 
 /* ---- the runs ------------------------------------------------------------------------------------------------------- */
 
+/* All samples; but what could not be hashed cannot be read by a training, either. */
+static int train_whole(const struct sgrad__request *request, const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
+                       const struct sgrad_duplicates *found, struct sgrad__sweep_point *p) {
+    bool whole = true;
+    for (int64_t i = 0; i < hashes->train; i++) whole &= sgrad_hashes_has(hashes, i);
+    char *list = whole ? NULL : sgrad_format("%s/sweep/none.txt", request->train.out);
+    *p = (struct sgrad__sweep_point){ .threshold = -1 };
+    int error = list ? sgrad_duplicates_write_level(train, hashes, found, -1, list) : 0;
+    if (!error) error = train_point(request, list, "none", p);
+    free(list);
+    return error;
+}
+
 static int run_points(const struct sgrad__request *request, const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
                       const struct sgrad_duplicates *found, int from, int to, struct sgrad__sweep *sweep) {
     struct sgrad__sweep_point *p = sweep->point;
-    p[sweep->count] = (struct sgrad__sweep_point){ .threshold = -1 };
-    SGRAD_TRY(train_point(request, NULL, "none", &p[sweep->count++]));
+    SGRAD_TRY(train_whole(request, train, hashes, found, &p[sweep->count++]));
     for (int t = from; t <= to; t++) {
         const int level = t - found->first;
         char *name = sgrad_format("%d", t), *list = sgrad_format("%s/sweep/%d.txt", request->train.out, t);

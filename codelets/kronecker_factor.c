@@ -10,15 +10,15 @@
  * so that 13 displacements make all. Borders: the rows of an image are cut into runs, each met by the same taps; with padding 1
  * the first by r = 0 and 1, the last by 1 and 2, those between by all; columns likewise. With a stride runs go by steps.
  *
- * Inside, tiles of 6x16 products stay in registers while pixels go by, which are floats, of 16 channels or a multiple, in the
- * workspace. Limits: filters of up to 31x31 taps. On CPUs alone. */
+ * Inside, tiles of 6x16 products, or 16x16 with AVX-512, stay in registers while pixels go by, which are floats, of 16 channels
+ * or a multiple, in the workspace. Limits: filters of up to 31x31 taps. On CPUs alone. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/kronecker.h"
 
 #include <assert.h>
 
-enum { LEFT = 6, RIGHT = 16, RUNS = 128, SHORT = 256 };
+enum { LEFT = 6, LEFT_AVX512 = 16, RIGHT = 16, RUNS = 128, SHORT = 256 };
 static const int64_t CACHE = 512 << 10;     /* bytes of pixels that go by again and again: a part of the second level */
 
 /* FIRST, and COUNT - 1 more by steps: rows or columns that TAPS (bits) meet, at their lower end of a displacement. */
@@ -101,48 +101,45 @@ static int runs_of(const struct geometry *g, int64_t extent, int64_t outs, int64
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */
 
-typedef float vec __attribute__((vector_size(4 * RIGHT / 2)));
+typedef float vec __attribute__((vector_size(4 * RIGHT)));
 typedef vec packed __attribute__((aligned(4), may_alias));
 
-/* COUNT pixels, STEP elements from one to the next: sum[i][j] += left[i]·right[j], where right lies APART elements further. */
-SGRAD_ALWAYS_INLINE void multiply(const float *left, int64_t count, int64_t step, int64_t apart, vec sum[LEFT][2]) {
+/* COUNT pixels, STEP elements from one to the next: sum[i] += left[i]·right, where right lies APART elements further. */
+SGRAD_ALWAYS_INLINE void multiply(const float *left, int64_t count, int64_t step, int64_t apart, int height, vec sum[]) {
     for (int64_t w = 0; w < count; w++, left += step) {
-        const vec low = *(const packed *)(left + apart), high = *(const packed *)(left + apart + RIGHT / 2);
-#pragma GCC unroll 6
-        for (int i = 0; i < LEFT; i++) {
-            sum[i][0] += left[i] * low;
-            sum[i][1] += left[i] * high;
-        }
+        const vec right = *(const packed *)(left + apart);
+#pragma GCC unroll 16
+        for (int i = 0; i < height; i++) sum[i] += left[i] * right;
     }
 }
 
-SGRAD_ALWAYS_INLINE void flush(vec sum[LEFT][2], float to[LEFT][RIGHT]) {
-    for (int i = 0; i < LEFT; i++)
-        for (int j = 0; j < 2; j++) {
-            *(packed *)&to[i][j * RIGHT / 2] += sum[i][j];
-            sum[i][j] = (vec){ 0 };
-        }
+SGRAD_ALWAYS_INLINE void flush(int height, vec sum[], float to[][RIGHT]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++) {
+        *(packed *)to[i] += sum[i];
+        sum[i] = (vec){ 0 };
+    }
 }
 
 /* Over the pixels of the runs. No sum is longer than some hundred pixels before it is added to others, for rounding's sake. */
 SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run *row, const struct run *column, int64_t wide,
-                                       const float *x, int64_t apart, float to[LEFT][RIGHT]) {
-    vec sum[LEFT][2] = { { { 0 } } };
+                                       const float *x, int64_t apart, int height, float to[][RIGHT]) {
+    vec sum[LEFT_AVX512] = { { 0 } };
     const int64_t step = column->step * wide, line = m->width * wide, image = m->height * line;
     const float *first = x + row->first * line + column->first * wide;
     int64_t pixels = 0;
-    memset(to, 0, LEFT * sizeof *to);
+    memset(to, 0, (size_t)height * sizeof *to);
     for (int64_t n = 0; n < m->count; n++, first += image)
         for (int64_t k = 0; k < row->count; k++)
             for (int64_t begin = 0, count; begin < column->count; begin += count) {
                 count = column->count - begin < SHORT ? column->count - begin : SHORT;
-                multiply(first + k * row->step * line + begin * step, count, step, apart, sum);
+                multiply(first + k * row->step * line + begin * step, count, step, apart, height, sum);
                 pixels += count;
                 if (pixels < SHORT) continue;
-                flush(sum, to);
+                flush(height, sum, to);
                 pixels = 0;
             }
-    flush(sum, to);
+    flush(height, sum, to);
 }
 
 /* Where a tile of products begins: the block's, and its own in that. */
@@ -151,8 +148,8 @@ struct place {
 };
 
 /* What is inside the block, and of the upper triangle. */
-SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *g, float tile[LEFT][RIGHT], struct place at, float *sum) {
-    const int64_t height = g->channels - at.i < LEFT ? g->channels - at.i : LEFT;
+SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *g, float tile[][RIGHT], int most, struct place at, float *sum) {
+    const int64_t height = g->channels - at.i < most ? g->channels - at.i : most;
     const int64_t width = g->channels - at.j < RIGHT ? g->channels - at.j : RIGHT;
     for (int64_t i = 0; i < height; i++) {
         const int64_t row = at.row + at.i + i, column = at.column + at.j, first = row > column ? row - column : 0;
@@ -167,18 +164,19 @@ SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *g, float tile[LEFT][RIG
 
 /* One tile of all blocks whose taps lie (DOWN,RIGHT) apart. */
 SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *g, const struct images *m, const float *x, int64_t down,
-                                          int64_t along, int64_t i, int64_t j, const struct run *row, int rows,
+                                          int64_t along, int64_t i, int64_t j, int height, const struct run *row, int rows,
                                           const struct run *column, int columns, float *sum) {
     const int64_t apart = (down * m->width + along) * g->dilation * g->wide + j - i;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
-            float tile[LEFT][RIGHT];
-            multiply_runs(m, &row[a], &column[b], g->wide, x + i, apart, tile);
+            float tile[LEFT_AVX512][RIGHT];
+            multiply_runs(m, &row[a], &column[b], g->wide, x + i, apart, height, tile);
             for (int64_t r = 0; r < g->taps; r++)
                 for (int64_t s = 0; s < g->taps; s++)
                     if (row[a].taps >> r & 1 && column[b].taps >> s & 1)
-                        add_tile(g, tile, (struct place){ (r * g->taps + s) * g->channels,
-                                                          ((r + down) * g->taps + s + along) * g->channels, i, j }, sum);
+                        add_tile(g, tile, height, (struct place){ (r * g->taps + s) * g->channels,
+                                                                  ((r + down) * g->taps + s + along) * g->channels, i, j },
+                                 sum);
         }
 }
 
@@ -203,17 +201,17 @@ SGRAD_ALWAYS_INLINE void add_bias(const struct geometry *g, const struct images 
     sum[sgrad__triangle_at(g->length, last, last)] += (float)(m->count * m->outs * m->across);
 }
 
-/* X: a group's channels of these images. */
-SGRAD_ALWAYS_INLINE void add_images(const struct geometry *g, const struct images *m, const float *x, float *sum) {
+/* X: a group's channels of these images. Tiles have HEIGHT rows. */
+SGRAD_ALWAYS_INLINE void add_images(const struct geometry *g, const struct images *m, const float *x, int height, float *sum) {
     struct run row[RUNS], column[RUNS];
     for (int64_t down = 0; down < g->taps; down++)
         for (int64_t along = down ? 1 - g->taps : 0; along < g->taps; along++) {
             const int rows = runs_of(g, m->height, m->outs, down, row), columns = runs_of(g, m->width, m->across, along, column);
             const bool diagonal = !down && !along;
             if (diagonal && g->bias) add_bias(g, m, x, row, rows, column, columns, sum);
-            for (int64_t i = 0; i < g->channels; i += LEFT)
+            for (int64_t i = 0; i < g->channels; i += height)
                 for (int64_t j = diagonal ? i / RIGHT * RIGHT : 0; j < g->channels; j += RIGHT)
-                    add_displacement(g, m, x, down, along, i, j, row, rows, column, columns, sum);
+                    add_displacement(g, m, x, down, along, i, j, height, row, rows, column, columns, sum);
         }
 }
 
@@ -230,6 +228,7 @@ SGRAD_ALWAYS_INLINE void take_pixels(const struct geometry *g, enum sgrad_dtype 
 SGRAD_VECTOR(kronecker_factor)(const struct sgrad_args *a) {
     const struct geometry g = geometry_of(a);
     const int64_t image = g.all.height * g.all.width, all = g.all.count * image, most = pixels_at_once(&g);
+    const bool wide = sgrad_isa() >= SGRAD_AVX512;      /* there are registers for it */
     float *x = (float *)sgrad_aligned((size_t)a->workspace), *sum = a->data[1];
     if (!sgrad_adds(a, 1)) memset(sum, 0, sgrad_view_bytes(&a->view[1]));
     memset(x + most * g.wide, 0, RIGHT * sizeof *x);     /* a tile may look beyond the last pixel */
@@ -241,7 +240,8 @@ SGRAD_VECTOR(kronecker_factor)(const struct sgrad_args *a) {
             if (g.rows) m = (struct images){ 1, 1, count, 1, count };
             if (a->view[0].dtype == SGRAD_F32) take_pixels(&g, SGRAD_F32, a->data[0], first, count, group * g.channels, x);
             else take_pixels(&g, SGRAD_BF16, a->data[0], first, count, group * g.channels, x);
-            add_images(&g, &m, x, sum);
+            if (wide) add_images(&g, &m, x, LEFT_AVX512, sum);
+            else add_images(&g, &m, x, LEFT, sum);
         }
 }
 

@@ -150,7 +150,7 @@ void sgrad_duplicates_free(struct sgrad_duplicates *found);
 /* FOLDER/keep.txt, drop.txt (as options.exclude takes them; images that were not hashed are dropped) and leaks.txt. */
 int sgrad_duplicates_write(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
                            const struct sgrad_duplicates *found, const char *folder);
-/* The training samples that LEVEL drops, as such a file. */
+/* The training samples that LEVEL drops, as such a file; level -1: those alone that were not hashed. */
 int sgrad_duplicates_write_level(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
                                  const struct sgrad_duplicates *found, int level, const char *path);
 /* FOLDER/index.html: groups with their pictures, a slider for the threshold; needs nothing but a browser. */

@@ -101,10 +101,11 @@ static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) 
 
 /* Images of two classes hardly ever are duplicates: how often they are near is how often unrelated ones are. */
 static double expect_by_chance(const struct judge *j) {
-    const int classes = j->part[0]->classes > 0 ? j->part[0]->classes : 1;
+    const bool known = j->hashes->train > 0 && sgrad__image_class(j->part, j->hashes, 0) >= 0;
+    const int classes = known ? j->part[0]->classes : 1;
     double *images = sgrad_alloc((size_t)classes, sizeof *images), all = 0, within = 0;
     for (int64_t i = 0; i < j->hashes->train; i++)
-        if (sgrad_hashes_has(j->hashes, i)) images[classes > 1 ? sgrad__image_class(j->part, j->hashes, i) : 0]++;
+        if (sgrad_hashes_has(j->hashes, i)) images[known ? sgrad__image_class(j->part, j->hashes, i) : 0]++;
     for (int k = 0; k < classes; k++) all += images[k], within += images[k] * (images[k] - 1) / 2;
     free(images);
     const double across = all * (all - 1) / 2 - within;
@@ -162,10 +163,10 @@ void sgrad_duplicates_free(struct sgrad_duplicates *found) {
 struct wanted {
     const struct sgrad_hashes *hashes;
     const struct sgrad_duplicates *found;
-    int level;
+    int level;          /* -1: drops nothing */
 };
 static bool is_dropped(const struct wanted *w, int64_t i) {
-    return !sgrad_hashes_has(w->hashes, i) || w->found->drop[i] >> w->level & 1;
+    return !sgrad_hashes_has(w->hashes, i) || (w->level >= 0 && w->found->drop[i] >> w->level & 1);
 }
 static bool is_kept(const struct wanted *w, int64_t i) { return !is_dropped(w, i); }
 static bool is_leak(const struct wanted *w, int64_t i) { return w->found->relation[i] >> SGRAD_LEAK & 1; }

@@ -130,6 +130,10 @@ static char *nothing_to_recompute(const struct sgrad__run *r) {
     return r->recomputed ? NULL : sgrad_format("in memory %s is smallest as it is", r->model->name);
 }
 
+static char *evaluated_once(const struct sgrad__run *r) {
+    return r->options.evaluate_last ? sgrad_format("--evaluate-last evaluates once, at the end") : NULL;
+}
+
 static char *no_checkpoints(const struct sgrad__run *r) {
     return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
 }
@@ -142,10 +146,12 @@ static const struct row rows[] = {
     { "allreduce", one_rank },
     { "augment", no_images },
     { "backup", one_rank },
+    { "best", evaluated_once },
     { "bn-group", no_groups },
     { "bucket", one_rank },
     { "class-weights", no_voxels },
     { "data-placement", not_shared },
+    { "deviation", no_images },
     { "dice", no_voxels },
     { "epochs", steps_say },
     { "group", one_rank },
@@ -154,10 +160,12 @@ static const struct row rows[] = {
     { "init", weights_are_there },
     { "keep", no_checkpoints },
     { "label-smoothing", no_labels },
+    { "mean", no_images },
     { "nesterov", no_momentum },
     { "network", one_rank },
     { "no-cuda-graphs", nothing_is_recorded },
     { "no-decay-1d", no_decay },
+    { "patience", evaluated_once },
     { "precision", no_tensor_cores },
     { "recompute", nothing_to_recompute },
     { "schedule", no_milestone_is_reached },

@@ -166,6 +166,8 @@ idle epochs '--steps says how long' --epochs 3 --steps 2
 idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
 idle no-cuda-graphs 'CUDA graphs are of GPUs' --no-cuda-graphs --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
+idle best '--evaluate-last evaluates once' --evaluate-last --best
+idle patience '--evaluate-last evaluates once' --evaluate-last --patience 2
 idle no-decay-1d 'there is no weight decay' --weight-decay 0 --no-decay-1d
 idle schedule 'the run ends after 2 epochs, and the rate would change after 30' --schedule step:30,60:0.1 --epochs 2
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2

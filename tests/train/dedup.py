@@ -185,6 +185,16 @@ def test_sweep():
     assert "within epsilon" in said and os.path.exists(f"{out}/sweep.svg")
     assert len(losses(f"{out}/sweep/none-1")) == 20
 
+    # What could not be hashed is in no training, with any threshold.
+    place, out = folder("short"), folder("sweep-short")
+    for n in range(4):
+        write(f"{place}/train/{'ab'[n % 2]}/{n}.png", png(smooth(n)))
+        write(f"{place}/val/{'ab'[n % 2]}/{n}.png", png(smooth(100 + n)))
+    write(f"{place}/train/a/0-short.png", png(smooth(1))[:99])
+    stargrad("dedup", "--data", f"folder:{place}", "--sweep", "0-1", "--model", "convnet", "--steps", 2, "--batch", 4, "--out", out)
+    assert lines(f"{out}/sweep/none.txt") == ["train/a/0-short.png"]
+    assert len(losses(f"{out}/sweep/none-1")) == 2
+
 
 def test_wrong():
     out = folder("wrong")
