@@ -18,7 +18,8 @@ enum { LANES = 16 };
 
 #include <immintrin.h>
 
-#define FOR_AMX __attribute__((target("arch=x86-64-v4,avx512bf16"))) static
+#define ON_AMX __attribute__((target("arch=x86-64-v4,avx512bf16")))
+#define FOR_AMX ON_AMX static
 #define INLINE_FOR_AMX __attribute__((always_inline)) FOR_AMX inline
 
 enum {
@@ -57,6 +58,13 @@ static inline void release(void) { __asm__ volatile("tilerelease" ::); }
 static inline __mmask16 first_lanes(int64_t count) {
     return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
 }
+
+/* tiles_weight.c: COUNT columns of a row, of SAMPLES samples each, at most 32, but LAST of the last, as B tiles: WIDTH of each 16
+ * channels, of which the first is FIRST; zeros where there is nothing, or no X. SAMPLE, COLUMN: elements from one to the next. */
+void sgrad__tiles_pack_row(const uint16_t *x, int64_t sample, int64_t column, int64_t count, int64_t samples, int64_t last,
+                           int64_t channels, int64_t first, int64_t width, char *to);
+/* B tiles turned into A tiles: row k has channel k of 32 samples. */
+void sgrad__tiles_turn(char *tile, int64_t count);
 
 /* Terms 2j of LOW and 2j+1 of HIGH, of 16 columns. */
 INLINE_FOR_AMX __m512i interleaved(__m256i low, __m256i high) {

@@ -68,10 +68,8 @@ static int64_t columns_in(const struct sgrad__layer *l, const struct columns *c,
     return count;
 }
 
-/* COUNT columns of a row, of SAMPLES samples each, at most 32, but LAST of the last, as B tiles: WIDTH of each 16 channels, of
- * which the first is FIRST; zeros where there is nothing, or no X. */
-FOR_AMX void pack_row(const uint16_t *x, int64_t sample, int64_t column, int64_t count, int64_t samples, int64_t last,
-                      int64_t channels, int64_t first, int64_t width, char *to) {
+ON_AMX void sgrad__tiles_pack_row(const uint16_t *x, int64_t sample, int64_t column, int64_t count, int64_t samples, int64_t last,
+                                  int64_t channels, int64_t first, int64_t width, char *to) {
     const int64_t blocks = tiles_for(channels, SIDE);
     for (int64_t b = 0; b < blocks && x; b++) {
         memset(to + b * width * TILE, 0, (size_t)(first * TILE));
@@ -91,8 +89,7 @@ FOR_AMX void pack_row(const uint16_t *x, int64_t sample, int64_t column, int64_t
         }
 }
 
-/* B tiles turned into A tiles: row k has channel k of 32 samples. */
-FOR_AMX void turn(char *tile, int64_t count) {
+ON_AMX void sgrad__tiles_turn(char *tile, int64_t count) {
     for (; count > 0; count--, tile += TILE) {
         vec t[SIDE];
         memcpy(t, tile, TILE);
@@ -187,9 +184,9 @@ void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char 
                 int64_t last;
                 const int64_t columns = columns_in(l, &c, i, c.width, samples, &last);
                 char *to = room + c.y + (i - first) * y_row;
-                pack_row(dy + group * TERMS * c.y_sample + i * c.y_row, c.y_sample, c.y_column, columns, samples, last, l->y[3],
-                         0, c.width, to);
-                turn(to, c.outs * c.width);
+                const uint16_t *from = dy + group * TERMS * c.y_sample + i * c.y_row;
+                sgrad__tiles_pack_row(from, c.y_sample, c.y_column, columns, samples, last, l->y[3], 0, c.width, to);
+                sgrad__tiles_turn(to, c.outs * c.width);
             }
             const int64_t need = (first + rows - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
             for (; ready < need; ready++) {
@@ -197,8 +194,8 @@ void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char 
                 const int64_t row = ready - l->padding, full = c.flat ? c.width : least(l->x[2], c.x_width - l->padding);
                 const int64_t columns = columns_in(l, &c, row, full, samples, &last);
                 const bool inside = row >= 0 && (c.flat || row < l->x[1]) && columns > 0;
-                pack_row(inside ? x + group * TERMS * c.x_sample + row * c.x_row : NULL, c.x_sample, c.x_column, columns, samples,
-                         last, l->x[3], l->padding, c.x_width, room + ready % c.ring * x_row);
+                sgrad__tiles_pack_row(inside ? x + group * TERMS * c.x_sample + row * c.x_row : NULL, c.x_sample, c.x_column,
+                                      columns, samples, last, l->x[3], l->padding, c.x_width, room + ready % c.ring * x_row);
             }
             for (int64_t k = 0; k < c.outs; k++)
                 for (int64_t r = 0; r < l->w[1]; r++) {
