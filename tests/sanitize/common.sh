@@ -11,7 +11,7 @@ export STARPU_HOME=$work STARPU_NCPU=2 STARPU_NCUDA=0
 # hwloc's plugins for PCI and GL leak, and are unloaded before the leak is told, so that no suppression could name them.
 export HWLOC_PLUGINS_PATH=/none
 # oneDNN 2.6, making code for AMX, reads a number past the end of an array of its own. The C library's heap has something there; a
-# sanitizer's may have nothing. So the processor is taken for one without AMX; codelets/tiles, which does not ask oneDNN, is not.
+# sanitizer's may have nothing. So the processor is taken for one without AMX, but in tests of what is ours alone (address.sh).
 export STARGRAD_MAX_ISA=avx512_bf16
 # Where a program breaks is told, before the test library catches it.
 export ASAN_OPTIONS=handle_segv=2
