@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,9 +196,7 @@ static int make_run(const struct sgrad__request *r, int nodes, char **run) {
     *run = NULL;
     if (!r->train.trace || !r->train.out) return 0;
     char *folder = sgrad_format("%s/nodes-%d", r->train.out, nodes), *trace = sgrad_format("%s/trace", folder);
-    const bool made = (!mkdir(r->train.out, 0777) || errno == EEXIST) && (!mkdir(folder, 0777) || errno == EEXIST) &&
-                      (!mkdir(trace, 0777) || errno == EEXIST);
-    const int error = made ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", trace, strerror(errno));
+    const int error = sgrad_folder_make(trace);
     free(trace);
     *run = realpath(folder, NULL);
     free(folder);

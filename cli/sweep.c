@@ -7,11 +7,8 @@
  * Thresholds that drop the same number of samples drop the same ones, and are trained once. */
 #include "cli/dedup.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 bool sgrad__sweep_parse(const char *text, int *from, int *to) {
     char *end;
@@ -175,8 +172,7 @@ int sgrad__sweep_run(const struct sgrad__request *request, const struct sgrad_da
     int from, to;
     if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to)) return SGRAD_EINVAL;
     char *folder = sgrad_format("%s/sweep", request->train.out);
-    int error = 0;
-    if (mkdir(folder, 0777) && errno != EEXIST) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
+    int error = sgrad_folder_make(folder);
     free(folder);
     sweep->point = sgrad_alloc((size_t)(to - from + 2), sizeof *sweep->point);
     if (!error) error = run_points(request, train, hashes, found, from, to, sweep);

@@ -171,6 +171,8 @@ says 'backward'
 [ ! -e third ] || wrong '--print makes a folder'
 
 # A run that fails before it begins leaves nothing, traced or not; what a killed one left of a trace is in nobody's way.
+echo nothing >nothing
+refuses 1 'safetensors: nothing: ' "${train[@]}" --trace=1 --init nothing --out traced
 refuses 1 '/nonexistent' "${train[@]}" --trace=1 --init /nonexistent --out traced
 [ ! -e traced ] || wrong 'a traced run that fails early leaves its folder'
 mkdir -p traced/trace
