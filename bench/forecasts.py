@@ -2,8 +2,8 @@
 
 A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart:
 
-    what tasks take     `stargrad doctor --machine` on as many cores at once as there will be ranks, each rank alone with its
-                        share of the batch: no message is sent
+    what tasks take     `stargrad doctor --machine` on as many ranks of one host, each with its share of the batch, synchronous;
+                        and what each costs beside its work, messages among that
     the network         the same on two ranks, of a small network, for its figures of messages alone
     nothing             of the step that is to be told: the rate of the whole network is taken out of the file"""
 import json
@@ -33,21 +33,22 @@ class Study(Cluster):
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, *words]
 
     def step(self, ranks, linked, what, steps):
-        """Seconds of a step of rank 0: the mean of STEPS, after as many as are in flight and then some."""
+        """Seconds of a step of rank 0: the mean of STEPS, after as many as are in flight and then some, and before the last, beside
+        which its evaluation begins. What ends an epoch is not to fall among them."""
         out = self.folder / "run"
         shutil.rmtree(out, ignore_errors=True)
         warm = 3
-        words = [self.stargrad, "train", "--no-augment", "--cpus", 1, "--steps", steps + warm, "--lr", 0.001, "--out", out, *what]
+        words = [self.stargrad, "train", "--no-augment", "--cpus", 1, "--steps", warm + steps + 1, "--lr", 0.001, "--out", out, *what]
         self.run([self.started(ranks, linked, words)], {})
         batch = json.loads((out / "config.json").read_text())["options"]["batch"]
-        return statistics.mean(steps_s(out, batch)[-steps:])
+        return statistics.mean(steps_s(out, batch)[-1 - steps:-1])
 
     def doctor(self, number, what):
         return [self.stargrad, "doctor", "--machine", self.folder / f"machine{number}.json", *what]
 
     def calibrated(self, ranks, what):
-        """A machine as rank 0 sees it while the others do the same, each with a rank's share."""
-        self.run([self.on(rank, self.doctor(rank, what)) for rank in range(ranks)], {})
+        """A machine as rank 0 sees it while it exchanges with the others, within this host."""
+        self.run([self.started(ranks, False, self.doctor(0, what))], {})
         return json.loads((self.folder / "machine0.json").read_text())
 
     def network(self, linked):

@@ -203,6 +203,7 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
     SGRAD_TRY(sgrad__run_open_runner(r, 0));
     result->batch = r->options.batch;
+    result->ranks = r->context->ranks;
     result->workers = sgrad_workers();
     SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
     for (int i = 0; i < STEPS; i++) all += took[i];

@@ -150,8 +150,8 @@ struct sgrad_bench_result {
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
     struct sgrad_bench_call *call;          /* free it */
     double beside;                  /* seconds that the busiest worker spent for a task beside it: choosing, waiting */
-    long batch;
-    int workers;                    /* of this rank */
+    long batch;                     /* of all ranks */
+    int ranks, workers;             /* workers: of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */
     double step_ms;                 /* the median of the steps that were taken */
     double memory_gbyte, memory_ms; /* what a step's tasks read and write of main memory, and how long all workers take for it */
