@@ -3,6 +3,7 @@
  *     node-0 ──┐ a link each, both ways          StarPU-MPI0:  RAM ── CUDA0     what rank 0 runs on: its cores, its devices,
  *     node-1 ──┼── as fast as the file says                     │ ╲    │        and the bus between them
  *     node-2 ──┘                                               CUDA1 ──┘
+ *     what a node sends to itself goes over its bus
  *
  * Ranks talk from node to node, tasks run on hosts of the rank's own zone; no route leads from the one to the other. */
 #include "config.h"
@@ -71,7 +72,8 @@ static int write_platform(const struct sgrad_machine *m, int nodes, int simulate
     fputs("<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n"
           "<zone id=\"all\" routing=\"None\">\n", file.stream);
     fprintf(file.stream, "<cluster id=\"nodes\" prefix=\"node-\" suffix=\"\" radical=\"0-%d\" speed=\"1Gf\" bw=\"%.9gBps\" "
-                         "lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n", simulated - 1, net.bandwidth, net.latency / 2);
+                         "lat=\"%.9gs\" loopback_bw=\"%.9gBps\" loopback_lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n",
+            simulated - 1, net.bandwidth, net.latency / 2, m->bus_bandwidth, m->bus_latency);
     for (int rank = 0; rank < simulated; rank++) print_rank(file.stream, m, rank, gpus);
     fputs("</zone>\n</platform>\n", file.stream);
     return sgrad_file_commit(&file);

@@ -109,6 +109,19 @@ import json
 four, one = (json.load(open(name))["points"][0] for name in ("four.json", "out"))
 assert four["method"] == one["method"] == "simulated" and 0 < four["step_seconds"] < one["step_seconds"], (four, one)
 END
+	# What the rank beside the server pushes does not cross the network, which the other's has for itself.
+	python3 - "$machines/titan.json" <<'END' >slow.json
+import json, sys
+machine = json.load(open(sys.argv[1]))
+machine["network"] = {"latency": {"value": 1e-5, "source": "a test"}, "bandwidth": {"value": 1e5, "source": "a test"}}
+json.dump(machine, sys.stdout)
+END
+	passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine slow.json --nodes 2 --json --strategy async --servers 1
+	python3 - <<'END' || wrong "plan --simulate --strategy async: a rank's own server is across the network"
+import json
+point = json.load(open("out"))["points"][0]
+assert 0 < point["step_seconds"] < .6 * point["communication_seconds"], point
+END
 	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
 		[ -s traced/nodes-2/trace/paje.trace ] || wrong 'plan --simulate --trace: no trace for ViTE'
 		passes report traced/nodes-2 --json
