@@ -37,6 +37,19 @@ STARPU_NCPU=0 STARPU_NCUDA=0 "$STARGRAD" doctor >out 2>err
 says '^error .*StarPU'
 says '^Training cannot run here.$'
 
+# A machine's file of two ranks that exchange has one rank's share of the batch, and what sums of both ranks' gradients take.
+if command -v mpirun >/dev/null; then
+	mpirun -n 2 "$STARGRAD" doctor --machine here.json --model convnet --data digits --batch 64 >out 2>err || wrong 'two ranks do not measure'
+	python3 - <<'END' || wrong 'doctor --machine: not what one of two ranks does'
+import json
+machine = json.load(open("here.json"))
+rate, = machine["measured"]
+assert rate["batch"] == 32 and "each of 2 ranks" in rate["samples_per_second"]["source"], rate
+assert "sum" in {call["kernel"] for call in machine["calls"]}, machine["calls"]
+END
+	passes plan --machine here.json --model convnet --data digits --nodes 2
+fi
+
 # An MPI that gives one thread level less than is asked for: what training refuses, the doctor warns of.
 CC=${CC:-cc}
 if ! command -v "${CC%% *}" >/dev/null || ! command -v mpirun >/dev/null; then
