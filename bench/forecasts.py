@@ -4,7 +4,7 @@ A rank is a host with one core (cluster.py). What the plan knows is measured bef
 
     what tasks take     `stargrad doctor --machine` on as many ranks of one host, each with its share of the batch, synchronous;
                         and what each costs beside its work, messages among that
-    the network         the same on two ranks, of a small network, for its figures of messages alone
+    the network         by the same; the link by another on two ranks, of a small network, for its figures of messages alone
     nothing             of the step that is to be told: the rate of the whole network is taken out of the file"""
 import json
 import pathlib
@@ -22,7 +22,7 @@ class Study(Cluster):
         super().__init__(folder, hosts)
         self.stargrad = pathlib.Path(stargrad).resolve()
         self.simulated = simulated
-        self.networks = {}
+        self.link = None
 
     def started(self, ranks, linked, words):
         """RANKS of it, over the links or within one host."""
@@ -51,17 +51,17 @@ class Study(Cluster):
         self.run([self.started(ranks, False, self.doctor(0, what))], {})
         return json.loads((self.folder / "machine0.json").read_text())
 
-    def network(self, linked):
-        if linked not in self.networks:
-            self.run([self.started(2, linked, self.doctor(9, (*SMALL, "--batch", 64)))], {})
-            # Between ranks of one host messages go as the bus has it; the plan's ranks are a node each.
-            self.networks[linked] = json.loads((self.folder / "machine9.json").read_text())["network" if linked else "bus"]
-        return self.networks[linked]
+    def over_link(self, machine):
+        """MACHINE with the link's figures; its own are those of messages within one host."""
+        if not self.link:
+            self.run([self.started(2, True, self.doctor(9, (*SMALL, "--batch", 64)))], {})
+            self.link = json.loads((self.folder / "machine9.json").read_text())["network"]
+        return machine | {"network": self.link}
 
     def predicted(self, machine, ranks, linked, what):
         """Seconds of a step: simulated, and by the formulas."""
         file = self.folder / "plan.json"
-        file.write_text(json.dumps(machine | ({"network": self.network(linked)} if ranks > 1 else {})))
+        file.write_text(json.dumps(self.over_link(machine) if linked and ranks > 1 else machine))
         words = [self.stargrad, "plan", "--json", "--machine", file, "--nodes", ranks, "--no-augment", *what,
                  *(["--simulate"] if self.simulated else [])]
         said, = self.run([words], {})

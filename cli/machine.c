@@ -57,17 +57,18 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
     const bool joined = r->bandwidth > 0;
     char host[256] = "this machine";
     gethostname(host, sizeof host - 1);
-    char *how = joined ? sgrad_format("measured: %s on %s, batch %ld, by each of %d ranks that exchange", o->model, o->data,
-                                      o->batch / r->ranks, r->ranks)
-                       : sgrad_format("measured: %s on %s, batch %ld", o->model, o->data, o->batch);
+    const double batch = (double)r->batch / r->ranks;       /* a rank's */
+    char *how = joined ? sgrad_format("measured: %s on %s, batch %g, by each of %d ranks that exchange", o->model, o->data, batch,
+                                      r->ranks)
+                       : sgrad_format("measured: %s on %s, batch %g", o->model, o->data, batch);
     json_t *json = json_pack(
         "{s:s, s:s, s:o, s:o, s:o, s:[{s:s, s:f, s:s, s:o}]}", "name", host, "summary", "measured by stargrad doctor --machine",
         "device", device(r, how), "bus",
         joined ? network(r->host_latency, r->host_bandwidth, "measured: messages between ranks, of one host where there are such")
                : network(0, 1e9 * r->gbytes, "main memory, as measured"),
         "network", joined ? network(r->latency, r->bandwidth, "measured: messages between ranks") : network(5e-5, 1.18e8, alone),
-        "measured", "model", o->model, "batch", (double)o->batch / r->ranks, "precision", sgrad_precision_name(o->precision),
-        "samples_per_second", figure(1e3 * (double)r->batch / r->ranks / r->step_ms, how));
+        "measured", "model", o->model, "batch", batch, "precision", sgrad_precision_name(o->precision),
+        "samples_per_second", figure(1e3 * batch / r->step_ms, how));
     json_object_set_new(json, "calls", calls(r, how));
     free(how);
     return json;

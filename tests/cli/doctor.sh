@@ -48,6 +48,8 @@ assert rate["batch"] == 32 and "each of 2 ranks" in rate["samples_per_second"]["
 assert "sum" in {call["kernel"] for call in machine["calls"]}, machine["calls"]
 END
 	passes plan --machine here.json --model convnet --data digits --nodes 2
+else
+	echo 'no machine of two ranks: mpirun is not installed'
 fi
 
 # An MPI that gives one thread level less than is asked for: what training refuses, the doctor warns of.
