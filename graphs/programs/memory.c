@@ -199,22 +199,46 @@ struct life {
     bool seen, message, ends;           /* is it used; does it travel; is its memory given back? */
 };
 
-/* What a message brings has memory as soon as the step is submitted. */
-static struct life *find_lives(const struct sgrad__program *p) {
+/* When instructions run: as they come, or, where other ranks are LATE, what waits for their messages after all that does not. */
+static int *find_turns(const struct sgrad__program *p, bool late) {
+    int *turn = sgrad_alloc((size_t)p->instruction_count + 1, sizeof *turn), next = 0;
+    bool *awaited = sgrad_alloc((size_t)p->buffer_count, sizeof *awaited);
+    for (int i = 0; i < p->instruction_count; i++) {
+        const struct sgrad__instruction *in = &p->instruction[i];
+        bool waits = late && in->call->kernel == &sgrad__receive_kernel;
+        for (int j = 0; j < in->call->operands; j++) waits |= in->operand[j] >= 0 && awaited[in->operand[j]];
+        for (int j = 0; j < in->call->operands && waits; j++)
+            if (in->operand[j] >= 0 && in->call->access[j] != SGRAD_R) awaited[in->operand[j]] = true;
+        turn[i] = waits ? -1 : next++;
+    }
+    for (int i = 0; i < p->instruction_count; i++)
+        if (turn[i] < 0) turn[i] = next++;
+    free(awaited);
+    return turn;
+}
+
+/* What a message brings has memory as soon as the step is submitted; what it takes, until who is LATE asks for it. */
+static struct life *find_lives(const struct sgrad__program *p, bool late) {
     struct life *lives = sgrad_alloc((size_t)p->buffer_count, sizeof *lives);
+    const int end = p->instruction_count - 1;
+    int *turn = find_turns(p, late);
     for (int i = 0; i < p->instruction_count; i++)
         for (int j = 0; j < p->instruction[i].call->operands; j++) {
             const struct sgrad__instruction *in = &p->instruction[i];
+            const struct sgrad_kernel *kernel = in->call->kernel;
             if (in->operand[j] < 0) continue;
             struct life *l = &lives[in->operand[j]];
-            if (!l->seen) l->first = in->call->kernel == &sgrad__receive_kernel ? 0 : i;
+            const int first = kernel == &sgrad__receive_kernel ? 0 : turn[i];
+            const int last = late && kernel == &sgrad__send_kernel ? end : turn[i];
+            if (!l->seen || first < l->first) l->first = first;
+            if (last > l->last) l->last = last;
             l->seen = true;
-            l->last = i;
             l->message |= sgrad__is_message(in->call);
             l->ends |= in->last >> j & 1;
         }
     for (int b = 0; b < p->buffer_count; b++)
-        if (!lives[b].ends) lives[b].first = 0, lives[b].last = p->instruction_count - 1;
+        if (!lives[b].ends) lives[b].first = 0, lives[b].last = end;
+    free(turn);
     return lives;
 }
 
@@ -239,9 +263,9 @@ static int find_peak(const struct sgrad__program *p, const struct life *lives) {
     return peak;
 }
 
-struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers) {
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers, bool late) {
     struct sgrad__memory m = { .workspaces = (double)workspaces(p).of_cpus * workers };
-    struct life *lives = find_lives(p);
+    struct life *lives = find_lives(p, late);
     const int peak = find_peak(p, lives);
     for (int b = 0; b < p->buffer_count; b++) {
         const struct sgrad__buffer *is = &p->buffer[b];

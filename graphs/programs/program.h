@@ -189,11 +189,12 @@ static inline size_t sgrad__buffer_bytes(const struct sgrad__buffer *buffer) {
 int sgrad__program_allocate(struct sgrad__program *program);        /* memory for its buffers */
 void sgrad__program_destroy(struct sgrad__program *program);
 /* Bytes of what a program has in memory besides what the graph keeps, where they are most in the course of a step: values and
- * what is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces. */
+ * what is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces.
+ * LATE: as much as it can be where other ranks keep this one waiting; else where none does. */
 struct sgrad__memory {
     double activations, gradients, messages, inputs, workspaces;
 };
-struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers);
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, bool late);
 static inline double sgrad__memory_all(const struct sgrad__memory *m) {
     return m->activations + m->gradients + m->messages + m->inputs + m->workspaces;
 }

@@ -53,14 +53,19 @@ static void print_mesh(const struct sgrad__run *r, FILE *to) {
 
 /* Of a step; what an evaluation takes comes besides. */
 static void print_memory(const struct sgrad__run *r, FILE *to) {
-    const struct sgrad__memory is = sgrad__program_memory(r->program, r->context->cpus + r->context->cudas);
+    const int workers = r->context->cpus + r->context->cudas;
+    const struct sgrad__memory is = sgrad__program_memory(r->program, workers, true);
+    const struct sgrad__memory on_time = sgrad__program_memory(r->program, workers, false);
     const double kept = sgrad__graph_memory(r->graph);
+    const double most = kept + sgrad__memory_all(&is), least = kept + sgrad__memory_all(&on_time);
     const struct {
         const char *name;
         double bytes;
     } part[] = { { "parameters and states", kept },   { "activations", is.activations }, { "gradients", is.gradients },
                  { "messages", is.messages },         { "inputs", is.inputs },           { "workspaces", is.workspaces } };
-    fprintf(to, "memory     %.2f MB of this rank at most:", 1e-6 * (kept + sgrad__memory_all(&is)));
+    fprintf(to, "memory     %.2f MB of this rank at most", 1e-6 * most);
+    if (most > 1.005 * least) fprintf(to, ", %.2f where no rank is late", 1e-6 * least);
+    fputc(':', to);
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         if (part[i].bytes > 0) fprintf(to, "%s %.2f %s", i ? "," : "", 1e-6 * part[i].bytes, part[i].name);
     fputc('\n', to);

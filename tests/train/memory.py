@@ -1,4 +1,5 @@
-"""What a run says at its beginning that tensors will take is what they take, to 5 %: on one rank, on several, on meshes."""
+"""What a run says at its beginning that tensors will take is what they take, to 5 %: on one rank, on several, on meshes.
+How far other ranks are decides how long messages lie in memory: where that makes a difference, a run says between what."""
 import os
 import re
 
@@ -14,9 +15,11 @@ GPT = ("--model", "gpt:layers=2,heads=4,width=32,context=24,vocabulary=256", "--
 def alike(count, *words):
     out = folder("memory")
     said = ranks(count, "train", *words, "--gpus", 0, "--steps", 3, "--checkpoint-every", 0, "--out", out)
-    expected = float(re.search(r"^memory +([\d.]+) MB of this rank at most:", said, re.M)[1])
+    most, least = re.search(r"^memory +([\d.]+) MB of this rank at most(?:, ([\d.]+) where no rank is late)?:", said, re.M).groups()
+    most, least = float(most), float(least or most)
     taken = events(out, "epoch")[0]["memory_mbyte"]         # before the evaluation
-    assert abs(expected - taken) <= 0.05 * taken, (words, expected, taken)
+    assert least <= most <= 1.1 * least, (words, least, most)
+    assert 0.95 * taken <= most and least <= 1.05 * taken, (words, least, most, taken)
 
 
 def test_one_rank():
