@@ -228,13 +228,16 @@ SGRAD_VECTOR(sums)(const struct sgrad_args *a) {
 /* y = (x - mean) · scale + constant + r, cut off below FLOOR */
 SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t, const struct lanes *l, const void *x,
                                     const void *r, void *restrict y, float floor) {
-    for (int line = 0; line < t->lines; line++)
+    for (int line = 0; line < t->lines; line++) {
+        const int64_t from = t->from + line * t->stride;
+        float room[LANES], *restrict to = sgrad_row_out(dtype, y, from, room);
         for (int j = 0; j < t->width; j++) {
-            const int64_t i = t->from + line * t->stride + j;
-            float v = (sgrad_get(dtype, x, i) - l->mean[j]) * l->x_scale[j] + l->constant[j];
-            if (r) v += sgrad_get(dtype, r, i);
-            sgrad_put(dtype, y, i, v < floor ? floor : v);
+            float v = (sgrad_get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j];
+            if (r) v += sgrad_get(dtype, r, from + j);
+            to[j] = v < floor ? floor : v;
         }
+        sgrad_row_done(dtype, y, from, t->width, to);
+    }
 }
 
 SGRAD_ALWAYS_INLINE void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
@@ -271,21 +274,25 @@ SGRAD_VECTOR(inference)(const struct sgrad_args *a) { normalise(a, true, a->data
 /* dr = dz, or dr += dz */
 SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width, const void *dy,
                                  const void *y, void *restrict dr) {
+    float room[LANES], *restrict to = sgrad_row_out(dtype, dr, from, room);
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, mask, dy, y, from + j, 0, NULL, 0);
-        sgrad_put(dtype, dr, from + j, add ? sgrad_get(dtype, dr, from + j) + dz : dz);
+        to[j] = add ? sgrad_get(dtype, dr, from + j) + dz : dz;
     }
+    sgrad_row_done(dtype, dr, from, width, to);
 }
 
 /* dx = dz · dz_scale + (x - mean) · x_scale + constant, or added to dx */
 SGRAD_ALWAYS_INLINE void dx_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width,
                                  const struct lanes *forward, const struct lanes *l, const void *x, const void *dy, const void *y,
                                  void *restrict dx) {
+    float room[LANES], *restrict to = sgrad_row_out(dtype, dx, from, room);
     for (int j = 0; j < width; j++) {
         const float d = sgrad_get(dtype, x, from + j) - l->mean[j], dz = masked(dtype, mask, dy, y, from + j, d, forward, j);
         const float v = dz * l->dz_scale[j] + (d * l->x_scale[j] + l->constant[j]);
-        sgrad_put(dtype, dx, from + j, add ? sgrad_get(dtype, dx, from + j) + v : v);
+        to[j] = add ? sgrad_get(dtype, dx, from + j) + v : v;
     }
+    sgrad_row_done(dtype, dx, from, width, to);
 }
 
 SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, enum mask mask, const struct sgrad_args *a, struct tile t,

@@ -17,6 +17,8 @@ enum { LANES = 8, ROWS = 6 };
 #define FACTORS FLOATS
 #include "codelets/winograd_stages.h"
 
+STAGE narrow_all(const float *x, int64_t count, uint16_t *to, bool add) { narrow_row(false, x, count, to, add); }
+
 const struct sgrad__level sgrad__level_avx2 = {
     .lanes = LANES,
     .rows = ROWS,

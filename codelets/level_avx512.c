@@ -59,6 +59,11 @@ STAGE make_pairs(const float *x, int64_t rows, int64_t count, float *along, floa
     }
 }
 
+STAGE narrow_all(const float *x, int64_t count, uint16_t *to, bool add) {
+    if (sgrad_isa() >= SGRAD_AVX512_BF16) narrow_row(true, x, count, to, add);
+    else narrow_row(false, x, count, to, add);
+}
+
 const struct sgrad__level sgrad__level_avx512 = {
     .lanes = LANES,
     .rows = ROWS,

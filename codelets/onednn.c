@@ -331,15 +331,10 @@ static void widen(const uint16_t *x, int64_t count, float *to) {
     else
         for (int64_t i = 0; i < count; i++) to[i] = sgrad_bf16_to_f32(x[i]);
 }
-static void narrow(const float *x, int64_t count, uint16_t *to, bool add) {
-    if (sgrad__level()) sgrad__level()->narrow(x, count, to, add);
-    else
-        for (int64_t i = 0; i < count; i++) to[i] = sgrad_f32_to_bf16(x[i] + (add ? sgrad_bf16_to_f32(to[i]) : 0));
-}
 
 /* OURS and THEIRS lie where they say. */
 static void convert(const struct sgrad__argument *a, bool output, void *ours, void *theirs, dnnl_stream_t stream) {
-    if (a->count && output) narrow(theirs, a->count, ours, a->added);
+    if (a->count && output) sgrad_narrow(theirs, a->count, ours, a->added);
     else if (a->count) widen(ours, a->count, theirs);
     if (a->count) return;
     const dnnl_exec_arg_t fromto[] = { { DNNL_ARG_FROM, output ? a->theirs : a->ours },

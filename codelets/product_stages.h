@@ -137,7 +137,15 @@ STAGE put_row(enum sgrad_dtype dtype, const float *sum, const float *bias, int64
         sgrad_put(dtype, data, to + i, sum[i] + (bias ? bias[i] : 0) + (add ? sgrad_get(dtype, data, to + i) : 0));
 }
 
-STAGE narrow_all(const float *x, int64_t count, uint16_t *to, bool add) { put_row(SGRAD_BF16, x, NULL, count, to, 0, add); }
+SGRAD_ALWAYS_INLINE void narrow_row(bool has_bf16, const float *x, int64_t count, uint16_t *to, bool add) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vec sum = *(const packed *)(x + i);
+        if (add) sum += load(SGRAD_BF16, to, i);
+        store(has_bf16, SGRAD_BF16, to, i, sum);
+    }
+    for (; i < count; i++) to[i] = sgrad_f32_to_bf16(x[i] + (add ? sgrad_bf16_to_f32(to[i]) : 0));
+}
 
 /* The transpose of X (ROWS,COLUMNS) in panels; beyond its ROWS, which are less than PADDED, zeros. */
 SGRAD_ALWAYS_INLINE void pack(enum sgrad_dtype dtype, const void *x, int64_t rows, int64_t columns, int64_t padded, float *to) {

@@ -73,12 +73,14 @@ int sgrad__run_choose_group(struct sgrad__run *r) {
     return 0;
 }
 
-/* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches. */
-static int64_t good_samples(const struct sgrad_graph *g) {
+/* Samples that are worth a task (measured): 32, or 64 of a network so small that its activations stay in the caches, or where
+ * the matrix unit makes tasks short. */
+static int64_t good_samples(const struct sgrad__run *r) {
     const int64_t caches = 4 << 20;
+    const bool by_tiles = r->options.precision == SGRAD_PRECISION_BF16 && sgrad_isa() >= SGRAD_AMX;
     int64_t bytes = 0;
-    for (int i = 0; i < g->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&g->value[i].view);
-    return 32 * bytes < caches ? 64 : 32;
+    for (int i = 0; i < r->graph->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&r->graph->value[i].view);
+    return by_tiles || 32 * bytes < caches ? 64 : 32;
 }
 
 /* Seconds that a step in MICROS micro-batches takes at least: one thread submits the tasks, some of each layer and
@@ -109,7 +111,7 @@ static int64_t good_unit(const struct sgrad__run *r) {
 static int64_t good_micro_batch(const struct sgrad__run *r) {
     enum { IN_A_PIPE = 4 };
     const int64_t units = r->options.batch / r->parts / r->unit;
-    const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r->graph);
+    const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r);
     int64_t pieces = sgrad__micros(r->unit, good);
     while (r->graph->stages > 1 && units * pieces < IN_A_PIPE * r->graph->stages && pieces < r->unit) pieces++;
     const int gpus = r->context->cudas, workers = gpus ? gpus : r->context->cpus;
@@ -150,7 +152,7 @@ static int64_t rest_by(const struct sgrad__run *r, double part) {
 /* Of each group CPUs have REST samples, GPUs the others, cut as each likes its tasks. Of several groups each is one GPU's. */
 static void cut(struct sgrad__run *r, int64_t rest) {
     enum { GPU_TASK = 256 };
-    const int64_t groups = groups_here(r), of_gpus = r->unit - rest, good = good_samples(r->graph);
+    const int64_t groups = groups_here(r), of_gpus = r->unit - rest, good = good_samples(r);
     const int tasks = sgrad__micros(of_gpus, GPU_TASK), takers = groups > 1 ? 1 : r->context->cudas;
     r->gpu_samples = groups * of_gpus;
     r->gpu_micro = sgrad__micros(of_gpus, tasks > takers ? tasks : takers);
