@@ -1,10 +1,10 @@
 """Steps as they are on this machine, and as `stargrad plan` has them: what bench/prediction and bench/scaling share.
 
-A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart:
+A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart, by `stargrad doctor --machine`:
 
-    what tasks take     `stargrad doctor --machine` on as many ranks of one host, each with its share of the batch, synchronous;
-                        and what each costs beside its work, messages among that
-    the network         by the same; the link by another on two ranks, of a small network, for its figures of messages alone
+    what tasks take     on as many ranks, each with its share of the batch, which exchange synchronously the way that is to be told,
+                        over links or within one host; and what each costs beside its work, messages among that
+    the network         by messages alone, between the same ranks
     nothing             of the step that is to be told: the rate of the whole network is taken out of the file"""
 import json
 import pathlib
@@ -14,15 +14,12 @@ import statistics
 from cluster import Cluster
 from machine import ROOT, steps_s
 
-SMALL = ("--model", "lenet", "--data", "synthetic:28x28x1,10,256")
-
 
 class Study(Cluster):
     def __init__(self, folder, hosts, stargrad=ROOT / "build/stargrad", simulated=True):
         super().__init__(folder, hosts)
         self.stargrad = pathlib.Path(stargrad).resolve()
         self.simulated = simulated
-        self.link = None
 
     def started(self, ranks, linked, words):
         """RANKS of it, over the links or within one host."""
@@ -43,25 +40,16 @@ class Study(Cluster):
         batch = json.loads((out / "config.json").read_text())["options"]["batch"]
         return statistics.mean(steps_s(out, batch)[-1 - steps:-1])
 
-    def doctor(self, number, what):
-        return [self.stargrad, "doctor", "--machine", self.folder / f"machine{number}.json", *what]
+    def calibrated(self, ranks, linked, what):
+        """A machine as rank 0 sees it while it exchanges with the others."""
+        file = self.folder / "machine.json"
+        self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what])], {})
+        return json.loads(file.read_text())
 
-    def calibrated(self, ranks, what):
-        """A machine as rank 0 sees it while it exchanges with the others, within this host."""
-        self.run([self.started(ranks, False, self.doctor(0, what))], {})
-        return json.loads((self.folder / "machine0.json").read_text())
-
-    def over_link(self, machine):
-        """MACHINE with the link's figures; its own are those of messages within one host."""
-        if not self.link:
-            self.run([self.started(2, True, self.doctor(9, (*SMALL, "--batch", 64)))], {})
-            self.link = json.loads((self.folder / "machine9.json").read_text())["network"]
-        return machine | {"network": self.link}
-
-    def predicted(self, machine, ranks, linked, what):
+    def predicted(self, machine, ranks, what):
         """Seconds of a step: simulated, and by the formulas."""
         file = self.folder / "plan.json"
-        file.write_text(json.dumps(self.over_link(machine) if linked and ranks > 1 else machine))
+        file.write_text(json.dumps(machine))
         words = [self.stargrad, "plan", "--json", "--machine", file, "--nodes", ranks, "--no-augment", *what,
                  *(["--simulate"] if self.simulated else [])]
         said, = self.run([words], {})

@@ -274,10 +274,11 @@ SGRAD_VECTOR(inference)(const struct sgrad_args *a) { normalise(a, true, a->data
 /* dr = dz, or dr += dz */
 SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width, const void *dy,
                                  const void *y, void *restrict dr) {
-    float room[LANES], *restrict to = sgrad_row_out(dtype, dr, from, room);
+    float room[LANES];
+    float *restrict to = add ? sgrad_row_sum(dtype, dr, from, width, true, room) : sgrad_row_out(dtype, dr, from, room);
     for (int j = 0; j < width; j++) {
         const float dz = masked(dtype, mask, dy, y, from + j, 0, NULL, 0);
-        to[j] = add ? sgrad_get(dtype, dr, from + j) + dz : dz;
+        to[j] = add ? to[j] + dz : dz;
     }
     sgrad_row_done(dtype, dr, from, width, to);
 }
@@ -286,11 +287,12 @@ SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, enum mask mask, bool ad
 SGRAD_ALWAYS_INLINE void dx_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width,
                                  const struct lanes *forward, const struct lanes *l, const void *x, const void *dy, const void *y,
                                  void *restrict dx) {
-    float room[LANES], *restrict to = sgrad_row_out(dtype, dx, from, room);
+    float room[LANES];
+    float *restrict to = add ? sgrad_row_sum(dtype, dx, from, width, true, room) : sgrad_row_out(dtype, dx, from, room);
     for (int j = 0; j < width; j++) {
         const float d = sgrad_get(dtype, x, from + j) - l->mean[j], dz = masked(dtype, mask, dy, y, from + j, d, forward, j);
         const float v = dz * l->dz_scale[j] + (d * l->x_scale[j] + l->constant[j]);
-        to[j] = add ? sgrad_get(dtype, dx, from + j) + v : v;
+        to[j] = add ? to[j] + v : v;
     }
     sgrad_row_done(dtype, dx, from, width, to);
 }

@@ -84,16 +84,16 @@ SGRAD_ALWAYS_INLINE const float *sgrad_row(enum sgrad_dtype dtype, const void *d
     return room;
 }
 
-/* COUNT floats as bf16, rounded as sgrad_f32_to_bf16 does, or ADDed to what is there; where the processor has an instruction for
+/* COUNT floats as bf16, rounded as sgrad_f32_to_bf16 does; ADD: to what is there. Where the processor has an instruction for
  * that, by it, which takes denormals for zeros. */
-void sgrad_narrow(const float *x, int64_t count, uint16_t *to, bool add);
+void sgrad_row_narrow(const float *x, int64_t count, uint16_t *to, bool add);
 
 /* Where to write such a row as floats, and, once written, its way home. */
 SGRAD_ALWAYS_INLINE float *sgrad_row_out(enum sgrad_dtype dtype, void *data, int64_t from, float *room) {
     return dtype == SGRAD_F32 ? (float *)data + from : room;
 }
 SGRAD_ALWAYS_INLINE void sgrad_row_done(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, const float *room) {
-    if (dtype != SGRAD_F32) sgrad_narrow(room, count, (uint16_t *)data + from, false);
+    if (dtype != SGRAD_F32) sgrad_row_narrow(room, count, (uint16_t *)data + from, false);
 }
 
 /* The same for a row that will only be added to: it starts as what is there (ADD) or as zeros. */

@@ -85,9 +85,3 @@ const struct sgrad__level *sgrad__level(void) {
     if (!SGRAD_LEVELS) return &sgrad__level_avx2;       /* as the compiler puts it */
     return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__level_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__level_avx2 : NULL;
 }
-
-void sgrad_narrow(const float *x, int64_t count, uint16_t *to, bool add) {
-    if (sgrad__level()) sgrad__level()->narrow(x, count, to, add);
-    else
-        for (int64_t i = 0; i < count; i++) to[i] = sgrad_f32_to_bf16(x[i] + (add ? sgrad_bf16_to_f32(to[i]) : 0));
-}

@@ -90,5 +90,6 @@ struct sgrad__level {
 extern const struct sgrad__level sgrad__level_avx2, sgrad__level_avx512;
 
 const struct sgrad__level *sgrad__level(void);      /* that kernels may use here; NULL: none */
+void sgrad__row_widen(const uint16_t *x, int64_t count, float *to);     /* COUNT elements of bf16 as floats */
 
 #endif

@@ -17,8 +17,6 @@ enum { LANES = 8, ROWS = 6 };
 #define FACTORS FLOATS
 #include "codelets/winograd_stages.h"
 
-STAGE narrow_all(const float *x, int64_t count, uint16_t *to, bool add) { narrow_row(false, x, count, to, add); }
-
 const struct sgrad__level sgrad__level_avx2 = {
     .lanes = LANES,
     .rows = ROWS,
@@ -28,5 +26,5 @@ const struct sgrad__level sgrad__level_avx2 = {
     .multiply_rows = multiply_rows,
     .multiply_columns = multiply_columns,
     .widen = widen,
-    .narrow = narrow_all,
+    .narrow = narrow_row,
 };

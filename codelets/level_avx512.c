@@ -59,11 +59,6 @@ STAGE make_pairs(const float *x, int64_t rows, int64_t count, float *along, floa
     }
 }
 
-STAGE narrow_all(const float *x, int64_t count, uint16_t *to, bool add) {
-    if (sgrad_isa() >= SGRAD_AVX512_BF16) narrow_row(true, x, count, to, add);
-    else narrow_row(false, x, count, to, add);
-}
-
 const struct sgrad__level sgrad__level_avx512 = {
     .lanes = LANES,
     .rows = ROWS,
@@ -76,5 +71,5 @@ const struct sgrad__level sgrad__level_avx512 = {
     .multiply_pairs = multiply_pairs,
     .make_pairs = make_pairs,
     .widen = widen,
-    .narrow = narrow_all,
+    .narrow = narrow_row,
 };

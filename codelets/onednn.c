@@ -326,16 +326,10 @@ bool sgrad__onednn_create(const struct sgrad__layer *l, bool blocked, struct sgr
     return true;
 }
 
-static void widen(const uint16_t *x, int64_t count, float *to) {
-    if (sgrad__level()) sgrad__level()->widen(x, count, to);
-    else
-        for (int64_t i = 0; i < count; i++) to[i] = sgrad_bf16_to_f32(x[i]);
-}
-
 /* OURS and THEIRS lie where they say. */
 static void convert(const struct sgrad__argument *a, bool output, void *ours, void *theirs, dnnl_stream_t stream) {
-    if (a->count && output) sgrad_narrow(theirs, a->count, ours, a->added);
-    else if (a->count) widen(ours, a->count, theirs);
+    if (a->count && output) sgrad_row_narrow(theirs, a->count, ours, a->added);
+    else if (a->count) sgrad__row_widen(ours, a->count, theirs);
     if (a->count) return;
     const dnnl_exec_arg_t fromto[] = { { DNNL_ARG_FROM, output ? a->theirs : a->ours },
                                        { DNNL_ARG_TO, output ? a->ours : a->theirs } };

@@ -125,27 +125,31 @@ static const float *widened(enum sgrad_dtype dtype, const void *data, int64_t fr
 }
 
 /* COUNT sums, and the bias if there is one, to where they belong, or added to what is there. */
-STAGE put_row(enum sgrad_dtype dtype, const float *sum, const float *bias, int64_t count, void *data, int64_t to, bool add) {
+SGRAD_ALWAYS_INLINE void put_row_by(bool has_bf16, enum sgrad_dtype dtype, const float *sum, const float *bias, int64_t count,
+                                    void *data, int64_t to, bool add) {
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         vec x = *(const packed *)(sum + i);
         if (bias) x += *(const packed *)(bias + i);
         if (add) x += load(dtype, data, to + i);
-        store(false, dtype, data, to + i, x);
+        store(has_bf16, dtype, data, to + i, x);
     }
-    for (; i < count; i++)
-        sgrad_put(dtype, data, to + i, sum[i] + (bias ? bias[i] : 0) + (add ? sgrad_get(dtype, data, to + i) : 0));
+    for (vec last = { 0 }; i < count; i++) {
+        last[0] = sum[i];
+        if (bias) last[0] += bias[i];
+        if (add) last[0] += sgrad_get(dtype, data, to + i);
+        if (dtype == SGRAD_F32) ((float *)data)[to + i] = last[0];
+        else ((uint16_t *)data)[to + i] = narrow(has_bf16, last)[0];
+    }
 }
 
-SGRAD_ALWAYS_INLINE void narrow_row(bool has_bf16, const float *x, int64_t count, uint16_t *to, bool add) {
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        vec sum = *(const packed *)(x + i);
-        if (add) sum += load(SGRAD_BF16, to, i);
-        store(has_bf16, SGRAD_BF16, to, i, sum);
-    }
-    for (; i < count; i++) to[i] = sgrad_f32_to_bf16(x[i] + (add ? sgrad_bf16_to_f32(to[i]) : 0));
+STAGE put_row(enum sgrad_dtype dtype, const float *sum, const float *bias, int64_t count, void *data, int64_t to, bool add) {
+    const bool has_bf16 = LANES == 16 && dtype != SGRAD_F32 && sgrad_isa() >= SGRAD_AVX512_BF16;
+    if (has_bf16) put_row_by(true, dtype, sum, bias, count, data, to, add);
+    else put_row_by(false, dtype, sum, bias, count, data, to, add);
 }
+
+STAGE narrow_row(const float *x, int64_t count, uint16_t *to, bool add) { put_row(SGRAD_BF16, x, NULL, count, to, 0, add); }
 
 /* The transpose of X (ROWS,COLUMNS) in panels; beyond its ROWS, which are less than PADDED, zeros. */
 SGRAD_ALWAYS_INLINE void pack(enum sgrad_dtype dtype, const void *x, int64_t rows, int64_t columns, int64_t padded, float *to) {

@@ -199,21 +199,33 @@ struct life {
     bool seen, message, ends;           /* is it used; does it travel; is its memory given back? */
 };
 
+/* The buffer whose memory B is a part of, or lies in. */
+static int home_of(const struct sgrad__program *p, int b) {
+    const int whole = sgrad__whole_of(p, b);
+    return p->buffer[whole].follows < 0 ? whole : p->buffer[whole].follows;
+}
+
+enum { MADE_LATE = 1, READ_LATE = 2 };
+
 /* When instructions run: as they come, or, where other ranks are LATE, what waits for their messages after all that does not. */
 static int *find_turns(const struct sgrad__program *p, bool late) {
     int *turn = sgrad_alloc((size_t)p->instruction_count + 1, sizeof *turn), next = 0;
-    bool *awaited = sgrad_alloc((size_t)p->buffer_count, sizeof *awaited);
+    char *is = sgrad_alloc((size_t)p->buffer_count, sizeof *is);
     for (int i = 0; i < p->instruction_count; i++) {
         const struct sgrad__instruction *in = &p->instruction[i];
-        bool waits = late && in->call->kernel == &sgrad__receive_kernel;
-        for (int j = 0; j < in->call->operands; j++) waits |= in->operand[j] >= 0 && awaited[in->operand[j]];
-        for (int j = 0; j < in->call->operands && waits; j++)
-            if (in->operand[j] >= 0 && in->call->access[j] != SGRAD_R) awaited[in->operand[j]] = true;
+        const struct sgrad_call *call = in->call;
+        bool waits = late && sgrad__is_message(call) && call->access[0] != SGRAD_R;
+        for (int j = 0; j < call->operands; j++) {
+            const int behind = call->access[j] == SGRAD_R ? MADE_LATE : MADE_LATE | READ_LATE;
+            waits |= in->operand[j] >= 0 && is[home_of(p, in->operand[j])] & behind;
+        }
+        for (int j = 0; j < call->operands && waits; j++)
+            if (in->operand[j] >= 0) is[home_of(p, in->operand[j])] |= call->access[j] == SGRAD_R ? READ_LATE : MADE_LATE;
         turn[i] = waits ? -1 : next++;
     }
     for (int i = 0; i < p->instruction_count; i++)
         if (turn[i] < 0) turn[i] = next++;
-    free(awaited);
+    free(is);
     return turn;
 }
 
@@ -263,7 +275,7 @@ static int find_peak(const struct sgrad__program *p, const struct life *lives) {
     return peak;
 }
 
-struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers, bool late) {
+static struct sgrad__memory find_memory(const struct sgrad__program *p, int workers, bool late) {
     struct sgrad__memory m = { .workspaces = (double)workspaces(p).of_cpus * workers };
     struct life *lives = find_lives(p, late);
     const int peak = find_peak(p, lives);
@@ -275,6 +287,13 @@ struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int w
     }
     free(lives);
     return m;
+}
+
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers, double *on_time) {
+    const struct sgrad__memory early = find_memory(p, workers, false), late = find_memory(p, workers, true);
+    const double least = sgrad__memory_all(&early), most = sgrad__memory_all(&late);
+    if (on_time) *on_time = least;
+    return most > least ? late : early;
 }
 
 static double tensor_bytes(const struct sgrad_tensor *t) { return t ? (double)sgrad_view_bytes(&t->view) : 0; }

@@ -190,11 +190,11 @@ int sgrad__program_allocate(struct sgrad__program *program);        /* memory fo
 void sgrad__program_destroy(struct sgrad__program *program);
 /* Bytes of what a program has in memory besides what the graph keeps, where they are most in the course of a step: values and
  * what is kept of them; gradients and other sums; what is on its way between ranks; inputs of steps in flight; workspaces.
- * LATE: as much as it can be where other ranks keep this one waiting; else where none does. */
+ * All is done in order, or what waits for other ranks' messages after the rest, whichever takes more; ON_TIME: bytes in order. */
 struct sgrad__memory {
     double activations, gradients, messages, inputs, workspaces;
 };
-struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, bool late);
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, double *on_time);
 static inline double sgrad__memory_all(const struct sgrad__memory *m) {
     return m->activations + m->gradients + m->messages + m->inputs + m->workspaces;
 }

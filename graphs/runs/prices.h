@@ -7,7 +7,7 @@
 /* What a step on a mesh is priced by. */
 struct sgrad__terms {
     const struct sgrad_network *network;
-    int64_t batch, micro;           /* samples; of a micro-batch, 0: as many as are chosen */
+    int64_t batch, micro;           /* samples; of a micro-batch, 0: the usual 32 */
     bool turns;                     /* micro-batches of a stage are one group: none goes on before all are through */
     double flops, bandwidth;        /* a second, of a rank: arithmetic; bytes of its memory */
     int workers;                    /* of a rank */

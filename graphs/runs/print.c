@@ -53,11 +53,9 @@ static void print_mesh(const struct sgrad__run *r, FILE *to) {
 
 /* Of a step; what an evaluation takes comes besides. */
 static void print_memory(const struct sgrad__run *r, FILE *to) {
-    const int workers = r->context->cpus + r->context->cudas;
-    const struct sgrad__memory is = sgrad__program_memory(r->program, workers, true);
-    const struct sgrad__memory on_time = sgrad__program_memory(r->program, workers, false);
-    const double kept = sgrad__graph_memory(r->graph);
-    const double most = kept + sgrad__memory_all(&is), least = kept + sgrad__memory_all(&on_time);
+    double on_time;
+    const struct sgrad__memory is = sgrad__program_memory(r->program, r->context->cpus + r->context->cudas, &on_time);
+    const double kept = sgrad__graph_memory(r->graph), most = kept + sgrad__memory_all(&is), least = kept + on_time;
     const struct {
         const char *name;
         double bytes;

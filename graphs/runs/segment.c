@@ -95,7 +95,7 @@ static void choose_chunk(struct sgrad__segment *s) {
 
 /* Chunks are cut to memory, patches are not: refused before anything is written. */
 static int check_memory(struct sgrad__segment *s) {
-    const struct sgrad__memory m = sgrad__program_memory(s->program, s->context->cpus + s->context->cudas, true);
+    const struct sgrad__memory m = sgrad__program_memory(s->program, s->context->cpus + s->context->cudas, NULL);
     const double chunk = (double)s->size[0] * (double)s->size[1] * (double)s->size[2] * (double)sizeof(int32_t) * s->classes;
     const double all = s->result->memory = sgrad__memory_all(&m) + sgrad__graph_memory(s->graph) + (SGRAD__CHUNKS + 1) * chunk;
     if (all <= s->o->memory * 1e9) return 0;

@@ -77,7 +77,8 @@ int sgrad__run_choose_group(struct sgrad__run *r) {
  * the matrix unit makes tasks short. */
 static int64_t good_samples(const struct sgrad__run *r) {
     const int64_t caches = 4 << 20;
-    const bool by_tiles = r->options.precision == SGRAD_PRECISION_BF16 && sgrad_isa() >= SGRAD_AMX;
+    const bool by_tiles = r->options.precision == SGRAD_PRECISION_BF16 && sgrad_isa() >= SGRAD_AMX &&
+                          r->options.bn_group != SGRAD_GROUP_MICRO;
     int64_t bytes = 0;
     for (int i = 0; i < r->graph->value_count; i++) bytes += (int64_t)sgrad_view_bytes(&r->graph->value[i].view);
     return by_tiles || 32 * bytes < caches ? 64 : 32;

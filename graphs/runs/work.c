@@ -140,7 +140,7 @@ static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, s
         SGRAD_TRY(build(r, samples, &p));
         find_tasks(p, samples, w);
         if (samples == 1) find_gradients(p, w);
-        const struct sgrad__memory memory = sgrad__program_memory(p, 0, true);
+        const struct sgrad__memory memory = sgrad__program_memory(p, 0, NULL);
         most[samples - 1] = sgrad__memory_all(&memory);
         sgrad__program_destroy(p);
     }

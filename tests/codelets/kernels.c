@@ -1,10 +1,12 @@
 /* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, the
- * chances of dropout. */
+ * chances of dropout; rows of bf16. */
+#include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>
+#include <math.h>
 
 SGRAD_UPDATE_KERNEL(sgd);
 SGRAD_UPDATE_KERNEL(adam);
@@ -195,8 +197,37 @@ static void dropout(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
+/* ---- rows of bf16 ---- */
+
+/* To the bit, wherever a row begins, however long it is, and nothing beside it. */
+static void rows_are_narrowed(void **state) {
+    (void)state;
+    enum { MOST = 300, BEFORE = 3 };
+    static const int64_t counts[] = { 1, 7, 8, 15, 16, 17, 33, 256, MOST };
+    static const float odd[] = { NAN, INFINITY, -INFINITY, -0.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.4e38f };    /* ties */
+    for (int k = 0; k < 18; k++) {
+        const int64_t count = counts[k / 2];
+        const bool add = k % 2;
+        double *x = normals(1, SGRAD_F32, count), *there = normals(2, SGRAD_F32, MOST + 2 * BEFORE);
+        float row[MOST];
+        uint16_t got[MOST + 2 * BEFORE], wanted[MOST + 2 * BEFORE];
+        for (int64_t i = 0; i < count; i++) row[i] = i % 3 ? (float)x[i] : odd[i / 3 % 8];
+        for (int i = 0; i < MOST + 2 * BEFORE; i++) got[i] = wanted[i] = sgrad_f32_to_bf16((float)there[i]);
+        for (int64_t i = 0; i < count; i++)
+            wanted[BEFORE + i] = sgrad_f32_to_bf16(add ? row[i] + sgrad_bf16_to_f32(wanted[BEFORE + i]) : row[i]);
+        sgrad_row_narrow(row, count, got + BEFORE, add);
+        for (int i = 0; i < MOST + 2 * BEFORE; i++)
+            if (got[i] != wanted[i])
+                fail_msg("element %d of %lld%s is %04x, not %04x", i - BEFORE, (long long)count, add ? ", added," : "", got[i],
+                         wanted[i]);
+        free(there);
+        free(x);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_narrowed),
         cmocka_unit_test(sums_are_trees),
         cmocka_unit_test(squared_norm),
         cmocka_unit_test(clipping),

@@ -17,7 +17,7 @@ for level in baseline avx2 avx512 avx512_bf16; do
 		continue
 	fi
 	last=$used
-	for test in operations packed reference winograd; do
+	for test in kernels operations packed reference winograd; do
 		if [ $test = winograd ] && [ $level = baseline ]; then
 			echo "skipped  winograd, $level: has no vectors for it"
 			continue

@@ -29,6 +29,7 @@ def test_one_rank():
 
 def test_data():
     alike(2, *LENET)
+    alike(2, *LENET, "--allreduce", "mpi")
     alike(2, *GPT)
     alike(2, *GPT, "--shard", "optimizer")
 
