@@ -2,10 +2,9 @@
 
 A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart, by `stargrad doctor --machine`:
 
-    what tasks take     on as many ranks, each with its share of the batch, which exchange synchronously the way that is to be told,
-                        over links or within one host; and what each costs beside its work, messages among that
-    the network         by messages alone, between the same ranks
-    nothing             of the step that is to be told: the rate of the whole network is taken out of the file"""
+    what tasks take     on as many ranks, each with its share of the batch, which exchange over links or within one host as in the
+                        steps that are to be told, but by another strategy; and what each costs beside its work, messages among that
+    the network         by messages alone, between the same ranks"""
 import json
 import pathlib
 import shutil
@@ -40,10 +39,11 @@ class Study(Cluster):
         batch = json.loads((out / "config.json").read_text())["options"]["batch"]
         return statistics.mean(steps_s(out, batch)[-1 - steps:-1])
 
-    def calibrated(self, ranks, linked, what):
-        """A machine as rank 0 sees it while it exchanges with the others."""
+    def calibrated(self, ranks, linked, what, strategy):
+        """A machine as rank 0 sees it while it exchanges with the others: for steps of STRATEGY, by another."""
+        by = [] if ranks == 1 else ["--strategy", "ps" if strategy == "sync" else "sync"]
         file = self.folder / "machine.json"
-        self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what])], {})
+        self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what, *by])], {})
         return json.loads(file.read_text())
 
     def predicted(self, machine, ranks, what):

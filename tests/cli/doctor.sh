@@ -48,6 +48,10 @@ assert rate["batch"] == 32 and "each of 2 ranks" in rate["samples_per_second"]["
 assert "sum" in {call["kernel"] for call in machine["calls"]}, machine["calls"]
 END
 	passes plan --machine here.json --model convnet --data digits --nodes 2
+	mpirun -n 2 "$STARGRAD" doctor --machine here.json --model mlp --data digits --batch 64 --strategy ps >out 2>err || wrong 'no servers'
+	grep -q 'by each of 2 ranks that exchange by ps' here.json || wrong 'the file does not say how ranks exchanged'
+	! "$STARGRAD" doctor --machine here.json --model mlp --data digits --strategy pss >out 2>err || wrong 'pss is a strategy'
+	grep -q 'pss.*ps' err || wrong 'pss is not set right'
 else
 	echo 'no machine of two ranks: mpirun is not installed'
 fi
