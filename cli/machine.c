@@ -58,8 +58,8 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
     char host[256] = "this machine";
     gethostname(host, sizeof host - 1);
     const double batch = (double)r->batch / r->ranks;       /* a rank's */
-    char *how = joined ? sgrad_format("measured: %s on %s, batch %g, by each of %d ranks that exchange by %s", o->model, o->data, batch,
-                                      r->ranks, o->strategy ? o->strategy : sgrad_train_defaults().strategy)
+    char *how = joined ? sgrad_format("measured: %s on %s, batch %g, by each of %d ranks that exchange by %s", o->model, o->data,
+                                      batch, r->ranks, o->strategy)
                        : sgrad_format("measured: %s on %s, batch %g", o->model, o->data, batch);
     json_t *json = json_pack(
         "{s:s, s:s, s:o, s:o, s:o, s:[{s:s, s:f, s:s, s:o}]}", "name", host, "summary", "measured by stargrad doctor --machine",
