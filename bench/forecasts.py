@@ -40,10 +40,9 @@ class Study(Cluster):
         return statistics.mean(steps_s(out, batch)[-1 - steps:-1])
 
     def calibrated(self, ranks, linked, what, strategy):
-        """A machine as rank 0 sees it while it exchanges with the others: for steps of STRATEGY, by another."""
-        by = [] if ranks == 1 else ["--strategy", "ps" if strategy == "sync" else "sync"]
+        """A machine as rank 0 sees it while it exchanges with the others by STRATEGY."""
         file = self.folder / "machine.json"
-        self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what, *by])], {})
+        self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what, "--strategy", strategy])], {})
         return json.loads(file.read_text())
 
     def predicted(self, machine, ranks, what):
@@ -55,6 +54,11 @@ class Study(Cluster):
         said, = self.run([words], {})
         point = json.loads(said[said.index("{"):])["points"][0]
         return point["step_seconds"], point.get("formula_step_seconds", point["step_seconds"])
+
+
+def another(strategy):
+    """By which a machine is calibrated for steps of STRATEGY."""
+    return "ps" if strategy == "sync" else "sync"
 
 
 def without_rate(machine):

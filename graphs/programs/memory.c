@@ -205,6 +205,7 @@ static int home_of(const struct sgrad__program *p, int b) {
     return p->buffer[whole].follows < 0 ? whole : p->buffer[whole].follows;
 }
 
+/* Of memory: what it holds is late; or whoever reads it is, so that what is written there next has to wait. */
 enum { MADE_LATE = 1, READ_LATE = 2 };
 
 /* When instructions run: as they come, or, where other ranks are LATE, what waits for their messages after all that does not. */
