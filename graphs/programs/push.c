@@ -5,7 +5,8 @@
  *     server              · receive │ sum of members  spread  update… │ gather weights  send ·
  *
  * The server's program for a worker is run in parts (server.c): the update is by the pushes of one worker or of several, which
- * are lent to the program of one of them; a push that is dropped is followed by the weights alone. */
+ * are lent to the program of one of them; a push that is dropped is followed by the weights alone. Workers wait for what a server
+ * does, so its sums and updates go before its own training. */
 #include "graphs/programs/builder.h"
 
 #include <stdlib.h>
@@ -74,7 +75,7 @@ struct sgrad__service sgrad__service_create(struct sgrad_graph *g, const struct 
     p->bucket_bytes = shard->bucket_bytes;
     int *parameter = sgrad_alloc((size_t)g->parameter_count, sizeof *parameter);
     int *gradient = sgrad_alloc((size_t)shard->count, sizeof *gradient);
-    struct sgrad__builder b = { .p = p, .g = g, .o = o, .parameter = parameter, .norm = -1 };
+    struct sgrad__builder b = { .p = p, .g = g, .o = o, .parameter = parameter, .peers = o->peers->count, .norm = -1 };
     struct sgrad__bucket *bucket = sgrad__bucket_open(SGRAD_F32, *o->peers);
     for (int i = 0; i < shard->count; i++) {
         const struct sgrad__parameter *w = &g->parameter[shard->parameter[i]];
