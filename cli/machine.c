@@ -42,6 +42,13 @@ static json_t *network(double latency, double bandwidth, const char *source) {
     return json_pack("{s:o, s:o}", "latency", figure(latency, source), "bandwidth", figure(bandwidth, source));
 }
 
+/* Between ranks that were there to ask. */
+static json_t *links(const struct sgrad_bench_result *r, const char *how) {
+    json_t *json = network(r->latency, r->bandwidth, "measured: messages between ranks");
+    json_object_set_new(json, "handling", figure(r->handling, how));
+    return json;
+}
+
 /* By kernel and hash, as the simulated trainer knows its own. */
 static json_t *calls(const struct sgrad_bench_result *r, const char *how) {
     json_t *list = json_array();
@@ -66,7 +73,7 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
         "device", device(r, how), "bus",
         joined ? network(r->host_latency, r->host_bandwidth, "measured: messages between ranks, of one host where there are such")
                : network(0, 1e9 * r->gbytes, "main memory, as measured"),
-        "network", joined ? network(r->latency, r->bandwidth, "measured: messages between ranks") : network(5e-5, 1.18e8, alone),
+        "network", joined ? links(r, how) : network(5e-5, 1.18e8, alone),
         "measured", "model", o->model, "batch", batch, "precision", sgrad_precision_name(o->precision),
         "samples_per_second", figure(1e3 * batch / r->step_ms, how));
     json_object_set_new(json, "calls", calls(r, how));

@@ -4,7 +4,7 @@
  *       "device": { "kind": "gpu", "name": "K20x", "count": F, "memory": F, "bandwidth": F, "launch": F,
  *                   "flops": { "f32": F, "tf32": F, "bf16": F }, "share": { "conv2d": F, "linear": F, "traffic": F } },
  *       "bus": { "latency": F, "bandwidth": F },
- *       "network": { "latency": F, "bandwidth": F, "hop": F, "torus": 3,
+ *       "network": { "latency": F, "bandwidth": F, "handling": F, "hop": F, "torus": 3,
  *                    "switches": [ { "name": "leaf", "nodes": F, "uplink": F, "above": "spine" }, { "name": "spine" } ] },
  *       "input": F, "price": F, "currency": "$",
  *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ],
@@ -171,7 +171,7 @@ static int read_switches(const struct place *from, struct sgrad_machine *m) {
 
 static int read_network(const struct place *from, struct sgrad_machine *m) {
     static const char *const bus[] = { "latency", "bandwidth", NULL };
-    static const char *const network[] = { "latency", "bandwidth", "hop", "torus", "switches", NULL };
+    static const char *const network[] = { "latency", "bandwidth", "handling", "hop", "torus", "switches", NULL };
     struct place at;
     double dimensions = 0;
     SGRAD_TRY(enter(from, "bus", true, bus, &at));
@@ -180,6 +180,7 @@ static int read_network(const struct place *from, struct sgrad_machine *m) {
     SGRAD_TRY(enter(from, "network", true, network, &at));
     SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->network.latency));
     SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->network.bandwidth));
+    SGRAD_TRY(read_figure(&at, "handling", ZERO, 1, &m->network.handling));
     SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &m->network.hop));
     SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
     m->network.dimensions = (int)dimensions;

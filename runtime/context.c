@@ -138,20 +138,6 @@ bool sgrad_worker_is_cuda(int i) { return starpu_worker_get_type(i) == STARPU_CU
 
 int sgrad_worker_here(void) { return starpu_worker_get_id(); }
 
-void sgrad_workers_watch(void) {
-    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
-    for (int w = 0; w < (int)starpu_worker_get_count(); w++) starpu_profiling_worker_get_info(w, NULL);
-}
-
-bool sgrad_worker_busy(int i, char *name, size_t size, double *share) {
-    struct starpu_profiling_worker_info info;
-    if (i >= (int)starpu_worker_get_count() || starpu_profiling_worker_get_info(i, &info)) return false;
-    const double total = starpu_timing_timespec_to_us(&info.total_time);
-    snprintf(name, size, "%s%d", sgrad_worker_is_cuda(i) ? "cuda" : "cpu", starpu_worker_get_devid(i));
-    *share = total > 0 ? starpu_timing_timespec_to_us(&info.executing_time) / total : 0;
-    return true;
-}
-
 int sgrad_cpus(void) {
     cpu_set_t own;
     return sched_getaffinity(0, sizeof own, &own) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&own);

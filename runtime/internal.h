@@ -85,6 +85,12 @@ struct starpu_task;
 void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*call_of)(const struct starpu_task *task));
 int sgrad__simulation_gpus(void);
 struct sgrad_message sgrad__simulation_message(struct sgrad_message message);     /* to whoever stands for its peer */
+/* What a worker does about a message that has been submitted: it reads what goes (SGRAD_R), makes what came (SGRAD_RW) usable. */
+int sgrad__simulation_handle(const struct sgrad_message *message, enum sgrad_access access);
+
+/* Around a task's kernel on a CPU, whether or not anybody watches its call; begin returns what end takes. */
+double sgrad__watch_begin(const struct sgrad_call *call);
+void sgrad__watch_end(const struct sgrad_call *call, double begin);
 
 /* Every kernel that had tasks, by the name that traces give it ("Model"). */
 void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kernel *kernel, void *arg), void *arg);

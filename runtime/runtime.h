@@ -353,6 +353,7 @@ struct sgrad_message {
 int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 bytes, which is what MPI counts */
 int sgrad_receive(const struct sgrad_message *message);
 int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent, or is about to */
+int64_t sgrad_handled_bytes(void);  /* of those that it has sent to others, or received from them, likewise */
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);
@@ -392,14 +393,6 @@ double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* se
 /* Waits for all tasks, runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again, and leaves
  * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
-/* Adds up what CALL's tasks take on CPU workers, from here on; at first before any of them runs. Then: seconds of *TASKS. */
-void sgrad_call_watch(struct sgrad_call *call);
-double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks);
-
-/* How busy workers are: from WATCH on, StarPU counts, anew. The I-th worker of this process, its name ("cpu0", "cuda1"), and the
- * share of its time since the last call that it spent in tasks; false: there are not so many. */
-void sgrad_workers_watch(void);
-bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
 
 /* "2 CPU cores (AVX-512), 1 NVIDIA H200"; where there are more workers than sgrad_cpus(), "8 CPU workers". */
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);

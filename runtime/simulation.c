@@ -12,6 +12,7 @@
 #include "runtime/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <mpi.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
@@ -115,6 +116,32 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
     int size;
     MPI_Type_size(type, &size);
     return __real_MPI_Irecv(data, count * size, MPI_BYTE, from, tag, comm, request);
+}
+
+/* ---- what workers do about messages ---- */
+
+static void forget(void *call) {
+    sgrad_call_forget(call);
+    free(call);
+}
+
+static double twice(const struct sgrad_args *args) { return 2 * (double)sgrad_view_bytes(&args->view[0]); }
+
+/* A task of its own: "handle", of what goes to others, beside the sending, and of what comes, before it is used; "keep", of what
+ * a rank sends to itself, a copy. */
+int sgrad__simulation_handle(const struct sgrad_message *m, enum sgrad_access access) {
+    static const struct sgrad_kernel handle = { .name = "handle", .cpu = sgrad_simulated_kernel, .flops = sgrad_no_flops },
+                                     keep = { .name = "keep", .cpu = sgrad_simulated_kernel, .flops = sgrad_no_flops,
+                                              .bytes = twice };
+    const bool own = m->peer == world->rank;
+    if (!simulation->handled || (own && access == SGRAD_R)) return 0;
+    struct sgrad_call *call = sgrad_alloc(1, sizeof *call);
+    *call = (struct sgrad_call){ .kernel = own ? &keep : &handle, .operands = 1, .view = { m->tensor->view },
+                                 .access = { access } };
+    sgrad_call_prepare(call);
+    return sgrad_task_submit(&(struct sgrad_submission){ .call = call, .operand = (struct sgrad_tensor *const[]){ m->tensor },
+                                                         .priority = INT_MAX, .workers = SGRAD_CPU_WORKERS,
+                                                         .name = call->kernel->name, .done = forget, .done_arg = call });
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {

@@ -4,7 +4,8 @@
  *
  *     a task             waits for operands and worker as ever ── then time passes ── and it is done
  *     a tensor           has a size, and no memory of its own: what is written is lost, what is read is 0
- *     a message          takes wire and latency of the simulated network; its content stays behind
+ *     a message          takes wire and latency of the simulated network, and of a worker at either end what handling it costs;
+ *                        its content stays behind
  *     what ranks agree on    each answers for all, since all do alike
  *
  * Of ranks that all do alike, two can stand for any number: whatever one of them sends to some rank it sends to the other, which
@@ -21,6 +22,7 @@ struct sgrad_simulation {
     const void *arg;
     int gpus;                       /* of a rank */
     double latency, bandwidth;      /* of the network, seconds and bytes a second: what ranks plan by */
+    bool handled;                   /* messages cost workers something: `seconds` knows the kernels "handle" and "keep" */
     int ranks;                      /* where all do alike, and the two that are simulated stand for so many; 0: these are all */
 };
 /* Before a context is opened, on every rank. *SIMULATION lives as long as that. */

@@ -32,15 +32,6 @@ struct argument {
 
 /* ---- running ---- */
 
-struct sgrad_tally {
-    _Atomic int64_t tasks, nanoseconds;
-};
-
-static void count(struct sgrad_tally *tally, double seconds) {
-    atomic_fetch_add(&tally->tasks, 1);
-    atomic_fetch_add(&tally->nanoseconds, (int64_t)(1e9 * seconds));
-}
-
 static void run(void *buffers[], void *cl_arg, bool cuda) {
     const struct argument *argument = cl_arg;
     const struct sgrad_call *call = argument->call;
@@ -69,10 +60,13 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
         args.workspace_size = cuda ? call->gpu_workspace : call->workspace;
     }
     if (SGRAD_SIMULATED) return;
-    const double begin = call->tally ? sgrad_now() : 0;
-    if (cuda) sgrad__cuda_run(call, &args);
-    else call->kernel->cpu(&args);
-    if (begin > 0 && !cuda) count(call->tally, sgrad_now() - begin);
+    if (cuda) {
+        sgrad__cuda_run(call, &args);
+        return;
+    }
+    const double begin = sgrad__watch_begin(call);
+    call->kernel->cpu(&args);
+    sgrad__watch_end(call, begin);
 }
 
 static void run_cpu(void *buffers[], void *cl_arg) { run(buffers, cl_arg, false); }
@@ -187,19 +181,6 @@ void sgrad_call_forget(struct sgrad_call *call) {
     free(call->tally);
     call->recordings = NULL;
     call->tally = NULL;
-}
-
-/* ---- what tasks take ---- */
-
-void sgrad_call_watch(struct sgrad_call *call) {
-    if (!call->tally) call->tally = sgrad_alloc(1, sizeof *call->tally);
-    atomic_store(&call->tally->tasks, 0);
-    atomic_store(&call->tally->nanoseconds, 0);
-}
-
-double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks) {
-    *tasks = call->tally ? atomic_load(&call->tally->tasks) : 0;
-    return *tasks ? 1e-9 * (double)atomic_load(&call->tally->nanoseconds) : 0;
 }
 
 double sgrad_call_expected(const struct sgrad_call *call, int worker) {

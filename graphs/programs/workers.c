@@ -6,6 +6,7 @@
  *     rank 0   vote │ cpu0 cpu1 │  0    0             votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1
  *     rank 1   vote │  0    0   │ cpu0 cpu1     sum   votes │ rank0/cpu0 rank0/cpu1 │ rank1/cpu0 rank1/cpu1          */
 #include "graphs/programs/program.h"
+#include "runtime/watch.h"
 
 #include <stdlib.h>
 

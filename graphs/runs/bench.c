@@ -5,6 +5,7 @@
  *     the operands of each task ──> bytes / what memory gives all workers: what is in neither, as far as it is not hidden
  *     the same tasks, none of which computes ──> what one thread that submits them takes, and StarPU with so many workers */
 #include "graphs/runs/run.h"
+#include "runtime/watch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,10 +51,9 @@ static const struct sgrad_call **operations(const struct sgrad__program *p, int 
     return call;
 }
 
-/* What the program's tasks took, each kind once, and what each took beside that of the worker that had least to wait for: of
- * SECONDS, for which the busiest was busy for SHARE of its time. */
-static void find_times(const struct sgrad__program *p, double seconds, double share, struct sgrad_bench_result *result) {
-    int64_t tasks, all = 0;
+/* What the program's tasks took, each kind once. */
+static void find_times(const struct sgrad__program *p, struct sgrad_bench_result *result) {
+    int64_t tasks;
     for (int i = 0; i < p->call_count; i++) {
         const struct sgrad_call *call = p->call[i];
         const double took = sgrad_call_took(call, &tasks);
@@ -69,9 +69,16 @@ static void find_times(const struct sgrad__program *p, double seconds, double sh
         struct sgrad_bench_call *c = &result->call[j];
         c->seconds = (c->seconds * (double)c->tasks + took) / (double)(c->tasks + tasks);
         c->tasks += tasks;
-        all += tasks;
     }
-    if (all) result->beside = (1 - share) * seconds * result->workers / (double)all;
+}
+
+/* What workers spent beside tasks: alone, the same on each; where ranks exchange, what a usual one takes, and the rest on
+ * messages, of which a step has BYTES. */
+static void find_overhead(double bytes, struct sgrad_bench_result *result) {
+    const struct sgrad_overhead is = sgrad_workers_overhead();
+    if (!is.tasks) return;
+    result->beside = bytes > 0 ? is.usual : is.all / (double)is.tasks;
+    if (bytes > 0) result->handling = (is.all - (double)is.tasks * is.usual) / STEPS / bytes;
 }
 
 static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
@@ -132,13 +139,6 @@ static void watch(struct sgrad__program *p) {
     sgrad_workers_watch();
 }
 
-static double busiest(void) {
-    char name[32];
-    double share, most = 0;
-    for (int w = 0; sgrad_worker_busy(w, name, sizeof name, &share); w++) most = fmax(most, share);
-    return most;
-}
-
 /* Seconds that each of STEPS steps takes behind WARM others, not watched, from the end of one to the end of the next; and,
  * unless SUBMITS is NULL, of this thread, to submit it. */
 static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds, double *submits) {
@@ -197,7 +197,7 @@ static int longest_first(const void *one, const void *other) {
 }
 
 static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
-    double took[STEPS], submits[STEPS], all = 0;
+    double took[STEPS], submits[STEPS];
     SGRAD_TRY(sgrad__run_open_training(r));
     sgrad__run_tell_idle(r);
     if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
@@ -205,9 +205,10 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     result->batch = r->options.batch;
     result->ranks = r->context->ranks;
     result->workers = sgrad_workers();
+    const int64_t bytes = sgrad_handled_bytes();
     SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
-    for (int i = 0; i < STEPS; i++) all += took[i];
-    find_times(r->program, all, busiest(), result);
+    find_overhead((double)(sgrad_handled_bytes() - bytes) / (WARM + STEPS), result);
+    find_times(r->program, result);
     result->step_ms = median_ms(took);
     result->submission_ms = median_ms(submits);
     result->tasks = r->program->instruction_count;

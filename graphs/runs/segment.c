@@ -3,6 +3,7 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
 #include "graphs/runs/segment.h"
+#include "runtime/watch.h"
 
 #include <math.h>
 #include <stdlib.h>

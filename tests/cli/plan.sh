@@ -122,6 +122,23 @@ import json
 point = json.load(open("out"))["points"][0]
 assert 0 < point["step_seconds"] < .6 * point["communication_seconds"], point
 END
+	# Whoever sends and receives 0.5 MB a step, at 0.1 us a byte, has 49 ms of work more.
+	for handling in 0 1e-7; do
+		python3 - "$machines/epyc-zen3.json" $handling <<'END' >handling.json
+import json, sys
+machine = json.load(open(sys.argv[1]))
+machine["device"]["workers"]["value"] = 1
+machine["network"]["handling"] = {"value": float(sys.argv[2]), "source": "a test"}
+json.dump(machine, sys.stdout)
+END
+		passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine handling.json --nodes 2 --json
+		cp out "handled-$handling.json"
+	done
+	python3 - <<'END' || wrong 'plan --simulate: what workers do about messages takes no time, or too much'
+import json
+light, heavy = (json.load(open(f"handled-{name}.json"))["points"][0]["step_seconds"] for name in ("0", "1e-7"))
+assert .8 * .0494 < heavy - light < 1.2 * .0494, (light, heavy)
+END
 	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
 		[ -s traced/nodes-2/trace/paje.trace ] || wrong 'plan --simulate --trace: no trace for ViTE'
 		passes report traced/nodes-2 --json
