@@ -258,7 +258,7 @@ static double find_scale(struct study *s) {
     s->scale = 1;
     for (int i = 0; i < m->measurements; i++) {
         const struct sgrad_measured *is = &m->measured[i];
-        if (strcmp(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
+        if (!sgrad_model_same(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
         double plain = 0;
         for (int j = 0; j < s->q->work->tasks; j++)
             if (!s->q->work->task[j].curvature) plain += task_seconds(s, &s->q->work->task[j], is->batch);

@@ -158,6 +158,8 @@ struct sgrad_model {
 };
 /* The model of TEXT, "NAME", "NAME:key=value,…" or "NAME:FILE"; NULL: there is none, which was told. */
 const struct sgrad_model *sgrad_model_find(const char *text);
+/* Do both ask for one network? An option that is left out is as if its usual value were there. */
+bool sgrad_model_same(const char *text, const char *other);
 
 /* While a model is built: the value of its option NAME. */
 double sgrad_graph_option(const struct sgrad_graph *graph, const char *name);

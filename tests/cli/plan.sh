@@ -10,6 +10,19 @@ for file in "$machines"/*.json; do
 	says '^ *2 '
 done
 
+# Whatever rate a file has, of a network with what options are told, plans of that network know; those of another do not.
+for file in "$machines"/*.json; do
+	while read -r model side; do
+		passes plan --model "$model" --data "synthetic:${side}x${side}x3,10,50000" --machine "$file" --nodes 1
+		says '^calibrated: '
+	done < <(python3 -c '
+import json, sys
+for rate in json.load(open(sys.argv[1])).get("measured", []):
+    print(rate["model"], 32 if rate["model"] in ("resnet20", "resnet32", "resnet44") else 224)' "$file")
+done
+passes plan --model resnet50:small=1 --data synthetic:224x224x3,10,50000 --machine "$machines/minsky-p100.json" --nodes 1
+says '^not calibrated: '
+
 # Weak scaling, then strong, and what does not overlap.
 passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json
 mv out weak
