@@ -3,7 +3,8 @@
 A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart, by `stargrad doctor --machine`:
 
     what tasks take     on as many ranks, each with its share of the batch, which exchange over links or within one host as in the
-                        steps that are to be told, but by another strategy; and what each costs beside its work, messages among that
+                        steps that are to be told, but by another strategy; what each costs beside its work; and what workers spend
+                        on a byte of messages
     the network         by messages alone, between the same ranks"""
 import json
 import pathlib

@@ -45,7 +45,7 @@ static json_t *network(double latency, double bandwidth, const char *source) {
 /* Between ranks that were there to ask. */
 static json_t *links(const struct sgrad_bench_result *r, const char *how) {
     json_t *json = network(r->latency, r->bandwidth, "measured: messages between ranks");
-    json_object_set_new(json, "handling", figure(r->handling, how));
+    json_object_set_new(json, "carrying", figure(r->carrying, how));
     return json;
 }
 

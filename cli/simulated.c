@@ -1,5 +1,6 @@
 /* simulated.c: the simulated trainer: a rank that answers what stargrad plan --simulate asks (simulate.c). Its tasks take as
- * long as the planner's formulas say; when they run, and where, and how messages go, StarPU and the simulated network decide. */
+ * long as was measured, or else as the planner's formulas say; when they run, and where, and how messages go, StarPU and the
+ * simulated network decide. */
 #include "cli/simulate.h"
 #include "datasets/datasets.h"
 #include "runtime/simulation.h"
@@ -20,7 +21,6 @@ struct rates {
  * more of them than the machine's file says. */
 static double seconds_of(const struct sgrad_call *call, const void *arg) {
     const struct rates *r = arg;
-    if (!strcmp(call->kernel->name, "handle")) return call->bytes * r->machine->network.handling;
     const double timed = sgrad_machine_timed(r->machine, call->kernel->name, call->hash);
     const double computes =
         isfinite(timed) ? timed + r->machine->device.workers * r->machine->device.launch
@@ -94,7 +94,7 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
     const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
                                                  .gpus = machine->device.is_gpu ? machine->device.count : 0,
                                                  .latency = net.latency, .bandwidth = net.bandwidth,
-                                                 .handled = machine->network.handling > 0,
+                                                 .carrying = machine->network.carrying,
                                                  .ranks = json_is_true(json_object_get(request, "alike")) ? nodes : 0 };
     sgrad_simulation_set(&simulation);
     set_options(&r->train, request, machine);

@@ -4,7 +4,7 @@
  *       "device": { "kind": "gpu", "name": "K20x", "count": F, "memory": F, "bandwidth": F, "launch": F,
  *                   "flops": { "f32": F, "tf32": F, "bf16": F }, "share": { "conv2d": F, "linear": F, "traffic": F } },
  *       "bus": { "latency": F, "bandwidth": F },
- *       "network": { "latency": F, "bandwidth": F, "handling": F, "hop": F, "torus": 3,
+ *       "network": { "latency": F, "bandwidth": F, "carrying": F, "hop": F, "torus": 3,
  *                    "switches": [ { "name": "leaf", "nodes": F, "uplink": F, "above": "spine" }, { "name": "spine" } ] },
  *       "input": F, "price": F, "currency": "$",
  *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ],
@@ -171,7 +171,7 @@ static int read_switches(const struct place *from, struct sgrad_machine *m) {
 
 static int read_network(const struct place *from, struct sgrad_machine *m) {
     static const char *const bus[] = { "latency", "bandwidth", NULL };
-    static const char *const network[] = { "latency", "bandwidth", "handling", "hop", "torus", "switches", NULL };
+    static const char *const network[] = { "latency", "bandwidth", "carrying", "hop", "torus", "switches", NULL };
     struct place at;
     double dimensions = 0;
     SGRAD_TRY(enter(from, "bus", true, bus, &at));
@@ -180,12 +180,21 @@ static int read_network(const struct place *from, struct sgrad_machine *m) {
     SGRAD_TRY(enter(from, "network", true, network, &at));
     SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->network.latency));
     SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->network.bandwidth));
-    SGRAD_TRY(read_figure(&at, "handling", ZERO, 1, &m->network.handling));
+    SGRAD_TRY(read_figure(&at, "carrying", ZERO, 1, &m->network.carrying));
     SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &m->network.hop));
     SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
     m->network.dimensions = (int)dimensions;
     SGRAD_TRY(read_switches(&at, m));
     return dimensions && m->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
+}
+
+/* It may be none that this program has, but not one of these with options that there are not. */
+static int check_model(const struct place *at, const char *model) {
+    char why[256];
+    sgrad_hush(why, sizeof why);
+    const bool good = sgrad_model_same(model, model);
+    sgrad_hush(NULL, 0);
+    return good ? 0 : wrong(at, "model", why);
 }
 
 static int read_measured(const struct place *from, struct sgrad_machine *m) {
@@ -198,6 +207,7 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
         struct sgrad_measured is = { 0 };
         int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
         if (!error) error = read_text(&at, "model", &is.model);
+        if (!error) error = check_model(&at, is.model);
         if (!error) error = read_figure(&at, "samples_per_second", NEEDED, ANY, &is.samples_per_second);
         is.batch = json_number_value(json_object_get(at.object, "batch"));
         if (!error && !(is.batch >= 1)) error = wrong(&at, "batch", "is no number from 1 on");

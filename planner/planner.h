@@ -77,7 +77,7 @@ struct sgrad_machine {
     double bus_latency, bus_bandwidth;      /* seconds, bytes a second: between devices of a node, and to its main memory */
     struct {
         double latency, bandwidth, hop;     /* of a node's link; seconds that each further hop takes */
-        double handling;                    /* seconds that a CPU worker spends on a byte that goes or comes over it */
+        double carrying;                    /* seconds that a CPU worker spends on a byte that goes or comes over it */
         int dimensions;                     /* of a torus; 0: there are switches */
         int levels;                         /* of switches, the lowest first; 0: one, that is never crowded */
         struct sgrad_switch *level;

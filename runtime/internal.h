@@ -86,7 +86,7 @@ void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_
 int sgrad__simulation_gpus(void);
 struct sgrad_message sgrad__simulation_message(struct sgrad_message message);     /* to whoever stands for its peer */
 /* What a worker does about a message that has been submitted: it reads what goes (SGRAD_R), makes what came (SGRAD_RW) usable. */
-int sgrad__simulation_handle(const struct sgrad_message *message, enum sgrad_access access);
+void sgrad__simulation_carry(const struct sgrad_message *message, enum sgrad_access access);
 
 /* Around a task's kernel on a CPU, whether or not anybody watches its call; begin returns what end takes. */
 double sgrad__watch_begin(const struct sgrad_call *call);

@@ -256,7 +256,7 @@ struct sgrad_call {
     uint32_t hash;                  /* filled by sgrad_call_prepare: tells calls apart in performance models */
     struct starpu_codelet *codelet; /* filled by sgrad_call_prepare */
     struct sgrad_recordings *recordings;    /* filled by sgrad_call_prepare, if it is recorded */
-    struct sgrad_tally *tally;      /* what its tasks took, since sgrad_call_watch; NULL: nobody asks */
+    struct sgrad_tally *tally;      /* what its tasks took, since sgrad_call_watch (watch.h); NULL: nobody asks */
 };
 void sgrad_call_prepare(struct sgrad_call *call);
 void sgrad_call_forget(struct sgrad_call *call);    /* its recordings and times, when no task of it runs any more */
@@ -353,7 +353,7 @@ struct sgrad_message {
 int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 bytes, which is what MPI counts */
 int sgrad_receive(const struct sgrad_message *message);
 int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent, or is about to */
-int64_t sgrad_handled_bytes(void);  /* of those that it has sent to others, or received from them, likewise */
+int64_t sgrad_carried_bytes(void);  /* of those that it has sent to others, or received from them, likewise */
 /* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
  * ones in the same order. */
 int sgrad_allreduce(const struct sgrad_message *message);

@@ -30,10 +30,21 @@ void sgrad_simulation_set(const struct sgrad_simulation *is) { simulation = is; 
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
+void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
+
+/* What workers do about messages, which pictures show as what it is for. */
+static double twice(const struct sgrad_args *args) { return 2 * (double)sgrad_view_bytes(&args->view[0]); }
+static const struct sgrad_kind reduction = { "reduction", 0x8e5bb5 };
+static const struct sgrad_kernel carry_kernel = { .name = "carry", .kind = &reduction, .cpu = sgrad_simulated_kernel },
+                                 copy_kernel = { .name = "copy to itself", .kind = &reduction, .cpu = sgrad_simulated_kernel,
+                                                 .flops = sgrad_no_flops, .bytes = twice };
+
 /* In StarPU's microseconds; a task of no time at all would be one that StarPU knows nothing of. */
 static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
     (void)arch, (void)implementation;
-    const double seconds = simulation->seconds(call_of(task), simulation->arg);
+    const struct sgrad_call *call = call_of(task);
+    const double seconds = call->kernel == &carry_kernel ? call->bytes * simulation->carrying
+                                                         : simulation->seconds(call, simulation->arg);
     return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
 }
 
@@ -52,8 +63,6 @@ struct sgrad_message sgrad__simulation_message(struct sgrad_message m) {
     m.peer = !world->rank;
     return m;
 }
-
-void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -125,23 +134,19 @@ static void forget(void *call) {
     free(call);
 }
 
-static double twice(const struct sgrad_args *args) { return 2 * (double)sgrad_view_bytes(&args->view[0]); }
-
-/* A task of its own: "handle", of what goes to others, beside the sending, and of what comes, before it is used; "keep", of what
- * a rank sends to itself, a copy. */
-int sgrad__simulation_handle(const struct sgrad_message *m, enum sgrad_access access) {
-    static const struct sgrad_kernel handle = { .name = "handle", .cpu = sgrad_simulated_kernel, .flops = sgrad_no_flops },
-                                     keep = { .name = "keep", .cpu = sgrad_simulated_kernel, .flops = sgrad_no_flops,
-                                              .bytes = twice };
+/* A task of its own: of what goes to others, beside the sending; of what comes, before it is used; what a rank sends to itself is
+ * copied. */
+void sgrad__simulation_carry(const struct sgrad_message *m, enum sgrad_access access) {
     const bool own = m->peer == world->rank;
-    if (!simulation->handled || (own && access == SGRAD_R)) return 0;
+    if (simulation->carrying <= 0 || (own && access == SGRAD_R)) return;
     struct sgrad_call *call = sgrad_alloc(1, sizeof *call);
-    *call = (struct sgrad_call){ .kernel = own ? &keep : &handle, .operands = 1, .view = { m->tensor->view },
+    *call = (struct sgrad_call){ .kernel = own ? &copy_kernel : &carry_kernel, .operands = 1, .view = { m->tensor->view },
                                  .access = { access } };
     sgrad_call_prepare(call);
-    return sgrad_task_submit(&(struct sgrad_submission){ .call = call, .operand = (struct sgrad_tensor *const[]){ m->tensor },
-                                                         .priority = INT_MAX, .workers = SGRAD_CPU_WORKERS,
-                                                         .name = call->kernel->name, .done = forget, .done_arg = call });
+    const struct sgrad_submission task = { .call = call, .operand = (struct sgrad_tensor *const[]){ m->tensor },
+                                           .priority = INT_MAX, .workers = SGRAD_CPU_WORKERS, .name = call->kernel->name,
+                                           .done = forget, .done_arg = call };
+    if (sgrad_task_submit(&task)) forget(call);
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {

@@ -4,7 +4,7 @@
  *
  *     a task             waits for operands and worker as ever ── then time passes ── and it is done
  *     a tensor           has a size, and no memory of its own: what is written is lost, what is read is 0
- *     a message          takes wire and latency of the simulated network, and of a worker at either end what handling it costs;
+ *     a message          takes wire and latency of the simulated network, and, of a worker at either end, time by its bytes;
  *                        its content stays behind
  *     what ranks agree on    each answers for all, since all do alike
  *
@@ -22,7 +22,7 @@ struct sgrad_simulation {
     const void *arg;
     int gpus;                       /* of a rank */
     double latency, bandwidth;      /* of the network, seconds and bytes a second: what ranks plan by */
-    bool handled;                   /* messages cost workers something: `seconds` knows the kernels "handle" and "keep" */
+    double carrying;                /* seconds of a worker for a byte that goes to others or comes from them; 0: none */
     int ranks;                      /* where all do alike, and the two that are simulated stand for so many; 0: these are all */
 };
 /* Before a context is opened, on every rank. *SIMULATION lives as long as that. */

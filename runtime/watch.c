@@ -35,7 +35,10 @@ static void note_gap(double seconds) {
 }
 
 double sgrad__watch_begin(const struct sgrad_call *call) {
-    if (!call->tally) return ended = 0;
+    if (!call->tally) {
+        ended = 0;      /* the gap behind it is none between watched tasks */
+        return 0;
+    }
     const double begin = sgrad_now();
     if (ended > 0) note_gap(begin - ended);
     return begin;
@@ -55,12 +58,17 @@ double sgrad_call_took(const struct sgrad_call *call, int64_t *tasks) {
 
 /* ---- workers ---- */
 
-void sgrad_workers_watch(void) {
-    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
-    for (int w = 0; w < (int)starpu_worker_get_count(); w++) starpu_profiling_worker_get_info(w, NULL);
+static void forget_gaps(void) {
     for (int i = 0; i < BINS; i++) atomic_store(&gap[i], 0);
 }
 
+void sgrad_workers_watch(void) {
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    for (int w = 0; w < (int)starpu_worker_get_count(); w++) starpu_profiling_worker_get_info(w, NULL);
+    forget_gaps();
+}
+
+/* As context.c knows it, which is above this. */
 static bool is_cuda(int worker) { return starpu_worker_get_type(worker) == STARPU_CUDA_WORKER; }
 
 static double seconds(struct timespec time) { return 1e-6 * starpu_timing_timespec_to_us(&time); }
@@ -90,6 +98,7 @@ struct sgrad_overhead sgrad_workers_overhead(void) {
         is.all += seconds(info.total_time) - seconds(info.executing_time) - seconds(info.sleeping_time);
         is.tasks += info.executed_tasks;
     }
-    if (is.tasks) is.usual = fmin(middle_gap(), is.all / (double)is.tasks);
+    if (is.tasks > 0) is.usual = fmin(middle_gap(), is.all / (double)is.tasks);
+    forget_gaps();
     return is;
 }

@@ -72,13 +72,13 @@ static void find_times(const struct sgrad__program *p, struct sgrad_bench_result
     }
 }
 
-/* What workers spent beside tasks: alone, the same on each; where ranks exchange, what a usual one takes, and the rest on
- * messages, of which a step has BYTES. */
+/* What workers spent beside tasks. Alone, each the same. Where ranks exchange, a task what a usual one takes, and the rest,
+ * messages' work and whatever else is longer than usual, by the BYTES that a step sends and receives. */
 static void find_overhead(double bytes, struct sgrad_bench_result *result) {
     const struct sgrad_overhead is = sgrad_workers_overhead();
     if (!is.tasks) return;
     result->beside = bytes > 0 ? is.usual : is.all / (double)is.tasks;
-    if (bytes > 0) result->handling = (is.all - (double)is.tasks * is.usual) / STEPS / bytes;
+    if (bytes > 0) result->carrying = fmax(0, is.all - (double)is.tasks * is.usual) / STEPS / bytes;
 }
 
 static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
@@ -205,9 +205,9 @@ static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
     result->batch = r->options.batch;
     result->ranks = r->context->ranks;
     result->workers = sgrad_workers();
-    const int64_t bytes = sgrad_handled_bytes();
+    const int64_t bytes = sgrad_carried_bytes();
     SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
-    find_overhead((double)(sgrad_handled_bytes() - bytes) / (WARM + STEPS), result);
+    find_overhead((double)(sgrad_carried_bytes() - bytes) / (WARM + STEPS), result);
     find_times(r->program, result);
     result->step_ms = median_ms(took);
     result->submission_ms = median_ms(submits);

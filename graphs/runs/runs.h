@@ -149,7 +149,7 @@ struct sgrad_bench_result {
     int kernels, calls;
     struct sgrad_bench_kernel *kernel;      /* the longest first; free it */
     struct sgrad_bench_call *call;          /* free it */
-    double beside, handling;        /* seconds of a CPU worker: for a task beside its work; for a byte to or from other ranks */
+    double beside, carrying;        /* seconds of a CPU worker: for a task beside its work; for a byte to or from other ranks */
     long batch;                     /* of all ranks */
     int ranks, workers;             /* workers: of this rank */
     double limit_ms; /* a step of nothing but operations, each alone in its best time, on all workers of this rank */

@@ -11,15 +11,18 @@ for file in "$machines"/*.json; do
 done
 
 # Whatever rate a file has, of a network with what options are told, plans of that network know; those of another do not.
-for file in "$machines"/*.json; do
-	while read -r model side; do
-		passes plan --model "$model" --data "synthetic:${side}x${side}x3,10,50000" --machine "$file" --nodes 1
-		says '^calibrated: '
-	done < <(python3 -c '
+python3 -c '
 import json, sys
-for rate in json.load(open(sys.argv[1])).get("measured", []):
-    print(rate["model"], 32 if rate["model"] in ("resnet20", "resnet32", "resnet44") else 224)' "$file")
-done
+for file in sys.argv[1:]:
+    for rate in json.load(open(file)).get("measured", []):
+        print(file, rate["model"], rate.get("precision", "f32"))' "$machines"/*.json >rates
+[ "$(wc -l <rates)" -ge 12 ] || wrong 'the files of machines have no rates'
+while read -r file model precision; do
+	passes plan --model "$model" --precision "$precision" --data synthetic:224x224x3,10,50000 --machine "$file" --nodes 1
+	says '^calibrated: '
+done <rates
+sed 's/"resnet50"/"resnet50:smal=1"/' "$machines/minsky-p100.json" >misspelt.json
+refuses 1 'misspelt.json: measured\[0\].model: .*no option .smal.; did you mean small' plan --model mlp --data digits --machine misspelt.json
 passes plan --model resnet50:small=1 --data synthetic:224x224x3,10,50000 --machine "$machines/minsky-p100.json" --nodes 1
 says '^not calibrated: '
 
@@ -136,20 +139,20 @@ point = json.load(open("out"))["points"][0]
 assert 0 < point["step_seconds"] < .6 * point["communication_seconds"], point
 END
 	# Whoever sends and receives 0.5 MB a step, at 0.1 us a byte, has 49 ms of work more.
-	for handling in 0 1e-7; do
-		python3 - "$machines/epyc-zen3.json" $handling <<'END' >handling.json
+	for carrying in 0 1e-7; do
+		python3 - "$machines/epyc-zen3.json" $carrying <<'END' >carrying.json
 import json, sys
 machine = json.load(open(sys.argv[1]))
 machine["device"]["workers"]["value"] = 1
-machine["network"]["handling"] = {"value": float(sys.argv[2]), "source": "a test"}
+machine["network"]["carrying"] = {"value": float(sys.argv[2]), "source": "a test"}
 json.dump(machine, sys.stdout)
 END
-		passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine handling.json --nodes 2 --json
-		cp out "handled-$handling.json"
+		passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine carrying.json --nodes 2 --json
+		cp out "carried-$carrying.json"
 	done
 	python3 - <<'END' || wrong 'plan --simulate: what workers do about messages takes no time, or too much'
 import json
-light, heavy = (json.load(open(f"handled-{name}.json"))["points"][0]["step_seconds"] for name in ("0", "1e-7"))
+light, heavy = (json.load(open(f"carried-{name}.json"))["points"][0]["step_seconds"] for name in ("0", "1e-7"))
 assert .8 * .0494 < heavy - light < 1.2 * .0494, (light, heavy)
 END
 	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
