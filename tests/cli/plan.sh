@@ -140,7 +140,7 @@ assert 0 < point["step_seconds"] < .6 * point["communication_seconds"], point
 END
 	# Whoever sends and receives 0.5 MB a step, at 0.1 us a byte, has 49 ms of work more.
 	for carrying in 0 1e-7; do
-		python3 - "$machines/epyc-zen3.json" $carrying <<'END' >carrying.json
+		python3 - "$machines/xeon-amx.json" $carrying <<'END' >carrying.json
 import json, sys
 machine = json.load(open(sys.argv[1]))
 machine["device"]["workers"]["value"] = 1
