@@ -147,13 +147,17 @@ machine["device"]["workers"]["value"] = 1
 machine["network"]["carrying"] = {"value": float(sys.argv[2]), "source": "a test"}
 json.dump(machine, sys.stdout)
 END
-		passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine carrying.json --nodes 2 --json
-		cp out "carried-$carrying.json"
+		for strategy in sync async; do
+			passes plan --simulate --model lenet --data synthetic:28x28x1,10,60000 --machine carrying.json --nodes 2 --json \
+				--strategy "$strategy"
+			cp out "carried-$strategy-$carrying.json"
+		done
 	done
 	python3 - <<'END' || wrong 'plan --simulate: what workers do about messages takes no time, or too much'
 import json
-light, heavy = (json.load(open(f"carried-{name}.json"))["points"][0]["step_seconds"] for name in ("0", "1e-7"))
-assert .8 * .0494 < heavy - light < 1.2 * .0494, (light, heavy)
+for strategy in "sync", "async":
+    light, heavy = (json.load(open(f"carried-{strategy}-{seconds}.json"))["points"][0]["step_seconds"] for seconds in ("0", "1e-7"))
+    assert .8 * .0494 < heavy - light < 1.2 * .0494, (strategy, light, heavy)
 END
 	if "$STARGRAD" plan "${small[@]}" --simulate --machine "$machines/titan.json" --nodes 2 --trace --out traced >out 2>err; then
 		[ -s traced/nodes-2/trace/paje.trace ] || wrong 'plan --simulate --trace: no trace for ViTE'
