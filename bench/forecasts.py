@@ -57,9 +57,9 @@ class Study(Cluster):
         return point["step_seconds"], point.get("formula_step_seconds", point["step_seconds"])
 
 
-def another(strategy):
-    """By which a machine is calibrated for steps of STRATEGY."""
-    return "ps" if strategy == "sync" else "sync"
+def another(strategy, ranks):
+    """By which a machine is calibrated for steps of STRATEGY; a rank alone has nobody to exchange with."""
+    return "ps" if strategy == "sync" and ranks > 1 else "sync"
 
 
 def without_rate(machine):

@@ -23,26 +23,27 @@ static atomic_llong sent_bytes, carried_bytes;
 int64_t sgrad_sent_bytes(void) { return sent_bytes; }
 int64_t sgrad_carried_bytes(void) { return carried_bytes; }
 
-/* It is under way: on a simulated machine a worker has work with it, as real ones have. */
-static int carry(const struct sgrad_message *m, enum sgrad_access access) {
+static void count(const struct sgrad_message *m) {
     if (m->peer != sgrad__world.rank) atomic_fetch_add(&carried_bytes, (long long)sgrad_view_bytes(&m->tensor->view));
-    if (SGRAD_SIMULATED) sgrad__simulation_carry(m, access);
-    return 0;
 }
 
 int sgrad_send(const struct sgrad_message *m) {
     const struct sgrad_message to = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
     SGRAD_TRY(check_length(m));
     atomic_fetch_add(&sent_bytes, (long long)sgrad_view_bytes(&m->tensor->view));
-    if (starpu_mpi_isend_detached_prio(m->tensor->handle, to.peer, to.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
-        return carry(m, SGRAD_R);
-    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
+    count(m);
+    if (starpu_mpi_isend_detached_prio(m->tensor->handle, to.peer, to.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg))
+        return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
+    if (SGRAD_SIMULATED) sgrad__simulation_carry(m, SGRAD_R);
+    return 0;
 }
 
 int sgrad_receive(const struct sgrad_message *m) {
     const struct sgrad_message from = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
     SGRAD_TRY(check_length(m));
-    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, from.peer, from.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg) == 0)
-        return carry(m, SGRAD_RW);
-    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
+    count(m);
+    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, from.peer, from.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg))
+        return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
+    if (SGRAD_SIMULATED) sgrad__simulation_carry(m, SGRAD_RW);
+    return 0;
 }
