@@ -2,6 +2,7 @@
 #include "graphs/programs/builder.h"
 #include "codelets/ops/linear.h"
 #include "tests/graphs/asserts.h"
+#include "tests/graphs/context.h"
 
 /* A worker waits for a server's sums, updates and copies, so they go before all of the server's own training. */
 static void before_training(void **state) {
@@ -30,18 +31,7 @@ static void before_training(void **state) {
     sgrad_graph_destroy(g);
 }
 
-static struct sgrad_context *context;
-static int begin(void **state) {
-    (void)state;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
-}
-static int end(void **state) {
-    (void)state;
-    sgrad_context_close(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(before_training) };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, context_open, context_close);
 }

@@ -5,6 +5,7 @@
 #include "graphs/programs/order.h"
 #include "graphs/runs/files.h"
 #include "tests/graphs/asserts.h"
+#include "tests/graphs/context.h"
 
 /* ---- order ---- */
 
@@ -440,17 +441,6 @@ static void metrics_of_nothing(void **state) {
     free(text);
 }
 
-static struct sgrad_context *context;
-static int begin(void **state) {
-    (void)state;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
-}
-static int end(void **state) {
-    (void)state;
-    sgrad_context_close(context);
-    return 0;
-}
-
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, scratch_open, scratch_close)
 
 int main(void) {
@@ -466,5 +456,5 @@ int main(void) {
         in_folder(metrics),
         in_folder(metrics_of_nothing),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, context_open, context_close);
 }
