@@ -37,7 +37,7 @@ train=(train --model convnet --data digits)
 refuses 2 'launch: --retries needs --out' launch -n 2 --retries 1 -- "${train[@]}"
 refuses 2 'launch: --host or --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
 refuses 2 "train: no option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
-refuses 1 'nonexistent: No such file' launch -n 2 --hostfile nonexistent -- "${train[@]}"
+refuses 1 'nowhere: No such file' launch -n 2 --hostfile nowhere -- "${train[@]}"
 refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
 refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
 refuses 2 "train: no option '-q'; see" "${train[@]}" -q
@@ -106,10 +106,10 @@ refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
 refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
-refuses 1 'data set cifar10:/nonexistent: No such file' train --model convnet --data cifar10:/nonexistent
-refuses 1 '/nonexistent' "${train[@]}" --init /nonexistent
+refuses 1 'data set cifar10:nowhere: No such file' train --model convnet --data cifar10:nowhere
+refuses 1 'nowhere' "${train[@]}" --init nowhere
 for option in exclude config; do
-	refuses 1 "train: --$option /nonexistent: No such file" "${train[@]}" --$option /nonexistent
+	refuses 1 "train: --$option nowhere: No such file" "${train[@]}" --$option nowhere
 done
 for command in train find-lr 'plan --machine none' search 'dedup --hash phash'; do
 	# shellcheck disable=SC2086

@@ -67,7 +67,7 @@ END
 	grep -q '>test</' run/curve.svg || wrong 'curve.svg: no test loss'
 fi
 
-refuses 1 '/nonexistent/config.json' report /nonexistent
+refuses 1 'nowhere/config.json' report nowhere
 folder '' "$step"$'\n'
 refuses 1 'run/config.json: ' report run
 folder '[]' "$step"$'\n'

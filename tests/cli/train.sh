@@ -137,7 +137,7 @@ cp first/model.safetensors flipped
 printf '\1' | dd of=flipped bs=1 seek=$(($(stat -c %s flipped) - 4)) conv=notrunc status=none
 warns 1 'flipped: its data have checksum .*: changed since, or damaged$' eval --weights flipped --model convnet --data digits
 warns 1 'flipped: its data have checksum .*: changed since, or damaged$' "${train[@]}" --init flipped --print
-refuses 1 '/nonexistent' eval --weights /nonexistent --model convnet --data digits
+refuses 1 'nowhere' eval --weights nowhere --model convnet --data digits
 
 # A rate that follows the batch: what is printed, what is kept, what is used.
 passes "${train[@]}" --lr 0.05 --lr-scale-base 16 --warmup 0.1 --out scaled
@@ -173,7 +173,7 @@ says 'backward'
 # A run that fails before it begins leaves nothing, traced or not; what a killed one left of a trace is in nobody's way.
 echo nothing >nothing
 refuses 1 'safetensors: nothing: ' "${train[@]}" --trace=1 --init nothing --out traced
-refuses 1 '/nonexistent' "${train[@]}" --trace=1 --init /nonexistent --out traced
+refuses 1 'nowhere' "${train[@]}" --trace=1 --init nowhere --out traced
 [ ! -e traced ] || wrong 'a traced run that fails early leaves its folder'
 mkdir -p traced/trace
 refuses 2 'traced: there is no run to continue' "${train[@]}" --out traced --resume

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char *const folder_files[] = { "config.json", "metrics.jsonl" };
-static char folder[] = "/tmp/stargrad-fuzz-XXXXXX";
+static char folder[512];
 
 static inline void folder_remove(void) {
     char path[sizeof folder + 64];
@@ -23,7 +23,9 @@ static inline void folder_remove(void) {
 /* The folder, gone when the program ends, in which the file NAME is now these bytes. */
 static inline const char *folder_with(const char *name, const void *data, size_t size) {
     char path[sizeof folder + 64];
-    if (strstr(folder, "XXXXXX")) {
+    if (!*folder) {
+        const char *temporary = getenv("TMPDIR");
+        snprintf(folder, sizeof folder, "%s/stargrad-fuzz-XXXXXX", temporary ? temporary : "/tmp");
         if (!mkdtemp(folder)) abort();
         atexit(folder_remove);
     }

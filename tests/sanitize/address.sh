@@ -10,9 +10,14 @@ builds address,undefined stargrad check-programs
 for program in tests/*/*; do
 	if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
 	case $program in
-	tests/codelets/kronecker | tests/codelets/tiles) limit=amx ;;
+	tests/codelets/kronecker | tests/codelets/tiles) limit=$most ;;
 	*) limit=$STARGRAD_MAX_ISA ;;
 	esac
-	STARGRAD_MAX_ISA=$limit "${under[@]}" "./$program" >"$work/out" 2>&1 || { cat "$work/out" && wrong "$program"; }
+	STARGRAD_MAX_ISA=$limit "${under[@]}" "./$program" >"$work/out" 2>&1
+	case $? in
+	0) ;;
+	77) echo "skipped  $program: $(tail -n 1 "$work/out")" ;;
+	*) cat "$work/out" && wrong "$program" ;;
+	esac
 done
 trains "${under[@]}" ./stargrad

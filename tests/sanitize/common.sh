@@ -9,10 +9,12 @@ cd "$work" || exit 99
 unset "${!STARPU_@}" "${!MAKE@}" MFLAGS
 export STARPU_HOME=$work STARPU_NCPU=2 STARPU_NCUDA=0
 # hwloc's plugins for PCI and GL leak, and are unloaded before the leak is told, so that no suppression could name them.
-export HWLOC_PLUGINS_PATH=/none
+export HWLOC_PLUGINS_PATH=$work/none
 # oneDNN 2.6, making code for AMX, reads a number past the end of an array of its own. The C library's heap has something there; a
-# sanitizer's may have nothing. So the processor is taken for one without AMX, but in tests of what is ours alone (address.sh).
-export STARGRAD_MAX_ISA=avx512_bf16
+# sanitizer's may have nothing. So the processor is taken for one without AMX, but in tests of what is ours alone (address.sh). A
+# lower limit of the caller's stays.
+most=${STARGRAD_MAX_ISA:-amx}
+export STARGRAD_MAX_ISA=${most/#amx/avx512_bf16}
 # Where a program breaks is told, before the test library catches it.
 export ASAN_OPTIONS=handle_segv=2
 
