@@ -1,14 +1,16 @@
 #!/bin/bash
-# Under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: every test program, the fuzzers' corpus, a short run.
-# No suppression is needed: what is reported is ours.
+# Under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: test programs of what reads files, the fuzzers' corpus, a short
+# run; in `make check-long` (STARGRAD_LONG) every test program. No suppression is needed: what is reported is ours.
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 runs_with address,undefined
-builds address,undefined stargrad check-programs
-for program in tests/*/*; do
-	if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
+some='^tests/((datasets|duplicates|fuzz|volumes)/|runtime/(file|safetensors)$)'
+[ -z "${STARGRAD_LONG:-}" ] || some=.
+mapfile -t programs < <(cd "$builddir" && find tests -mindepth 2 -maxdepth 2 -type f -perm -u+x | grep -E "$some" | sort)
+builds address,undefined stargrad "${programs[@]}"
+for program in "${programs[@]}"; do
 	case $program in
 	tests/codelets/kronecker | tests/codelets/tiles) limit=$most ;;
 	*) limit=$STARGRAD_MAX_ISA ;;

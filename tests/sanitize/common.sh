@@ -59,7 +59,7 @@ builds() {
 	eval "arguments=($("$builddir/config.status" --config))"
 	if [ ! Makefile -nt "$builddir/config.status" ]; then
 		"$srcdir/configure" "${arguments[@]}" --srcdir="$srcdir" --with-cuda=no --disable-fuzz --enable-sanitize="$sanitizers" \
-			CFLAGS='-O1 -g' >configure.out 2>&1 ||
+			CFLAGS='-O1 -g1' >configure.out 2>&1 ||
 			{ tail -n 20 configure.out && wrong "configure: see $folder/configure.out"; }
 	fi
 	make -j"$(nproc)" "$@" >make.out 2>&1 || { tail -n 20 make.out && wrong "make: see $folder/make.out"; }

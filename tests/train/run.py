@@ -107,21 +107,27 @@ def content(path, name="model.safetensors"):
 
 
 def main(tests):
+    """Runs the tests, or those that the command line names."""
     for number in (signal.SIGHUP, signal.SIGINT):   # whoever starts the tests may ignore them (nohup, &), and hand that on
         signal.signal(number, signal.SIG_DFL)
+    named = sys.argv[1:]
+    unknown = [name for name in named if not callable(tests.get(name))]
+    if unknown:
+        sys.exit(f"{sys.argv[0]}: no test is called {unknown[0]}")
     failed = 0
     ran = 0
     for name, test in sorted(tests.items()):
-        if not name.startswith("test_"):
+        if not name.startswith("test_") or named and name not in named:
             continue
+        begun = time.monotonic()
         try:
             test()
-            print(f"ok       {name}")
+            print(f"ok       {name}: {time.monotonic() - begun:.1f} s", flush=True)
             ran += 1
         except Skip as why:
-            print(f"skipped  {name}: {why}")
+            print(f"skipped  {name}: {why}", flush=True)
         except Exception:
             failed += 1
-            print(f"FAILED   {name}\n{traceback.format_exc()}")
+            print(f"FAILED   {name}\n{traceback.format_exc()}repeat: {sys.executable} {os.path.abspath(sys.argv[0])} {name}", flush=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     sys.exit(1 if failed else 0 if ran else 77)

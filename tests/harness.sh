@@ -1,0 +1,25 @@
+# harness.sh COMMAND…: runs one test of `make check`, whose last word is its file. Tests run beside each other, so each has a folder
+# of its own, TMPDIR and STARPU_HOME, which is removed when the test has ended. The last line of the test's log is its time. A test
+# that fails is shown at once, on file descriptor 9, with the command that repeats it.
+# shellcheck shell=bash
+set -u
+log=$(readlink "/proc/$$/fd/1")
+test=${*: -1}
+test=tests/${test##*/tests/}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/stargrad-check-XXXXXX") || exit 99
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 99' HUP INT TERM
+export TMPDIR=$scratch STARPU_HOME=$scratch
+
+TIMEFORMAT='seconds: %1R, of processors: %1U + %1S'
+time "$@"
+status=$?
+case $status in
+0 | 77) ;;
+*) {
+	printf '\n%s failed with status %d; its last lines (all are in %s):\n' "$test" $status "$log"
+	[ ! -f "$log" ] || tail -n 30 "$log" | sed 's/^/    /'
+	printf 'repeat: make -C %s check TESTS=%s\n\n' "${builddir:-.}" "$test"
+} >&9 2>/dev/null ;;
+esac
+exit $status

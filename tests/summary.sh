@@ -1,0 +1,47 @@
+# summary.sh FOLDER FILE STATUS: of the tests of the build in FOLDER that ended after FILE was written: the ten slowest, what was skipped,
+# with reasons, and how many passed. STATUS is make's. Its own is 1 when something failed, or was skipped for a reason that
+# tests/skips.txt does not have.
+# shellcheck shell=bash
+set -u
+skips=$(cd "$(dirname "$0")" && pwd)/skips.txt
+made=$3
+cd "$1" || exit 99
+mapfile -t tests < <(find tests -name '*.trs' -newer "$2" | sed 's/\.trs$//' | sort)
+
+# ended WORD…: how many tests have this result.
+ended() {
+	local word total=0
+	for word; do
+		total=$((total + $(grep -lx ":test-result: $word" "${tests[@]/%/.trs}" /dev/null | wc -l)))
+	done
+	echo $total
+}
+
+# Lines of logs that begin so give a reason; a test of which nothing ran has one.
+reasons() {
+	local test
+	for test in "${tests[@]}"; do
+		{
+			grep -ahE '^(SKIP: |skipped|not simulated: |no traces of |leaks are not looked for: )' "$test.log" ||
+				! grep -q '^:test-result: SKIP' "$test.trs" || echo 'SKIP: no reason is given'
+		} | sort -u | sed "s|^|$test: |"
+	done
+}
+
+failed=$(ended FAIL XPASS ERROR)
+if [ ${#tests[@]} -gt 0 ]; then
+	echo 'slowest tests: seconds, of processors'
+	for test in "${tests[@]}"; do
+		sed -n "s|^seconds: \([0-9.]*\), of processors: \([0-9.]*\) + \([0-9.]*\)\$|\1 \2 \3 $test|p" "$test.log" | tail -n 1
+	done | sort -nr | head -n 10 | awk '{ printf "  %6.1f %6.1f  %s\n", $1, $2 + $3, $4 }'
+	said=$(reasons)
+	others=$(grep -vEf <(grep -v '^#' "$skips") <<<"$said")
+	[ -z "$said" ] || printf 'skipped:\n%s\n' "$(sed 's/^/  /' <<<"$said")"
+	if [ -n "$others" ]; then
+		printf 'FAIL: skipped for reasons that are not in tests/skips.txt:\n%s\n' "$(sed 's/^/  /' <<<"$others")"
+		failed=$((failed + 1))
+	fi
+fi
+[ "$made" = 0 ] || [ "$failed" -gt 0 ] || failed=1
+echo "$(ended PASS XFAIL) passed, $failed failed, $(ended SKIP) skipped"
+[ "$failed" = 0 ]
