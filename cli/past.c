@@ -13,8 +13,7 @@ void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_tr
 /* Those of the data set, or their numbers. */
 static int find_in_data(const struct sgrad_train_options *o, struct sgrad__classes *classes) {
     struct sgrad_dataset *dataset;
-    const struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
-    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &dataset));
+    SGRAD_TRY(sgrad_run_open_samples(o, false, &dataset));
     for (int c = 0; c < classes->count; c++)
         classes->name[c] = dataset->class_name && c < dataset->classes ? sgrad_format("%s", dataset->class_name[c])
                                                                        : sgrad_format("%d", c);

@@ -11,8 +11,8 @@
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
     { "model", "NAME", "another network, of those weights; onnx:FILE has its own", &sgrad__text, SGRAD__FIELD(model) },
-    { "data", "KIND[:PATH]", "where no file is named: whose test part; the run's data set if not given", &sgrad__text,
-      SGRAD__FIELD(data) },
+    { "data", "KIND[:PATH]", "where no file is named: a file's samples, or a set's test part; the run's if not given",
+      &sgrad__text, SGRAD__FIELD(data) },
     { "top", "K", "so many classes of each sample, the likeliest first", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
@@ -115,19 +115,35 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     else putchar('\n');
 }
 
+/* The line above all others; a table's target has a title. */
+static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_answers *a) {
+    const struct sgrad_origin *origin = dataset->origin;
+    if (a->labels == 1) {
+        puts("sample,class,probability");
+        return;
+    }
+    if (a->labels) return;
+    fputs("sample", stdout);
+    for (int64_t k = 0; k < a->numbers; k++) {
+        if (a->numbers > 1) printf(",number %lld", (long long)k + 1);
+        else putchar(','), print_csv(origin && origin->target ? origin->target : "number");
+    }
+    putchar('\n');
+}
+
 static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_answers *a,
                      const struct sgrad__classes *names) {
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
     struct ranked *ranked = sgrad_alloc((size_t)a->numbers + 1, sizeof *ranked);
     double *probability = sgrad_alloc((size_t)a->numbers + 1, sizeof *probability);
-    if (!request->train.json && classes) puts("sample,class,probability");
+    if (!request->train.json) print_titles(dataset, a);
     for (int64_t i = 0; i < a->samples; i++) {
         const float *said = a->said + i * a->numbers;
         char *sample = sgrad_dataset_sample_name(dataset, i);
         if (classes) sgrad_probabilities(said, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
-        const char *label = classes && !request->words[1] ? names->name[a->label[i]] : NULL;
+        const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
         if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
         else tell_numbers(sample, said, a->numbers, request->train.json);
         free(sample);
@@ -152,11 +168,6 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
     return error;
 }
 
-static int open_test_set(const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
-    const struct sgrad_dataset_options how = { .seed = o->seed, .size = o->image_size };
-    return sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
-}
-
 static int open_files(const struct sgrad__request *request, struct files *files, struct sgrad_dataset **dataset) {
     struct sgrad_run_input input;
     for (char **word = request->words + 1; *word; word++) SGRAD_TRY(add_path(files, *word));
@@ -172,7 +183,8 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_dataset *dataset = NULL;
     struct files files = { 0 };
     sgrad__weights_of_run(request, &o);
-    int error = request->words[1] ? open_files(request, &files, &dataset) : open_test_set(&o, &dataset);
+    int error = request->words[1] ? open_files(request, &files, &dataset)
+                                  : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
     sgrad_dataset_close(dataset);
     for (int i = 0; i < files.count; i++) free(files.name[i]);

@@ -1,5 +1,6 @@
 /* array.c: samples that a program has in memory, and whose answers nobody knows, as what a network was trained on. */
 #include "datasets/datasets.h"
+#include "datasets/formats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,9 @@ int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, e
     const size_t bytes = sgrad_field_bytes(from);
     void *samples = sgrad_alloc((size_t)count, bytes);
     memcpy(samples, data, (size_t)count * bytes);
+    if (like->origin && like->origin->mean && from->dtype == SGRAD_F32)
+        for (int64_t i = 0, all = count * like->origin->features; i < all; i++)
+            ((float *)samples)[i] = (float)sgrad__feature(like->origin, i, (double)((float *)samples)[i]);
     d->field[0].data = samples;
     d->field[1].data = sgrad_alloc((size_t)count, sgrad_field_bytes(target));
     return 0;

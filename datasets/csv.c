@@ -1,207 +1,61 @@
-/* csv.c: lines of numbers, of which a column is what is to be said: a number, or a class.
+/* csv.c: lines of numbers, of which a column is the target: a number, or a class.
  *
- *     length,width,species            header, where any of its cells is no number; else columns are called 1, 2, …
- *     5.1,3.5,setosa                  line 0: training
+ *     length,width,species            header (csv_columns.c)
+ *     5.1,3.5,setosa                  sample 0: training
  *     …                               every fifth line, from the fifth on, is the test set; of a folder, test.csv is
  *
- * Cells are separated by commas, or, where the first line has none, by semicolons or tabs, and may stand in quotes (RFC 4180).
- * Features come as (x - mean) / deviation of the training lines. */
+ * Features are normalised (features.c) by the training lines. */
 #include "config.h"
-#include "datasets/datasets.h"
-#include "datasets/formats.h"
+#include "datasets/csv.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#define FILE_LIMIT ((size_t)1 << 31)
-enum { EVERY = 5, CELLS_LIMIT = 1 << 30, CLASSES_LIMIT = 1 << 16 };
+enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };
 
-/* ---- cells ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------------------------------- */
 
-/* Where a parser is: what is read, and where its cells' text goes. */
-struct reading {
-    const char *name;
-    const unsigned char *data;
-    size_t size, at;
-    char separator, *to;
-    long line;
-};
-
-static bool ends_line(const struct reading *r) { return r->at == r->size || r->data[r->at] == '\n' || r->data[r->at] == '\r'; }
-
-static void end_line(struct reading *r) {
-    if (r->at < r->size && r->data[r->at] == '\r') r->at++;
-    if (r->at < r->size && r->data[r->at] == '\n') r->at++;
-    r->line++;
+static bool is_of(const struct sgrad__table *t, int split, int64_t row) {
+    return !t->dealt || t->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
 }
 
-/* "a ""b"" c": doubled quotes are one. */
-static int read_quoted(struct reading *r) {
-    const long begin = r->line;
-    for (r->at++; r->at < r->size; r->at++) {
-        if (r->data[r->at] == '"' && !(r->at + 1 < r->size && r->data[++r->at] == '"')) {
-            r->at += r->at + 1 == r->size && r->data[r->at] == '"';
-            return 0;
-        }
-        r->line += r->data[r->at] == '\n';
-        *r->to++ = (char)r->data[r->at];
-    }
-    return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
-}
-
-static int read_cell(struct reading *r, char **cell) {
-    *cell = r->to;
-    if (r->at < r->size && r->data[r->at] == '"') SGRAD_TRY(read_quoted(r));
-    else
-        while (!ends_line(r) && r->data[r->at] != (unsigned char)r->separator) *r->to++ = (char)r->data[r->at++];
-    if (!ends_line(r) && r->data[r->at] != (unsigned char)r->separator)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", r->name, r->line);
-    *r->to++ = 0;
-    return 0;
-}
-
-static int keep(const struct reading *r, struct sgrad__csv *csv, char *cell) {
-    if (csv->cells == CELLS_LIMIT) return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", r->name, r->line);
-    csv->cell = sgrad_grow(csv->cell, (int)csv->cells, sizeof *csv->cell);
-    csv->cell[csv->cells++] = cell;
-    return 0;
-}
-
-static int read_line(struct reading *r, struct sgrad__csv *csv) {
-    int columns = 0;
-    for (bool more = true; more; columns++) {
-        char *cell;
-        SGRAD_TRY(read_cell(r, &cell));
-        SGRAD_TRY(keep(r, csv, cell));
-        more = !ends_line(r);
-        if (more) r->at++;
-    }
-    if (!csv->columns) csv->columns = columns;
-    if (columns != csv->columns)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: has %d columns, the first has %d", r->name, r->line, columns,
-                          csv->columns);
-    return 0;
-}
-
-static char separator_of(const unsigned char *data, size_t size) {
-    const unsigned char *end = memchr(data, '\n', size);
-    const size_t line = end ? (size_t)(end - data) : size;
-    return memchr(data, ',', line) ? ',' : memchr(data, ';', line) ? ';' : '\t';
-}
-
-static bool is_number(const char *text, double *number) {
-    char *end;
-    *number = strtod(text, &end);
-    while (*end == ' ') end++;
-    return end != text && !*end && isfinite(*number);
-}
-
-int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *parsed) {
-    struct reading r = { .name = name, .data = data, .size = size, .line = 1 };
-    struct sgrad__csv csv = { .text = sgrad_alloc(2 * size + 2, 1) };
-    int error = 0;
-    double number;
-    if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8 says that it is so */
-    r.to = csv.text;
-    r.separator = separator_of(r.data, size);
-    if (memchr(data, 0, size)) error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has a byte 0: is no text", name);
-    while (!error && r.at < size) {
-        if (!ends_line(&r)) error = read_line(&r, &csv);
-        if (!error) end_line(&r);
-    }
-    for (int c = 0; c < csv.columns && !error; c++) csv.headed |= !is_number(csv.cell[c], &number);
-    csv.rows = error || !csv.columns ? 0 : csv.cells / csv.columns - csv.headed;
-    if (!error && csv.rows < 1) error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", name);
-    if (error) return sgrad__csv_free(&csv), error;
-    *parsed = csv;
-    return 0;
-}
-
-void sgrad__csv_free(struct sgrad__csv *csv) {
-    free(csv->text);
-    free(csv->cell);
-}
-
-static const char *cell_at(const struct sgrad__csv *csv, int64_t row, int column) {
-    return csv->cell[(row + csv->headed) * csv->columns + column];
-}
-
-/* ---- the data set ------------------------------------------------------------------------------------------------ */
-
-/* Files, by split; of one file both are that, and lines are dealt out. */
-struct table {
-    char *path[2];
-    struct sgrad__csv csv[2];
-    bool dealt;
-    int target;
-};
-
-struct state {
-    char **class;       /* sorted: */
-    bool numbers;       /* by value, else as text */
-};
-
-static bool is_of(const struct table *t, int split, int64_t row) {
-    return !t->dealt || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
-}
-
-static int find_target(struct table *t, const char *column) {
-    const struct sgrad__csv *csv = &t->csv[0];
-    char *end = NULL;
-    const long number = column ? strtol(column, &end, 10) : csv->columns;
-    t->target = -1;
-    for (int c = 0; column && csv->headed && c < csv->columns; c++)
-        if (!strcmp(csv->cell[c], column)) t->target = c;
-    if (t->target < 0 && !(end && (*end || end == column)) && number >= 1 && number <= csv->columns) t->target = (int)number - 1;
-    if (t->target < 0)
-        return sgrad_fail(SGRAD_EINVAL, "csv: %s: has no column '%s'", t->path[0], column);
-    if (csv->columns < 2) return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target", t->path[0]);
-    if (t->csv[1].columns != csv->columns)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %d columns, %s has %d", t->path[1], t->csv[1].columns, t->path[0],
-                          csv->columns);
-    return 0;
-}
-
-static int read_file(const char *path, struct sgrad__csv *csv) {
-    struct sgrad_map map;
-    SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
-    int error = sgrad__csv_parse(path, map.data, map.size, csv);
-    sgrad_map_close(&map);
-    return error;
-}
-
-static int number_at(const struct table *t, int file, int64_t row, int column, double *number) {
+/* "line 3, column 2 (width): 'x'"; free it. */
+static char *place_of(const struct sgrad__table *t, int file, int64_t row, int column) {
     const struct sgrad__csv *csv = &t->csv[file];
-    const char *cell = cell_at(csv, row, column);
-    if (is_number(cell, number)) return 0;
     char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
-    int error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: record %lld, column %d%s: '%.40s' is no number", t->path[file],
-                           (long long)row + 1, column + 1, title, cell);
+    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", t->path[file],
+                              (long long)csv->line[row + csv->headed], column + 1, title,
+                              sgrad__table_cell(t, file, row, column));
     free(title);
+    return text;
+}
+
+static int refuse(const struct sgrad__table *t, int file, int64_t row, int column, const char *why) {
+    char *place = place_of(t, file, row, column);
+    const int error = sgrad_fail(SGRAD_EFORMAT, "%s %s", place, why);
+    free(place);
     return error;
 }
 
-/* Of every feature over the training lines. */
-static int measure(const struct table *t, double *mean, double *deviation) {
-    const struct sgrad__csv *csv = &t->csv[SGRAD_TRAIN];
-    for (int c = 0; c < csv->columns; c++) {
-        double count = 0, x, sum = 0, squares = 0;
-        if (c == t->target) continue;
-        for (int pass = 0; pass < 2; pass++) {
-            for (int64_t i = 0; i < csv->rows; i++) {
-                if (!is_of(t, SGRAD_TRAIN, i)) continue;
-                SGRAD_TRY(number_at(t, SGRAD_TRAIN, i, c, &x));
-                if (pass) squares += (x - mean[c]) * (x - mean[c]);
-                else sum += x, count++;
-            }
-            mean[c] = sum / count;
-        }
-        deviation[c] = squares > 0 ? sqrt(squares / count) : 1;
-    }
+static int check_features(const struct sgrad__table *t, int file) {
+    double number;
+    for (int64_t row = 0; row < t->csv[file].rows; row++)
+        for (int f = 0; f < t->origin->features; f++)
+            if (!sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number))
+                return refuse(t, file, row, t->column[file][f], "is no number: every feature of every line is one");
     return 0;
 }
+
+/* The training lines of a table, as what features are measured of. */
+static double number_at(const void *of, int64_t i) {
+    const struct sgrad__table *t = of;
+    const int64_t sample = i / t->origin->features, row = t->dealt ? sample + sample / (EVERY - 1) : sample;
+    double number = 0;
+    sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, t->column[SGRAD_TRAIN][i % t->origin->features]), &number);
+    return number;
+}
+
+/* ---- the target ------------------------------------------------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -211,19 +65,67 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static int find_classes(struct sgrad_dataset *d, const struct table *t, bool numbers) {
-    const int64_t most = t->csv[0].rows + (t->dealt ? 0 : t->csv[1].rows);
-    const char **all = sgrad_alloc((size_t)most, sizeof *all);
+struct state {
+    char **class;       /* sorted: */
+    bool numbers;       /* by value, else as text */
+};
+
+static bool has_cells(const struct sgrad__table *t, int file) { return t->column[file] && t->target[file] >= 0; }
+
+/* Where the first cell is whose being a number is NUMBER; false: nowhere. */
+static bool find_cell(const struct sgrad__table *t, bool number, int *file, int64_t *row) {
+    double x;
+    for (*file = 0; *file < 2; ++*file)
+        for (*row = 0; has_cells(t, *file) && *row < t->csv[*file].rows; ++*row)
+            if (sgrad__csv_number(sgrad__table_cell(t, *file, *row, t->target[*file]), &x) == number) return true;
+    return false;
+}
+
+static bool is_mostly_numbers(const struct sgrad__table *t) {
+    int64_t numbers = 0, all = 0;
+    double x;
+    for (int file = 0; file < 2; file++)
+        for (int64_t row = 0; has_cells(t, file) && row < t->csv[file].rows; row++, all++)
+            numbers += sgrad__csv_number(sgrad__table_cell(t, file, row, t->target[file]), &x);
+    return 2 * numbers >= all;
+}
+
+/* Is the target a class? Numbers are classes where the argument says so, or the network was trained on classes. */
+static int decide(struct sgrad__table *t, const struct sgrad_origin *trained, bool *classes, bool *numbers) {
+    int file, odd_file;
+    int64_t row, odd;
+    const bool any = find_cell(t, true, &file, &row), other = find_cell(t, false, &odd_file, &odd);
+    const bool asked = t->wanted.classes || (trained && trained->classes && !t->wanted.numbers);
+    *numbers = !other;
+    *classes = asked || (other && !any && !t->wanted.numbers && !(trained && trained->target_column && !trained->classes));
+    if (!*classes && other && (!any || is_mostly_numbers(t)))
+        return refuse(t, odd_file, odd, t->target[odd_file], t->wanted.numbers || trained
+                          ? "is no number, which the target is"
+                          : "is no number, as other cells of the target are: ,classes takes every cell as a class");
+    if (!*classes && other)
+        return refuse(t, file, row, t->target[file], "is a number, as other cells of the target are not: ,classes takes every "
+                                                     "cell as a class");
+    for (int f = 0; f < 2 && *classes; f++)
+        for (int64_t i = 0; has_cells(t, f) && i < t->csv[f].rows; i++)
+            if (!*sgrad__table_cell(t, f, i, t->target[f]))
+                return refuse(t, f, i, t->target[f], "is no class: the cell is empty");
+    return 0;
+}
+
+static int find_classes(struct sgrad_dataset *d, const struct sgrad__table *t, bool numbers) {
+    const char **all = sgrad_alloc((size_t)(t->csv[0].rows + t->csv[1].rows), sizeof *all);
     int64_t count = 0, classes = 0;
-    for (int file = 0; file < (t->dealt ? 1 : 2); file++)
-        for (int64_t i = 0; i < t->csv[file].rows; i++) all[count++] = cell_at(&t->csv[file], i, t->target);
+    for (int file = 0; file < 2; file++)
+        for (int64_t i = 0; has_cells(t, file) && i < t->csv[file].rows; i++)
+            all[count++] = sgrad__table_cell(t, file, i, t->target[file]);
     int (*const order)(const void *, const void *) = numbers ? by_number : by_text;
     qsort(all, (size_t)count, sizeof *all, order);
     for (int64_t i = 0; i < count; i++)
         if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
-        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target + 1, (long long)classes);
+        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target[0] + 1,
+                           (long long)classes);
     struct state *s = error ? NULL : sgrad_alloc(1, sizeof *s);
     if (s) {
         s->class = sgrad_alloc((size_t)classes + 1, sizeof *s->class);
@@ -243,70 +145,83 @@ static int32_t class_of(const struct sgrad_dataset *d, const char *text) {
     return (int32_t)(found - s->class);
 }
 
-static int fill(struct sgrad_dataset *d, const struct table *t) {
-    const int file = t->dealt ? 0 : (int)d->split, features = t->csv[file].columns - 1;
+/* Is the target of all samples known? It need not be where they are all to be predicted. */
+static bool has_target(const struct sgrad__table *t, int file, const struct sgrad_origin *trained) {
     const struct sgrad__csv *csv = &t->csv[file];
-    double *mean = sgrad_alloc((size_t)features + 1, sizeof *mean);
-    double *deviation = sgrad_alloc((size_t)features + 1, sizeof *deviation);
-    float *x = sgrad_alloc((size_t)csv->rows * (size_t)features, sizeof *x), *from = x;
+    const bool classes = trained && trained->classes;
+    double number;
+    if (t->target[file] < 0) return false;
+    for (int64_t row = 0; row < csv->rows && t->every; row++) {
+        const char *cell = sgrad__table_cell(t, file, row, t->target[file]);
+        if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;
+        char *place = place_of(t, file, row, t->target[file]);
+        sgrad_warn("%s is no %s: the target is not compared", place, classes ? "class" : "number");
+        free(place);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the data set ------------------------------------------------------------------------------------------------------ */
+
+static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
+    const int file = t->dealt ? 0 : (int)d->split, features = (int)t->origin->features;
+    const struct sgrad__csv *csv = &t->csv[file];
+    float *x = sgrad_alloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
     void *target = sgrad_alloc((size_t)csv->rows, sizeof(float));
     d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, features), x };
     d->field[1] = d->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, target }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), target };
-    int error = measure(t, mean, deviation);
-    for (int64_t i = 0; i < csv->rows && !error; i++) {
-        double number;
-        if (!is_of(t, d->split, i)) continue;
-        for (int c = 0; c <= features && !error; c++) {
-            if (c == t->target && d->classes) ((int32_t *)target)[d->count] = class_of(d, cell_at(csv, i, c));
-            else if (!(error = number_at(t, file, i, c, &number))) {
-                if (c == t->target) ((float *)target)[d->count] = (float)number;
-                else *from++ = (float)((number - mean[c]) / deviation[c]);
-            }
+    for (int64_t row = 0; row < csv->rows; row++) {
+        double number = 0;
+        if (!is_of(t, d->split, row)) continue;
+        for (int f = 0; f < features; f++) {
+            sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number);
+            *to++ = (float)sgrad__feature(t->origin, f, number);
         }
+        const char *cell = d->unlabelled ? "0" : sgrad__table_cell(t, file, row, t->target[file]);
+        if (d->classes) ((int32_t *)target)[d->count] = d->unlabelled ? 0 : class_of(d, cell);
+        else if (sgrad__csv_number(cell, &number)) ((float *)target)[d->count] = (float)number;
         d->count++;
     }
-    if (!error && !d->count)
-        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %lld lines: every fifth is for testing, and there is none", t->path[0],
-                           (long long)csv->rows);
-    free(mean);
-    free(deviation);
-    return error;
-}
-
-/* FILE or FOLDER, COLUMN or NULL, "classes" or NULL: ARGUMENT at its commas. */
-static int open_table(const char *path, struct table *t) {
-    static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
-    struct stat status;
-    t->dealt = stat(path, &status) || !S_ISDIR(status.st_mode);
-    for (int i = 0; i < 2; i++) {
-        t->path[i] = t->dealt ? sgrad_format("%s", path) : sgrad_format("%s/%s", path, name[i]);
-        if (t->dealt && i) t->csv[1].columns = t->csv[0].columns;
-        else SGRAD_TRY(read_file(t->path[i], &t->csv[i]));
-    }
+    if (!d->count)
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none", t->path[0],
+                          (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
     return 0;
 }
 
+static char *note_of(const struct sgrad__table *t, const struct sgrad_dataset *d) {
+    const int file = t->dealt ? 0 : (int)d->split;
+    const int target = t->target[file];
+    char *what = d->unlabelled ? sgrad_format("no target") : t->csv[file].headed
+                     ? sgrad_format("target '%s'", t->csv[file].cell[target])
+                     : sgrad_format("target column %d", target + 1);
+    char *note = sgrad_format("%s, %s", t->csv[file].headed ? "line 1 is a header" : "no header", what);
+    free(what);
+    return note;
+}
+
+static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const struct sgrad_origin *trained) {
+    const bool known = trained && trained->features && trained->mean;
+    bool classes = false, numbers = false;
+    for (int file = 0; file < 2; file++)
+        if (t->column[file]) SGRAD_TRY(check_features(t, file));
+    d->unlabelled = !has_target(t, t->dealt ? 0 : (int)d->split, trained);
+    if (d->unlabelled) d->classes = trained ? trained->classes : 0;
+    else SGRAD_TRY(decide(t, trained, &classes, &numbers));
+    if (classes) SGRAD_TRY(find_classes(d, t, numbers));
+    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
+    if (!known) sgrad__features_measure(t->origin, t->dealt ? rows - rows / EVERY : rows, number_at, t);
+    return fill(d, t);
+}
+
 static int open_csv(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *options) {
-    char *word = sgrad_format("%s", argument), *column = strchr(word, ','), *classes = NULL;
-    struct table t = { .target = 0 };
-    bool numbers = true;
-    (void)options;
-    if (column) *column++ = 0, classes = strchr(column, ',');
-    if (classes) *classes++ = 0;
-    int error = classes && strcmp(classes, "classes")
-                    ? sgrad_fail(SGRAD_EINVAL, "csv:%s: takes FILE, FILE,COLUMN or FILE,COLUMN,classes", argument)
-                    : open_table(word, &t);
-    if (!error) error = find_target(&t, column && *column ? column : NULL);
-    for (int file = 0; !error && file < (t.dealt ? 1 : 2); file++)
-        for (int64_t i = 0; i < t.csv[file].rows; i++) {
-            double number;
-            numbers &= is_number(cell_at(&t.csv[file], i, t.target), &number);
-        }
-    if (!error && (classes || !numbers)) error = find_classes(d, &t, numbers);
-    if (!error) error = fill(d, &t);
-    for (int i = 0; i < 2; i++) free(t.path[i]), sgrad__csv_free(&t.csv[i]);
-    free(word);
+    struct sgrad__table t = { .every = options->every };
+    int error = sgrad__table_open(&t, argument, d->split, options->origin);
+    if (!error) error = read_table(d, &t, options->origin);
+    if (!error) d->note = note_of(&t, d);
+    d->origin = t.origin;
+    sgrad__table_close(&t);
     return error;
 }
 
@@ -319,9 +234,10 @@ static void close_csv(struct sgrad_dataset *d) {
 
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
-    .argument = "FILE[,COLUMN[,classes]]",
-    .summary = "numbers in lines; COLUMN, the last if not given, is a number to be said, or a class where it is text or "
-               "classes says so; every fifth line is the test set, or FILE is a folder with train.csv and test.csv",
+    .argument = "FILE[,COLUMN][,classes|numbers][,header|no-header]",
+    .summary = "numbers in lines; COLUMN, a title or a number, the last if not given, is the target: a number, or a class "
+               "where it is text or classes is given; every fifth line is the test set, or FILE is a folder with train.csv "
+               "and test.csv",
     .open = open_csv,
     .close = close_csv,
 };

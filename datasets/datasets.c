@@ -49,6 +49,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     opened->augment = reader->augment;
     if (!options) options = &none;
     error = reader->open(opened, argument, options);
+    if (!error && options->origin) error = sgrad__origin_match(opened, text, options->origin, options->every);
     if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);
     if (!error && reader->measure && !options->pictures) error = reader->measure(opened);
     if (error) {
@@ -64,6 +65,11 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     if (!dataset) return;
     if (dataset->reader->close && dataset->state) dataset->reader->close(dataset);
     sgrad_dataset_release(dataset);
+    for (char **name = dataset->own_name; name && *name; name++) free(*name);
+    sgrad_origin_free(dataset->origin);
+    free(dataset->own_name);
+    free(dataset->label_of);
+    free(dataset->note);
     free(dataset->kept);
     free(dataset);
 }
@@ -81,6 +87,13 @@ size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
     return bytes;
 }
 
+/* Labels that are read, and not in memory, become those that the network knows. */
+static void relabel(const struct sgrad_dataset *dataset, int32_t *label) {
+    const int64_t count = sgrad_shape_count(&sgrad_dataset_target(dataset)->shape);
+    for (int64_t i = 0; i < count; i++)
+        label[i] = dataset->unlabelled ? 0 : label[i] < 0 ? label[i] : dataset->label_of[label[i]];
+}
+
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data) {
     const int own = sgrad_dataset_own_fields(dataset);
     void *at[SGRAD_MAX_FIELDS];
@@ -96,6 +109,7 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index
             else whole = false;
         }
         if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__dataset_kept(dataset, sample) + shift, at));
+        if (dataset->label_of && !dataset->field[own - 1].data) relabel(dataset, at[own - 1]);
         if (!dataset->mixed) continue;
         ((int32_t *)data[own])[i] = *(const int32_t *)at[own - 1];
         ((float *)data[own + 1])[i] = 1;

@@ -42,6 +42,21 @@ enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 
 struct sgrad_reader;
 
+/* What samples are, apart from their numbers: how other samples are matched with those that a network was trained on. A data set
+ * describes itself by one; a run's config.json keeps it. Members that are NULL or 0 are unknown. */
+struct sgrad_origin {
+    int classes;                        /* of labels; 0: there are none */
+    char **class_name;                  /* of each; NULL: its number is its name */
+    int64_t features;                   /* numbers of a sample whose input is numbers; 0: it is something else */
+    char **title;                       /* of each feature's column */
+    char *target;                       /* title of the target's column */
+    int target_column;                  /* its number in the file, from 1 */
+    /* Feature i is (x - mean[i % groups]) / deviation[i % groups] of what the file has. */
+    int64_t groups;                     /* numbers in each of: */
+    double *mean, *deviation;           /* NULL: features are as in the file */
+};
+void sgrad_origin_free(struct sgrad_origin *origin);    /* NULL is fine */
+
 /* Zeros are the defaults. */
 struct sgrad_dataset_options {
     const struct sgrad_reader *custom;  /* a reader of one's own, besides those of datasets.def */
@@ -50,6 +65,10 @@ struct sgrad_dataset_options {
     size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
     bool pictures;      /* sgrad_dataset_picture alone will be asked for images, which may have any size, and be damaged */
     const char *exclude;        /* a file that lists samples to leave out, as if they had never been there; NULL: none */
+    /* What a network was trained on: columns are matched by title, features normalised as there, labels numbered as there by the
+     * names of classes. SGRAD_EFORMAT: a column is missing, or a class is unknown there. NULL: nothing is known. */
+    const struct sgrad_origin *origin;
+    bool every;                 /* all samples of a file that is not divided into parts; the target may be missing */
 };
 
 /* What training does to images, so that none is the same twice and yet of its class: by the numbers that each of these takes, in
@@ -83,9 +102,14 @@ struct sgrad_dataset {
     float full_scale;                   /* the largest value of a pixel: 255, digits 16, of U16 65535 */
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
     int64_t shifts;                     /* samples are windows, which may begin later by less than this; 0: they are none */
+    struct sgrad_origin *origin;        /* what the reader knows of features and target; NULL: they are no numbers */
+    char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: nothing to add */
+    bool unlabelled;                    /* labels or targets are not known: they are zeros */
     /* The reader's own. */
     uint64_t identity;                  /* what the fingerprint takes in place of a field that is not in memory */
     int64_t *kept;                      /* which of the reader's samples each is; NULL: none were left out */
+    int32_t *label_of;                  /* by the reader's label the label here; NULL: they are the same */
+    char **own_name;                    /* class_name, where it is not the reader's */
     void *state;
     /* Set by who trains. */
     struct sgrad_augmentations drawn;   /* how samples are drawn for training */

@@ -24,15 +24,35 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 /* Tokens of 16 bits, with llm.c's header or without: the byte FROM which they lie to the end. */
 int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from);
 
-/* Lines of cells, all of as many columns; where they are HEADED, the first names them and is none of the ROWS. */
+/* Lines of cells, all of as many columns. */
 struct sgrad__csv {
     int columns;
     int64_t rows, cells;
-    bool headed;
-    char **cell, *text; /* (cells), into the text */
+    bool headed;        /* row 0 has the titles of columns: sgrad__csv_head */
+    bool cut;           /* every line ends with a separator: the empty last column is left out */
+    char **cell, *text; /* (rows,columns), into the text */
+    int64_t *line;      /* of each row the number in the file, from 1 */
 };
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
 void sgrad__csv_free(struct sgrad__csv *csv);
+/* Is TEXT a finite number, with nothing behind it? */
+bool sgrad__csv_number(const char *text, double *number);
+
+/* How features are normalised: ORIGIN's mean and population deviation, of COUNT samples whose number I is NUMBER(OF, I). The
+ * deviation of what never changes is 1. ORIGIN has features and groups. */
+struct sgrad_origin;
+struct sgrad_dataset;
+void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double (*number)(const void *of, int64_t i),
+                             const void *of);
+double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number);     /* number I of a sample, normalised */
+/* Groups of features of SHAPE: each number its own; of three dimensions and more, and of very many, each channel. */
+int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
+
+struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *origin);
+char *sgrad__class_name(const char *const *name, int class);        /* that, or its number; free it */
+/* Numbers the labels of DATASET, which messages call DATA, as ORIGIN does. EVERY: unknown classes make it unlabelled, with a
+ * warning. */
+int sgrad__origin_match(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every);
 
 /* A file of NumPy's: COUNT numbers of so many BYTES, of KIND 'u', 'i', 'b' or 'f', at DATA within the file. */
 struct sgrad__npy {
@@ -74,7 +94,6 @@ void sgrad__image_fit(const struct sgrad__image *image, int side, void *to);
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 
 /* The number that the reader knows sample INDEX by. */
-struct sgrad_dataset;
 int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
 /* Leaves out the samples that FILE lists. */
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);

@@ -135,6 +135,7 @@ int sgrad_call_predict(const char *run, const char *options, const struct sgrad_
     int error = take_options(run, options, &a);
     if (!error) take_weights(run, &a);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
+    else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
     a.options.custom_dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_predict(&a.options, &r, answers);
     if (!error && result) {

@@ -161,6 +161,8 @@ static void set_input(json_t *object, const struct sgrad_dataset *d) {
         json_object_set_new(object, "input", json_pack("{s:[I,I,I], s:f}", "image", (json_int_t)image->shape.dim[0],
                                                        (json_int_t)image->shape.dim[1], (json_int_t)image->shape.dim[2],
                                                        "full_scale", d->full_scale));
+    json_t *features = sgrad__origin_json(d);
+    if (features) json_object_set_new(object, "features", features);
     json_object_set_new(object, "classes", json_integer(d->classes));
     json_object_set_new(object, "class_names", names);
 }

@@ -43,16 +43,33 @@ static int open_training_set(struct sgrad__run *r) {
     return sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train);
 }
 
-int sgrad__run_open_test_set(struct sgrad__run *r) {
+static int open_test_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if ((r->test = o->custom_dataset[SGRAD_TEST])) return 0;
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
     return sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test);
 }
 
+int sgrad__run_open_samples(struct sgrad__run *r) {
+    if ((r->test = r->options.custom_dataset[SGRAD_TEST])) return 0;
+    return sgrad_run_open_samples(&r->options, false, &r->test);
+}
+
+/* Labels that are all the same teach nothing: mostly the wrong column or folder. */
+static void warn_of_one_class(const struct sgrad__run *r) {
+    const struct sgrad_dataset *d = r->train;
+    const struct sgrad_field *target = sgrad_dataset_target(d);
+    const int32_t *label = d->classes && !target->shape.rank ? target->data : NULL;
+    bool one = d->classes == 1;
+    for (int64_t i = 1; label && !one && label[i] == label[0]; i++) one = i == d->count - 1;
+    if (one && sgrad_launched_rank() == 0)
+        sgrad_warn("%s: all training samples are of one class: there is nothing to learn", r->options.data);
+}
+
 int sgrad__run_open_data(struct sgrad__run *r) {
     SGRAD_TRY(open_training_set(r));
-    SGRAD_TRY(sgrad__run_open_test_set(r));
+    warn_of_one_class(r);
+    SGRAD_TRY(open_test_set(r));
     return check_shapes(r);
 }
 

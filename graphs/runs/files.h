@@ -54,6 +54,12 @@ int sgrad__config_check(const char *folder, const struct sgrad__config *config);
 /* FOLDER/config.json as an object; NULL when there is none. *PATH is its name, to free in any case. */
 int sgrad__config_read(const char *folder, char **path, struct json_t **object);
 
+/* What D's features and target are, for config.json; NULL: they are no numbers. */
+struct sgrad_dataset;
+struct json_t *sgrad__origin_json(const struct sgrad_dataset *d);
+/* What a CONFIG.json describes; NULL: it is malformed. sgrad_origin_free frees it. */
+struct sgrad_origin *sgrad__origin_of(const struct json_t *config);
+
 /* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
 int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
 /* The groups of its batch norm, samples or SGRAD_GROUP_…, likewise. */

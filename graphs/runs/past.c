@@ -102,14 +102,46 @@ void sgrad_run_input_free(struct sgrad_run_input *input) {
     *input = (struct sgrad_run_input){ 0 };
 }
 
+/* *ORIGIN NULL: FOLDER has no config.json of a run. */
+static int read_origin(const char *folder, struct sgrad_origin **origin) {
+    char *path;
+    json_t *config;
+    int error = sgrad__config_read(folder, &path, &config);
+    const bool is_run = config && json_object_get(config, "identity");
+    struct sgrad_origin *o = is_run ? sgrad__origin_of(config) : NULL;
+    if (is_run && !o) error = sgrad_fail(SGRAD_EFORMAT, "%s: its features or classes are not as a run writes them", path);
+    if (!error) *origin = o;
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
+    static const char of_file[] = "onnx:";
+    const bool has_file = o->model && !strncmp(o->model, of_file, strlen(of_file));
+    const char *weights = o->init ? o->init : has_file ? o->model + strlen(of_file) : NULL;
+    struct sgrad_origin *origin = NULL;
+    if (weights) {
+        const char *slash = strrchr(weights, '/');
+        char *folder = slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
+        int error = read_origin(folder, &origin);
+        free(folder);
+        SGRAD_TRY(error);
+    }
+    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
+                                               .origin = origin, .every = every };
+    int error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+    sgrad_origin_free(origin);
+    return error;
+}
+
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
-    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
     struct sgrad_run_input input = { 0 };
     if (!folder && !o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
     const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
     const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
-                            : sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+                            : sgrad_run_open_samples(o, false, dataset);
     sgrad_run_input_free(&input);
     return error;
 }

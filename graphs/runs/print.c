@@ -84,6 +84,7 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
     fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)r->test->count,
             sgrad_plural(r->test->count, "sample", "samples"));
     if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, r->options.exclude);
+    if (d->note) fprintf(to, "; %s", d->note);
     if (image) fprintf(to, "; augmentation %s", r->options.augment);
     fputc('\n', to);
 }

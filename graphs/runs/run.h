@@ -123,9 +123,9 @@ int sgrad__run_whiten(struct sgrad__run *run);
 /* ---- what it is set up from: data.c, sizes.c, strategy.c, folder.c ---- */
 
 int sgrad__run_open_data(struct sgrad__run *run);           /* both sets; decodes nothing that can wait */
-int sgrad__run_open_test_set(struct sgrad__run *run);
+int sgrad__run_open_samples(struct sgrad__run *run);         /* the test set that weights are asked about */
 /* Mean and deviation of the training set, and whether all samples can be read: known to a run that goes on, else measured by all
- * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_test_set. */
+ * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_samples. */
 int sgrad__run_measure_data(struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_set_input(struct sgrad__run *run);          /* the graph learns of mean and deviation */

@@ -411,6 +411,11 @@ void sgrad_run_input_free(struct sgrad_run_input *input);
  * others, or where FOLDER is NULL, the data set that they name, which then has to be there. */
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
 
+/* The test part of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those that the config.json
+ * beside the weights names, and features are normalised as it says (datasets.h, origin). EVERY: all samples of a file that is not
+ * divided into parts, whose target may be missing. SGRAD_EFORMAT: they do not match, or the file is malformed. */
+int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
+
 char *sgrad_run_weights(const char *folder);    /* the file of its final weights; free it */
 
 /* ---- operations of one's own ------------------------------------------------------------------------------------- */

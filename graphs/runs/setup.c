@@ -376,7 +376,7 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
     SGRAD_TRY(find_records(r));
     if (!r->options.init && !r->model->of_file)
         return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
-    SGRAD_TRY(sgrad__run_open_test_set(r));
+    SGRAD_TRY(sgrad__run_open_samples(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(open_context(r));

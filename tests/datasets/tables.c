@@ -65,7 +65,105 @@ static void numbers(void **state) {
     assert_true(test->count == 1 && ((const float *)test->field[0].data)[0] == 3 && ((const float *)test->field[1].data)[0] == 6);
     sgrad_dataset_close(test);
     free(written("two/test.csv", "5,6,7\n", 6));
-    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test), SGRAD_EFORMAT, "test.csv: has 3 columns");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test), SGRAD_EFORMAT, "test.csv: has 3 columns, ");
+    free(data);
+}
+
+/* Where there is a header, and how many samples there are. */
+static void headers(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *more;
+        int samples, features;
+    } rows[] = {
+        { "1,2,a\n3,4,b\n5,6,a\n7,8,b\n9,9,a\n1,1,b\n", "", 5, 2 },                      /* text is the target's alone */
+        { "a,1,2\nb,3,4\na,5,6\nb,7,8\na,9,9\nb,1,1\n", ",1", 5, 2 },
+        { "x,y,a\n3,4,b\n5,6,a\n7,8,b\n9,9,a\n1,1,b\n", "", 4, 2 },                      /* a title that is a class, too */
+        { "\xef\xbb\xbf\"x, 1\",\"y\",k\r\n3,4,b\r\n5,6,a\r\n7,8,b\r\n9,9,a\r\n1,1,b\r\n\r\n\r\n", "", 4, 2 },
+        { "x;y;k\r3;4;b\r5;6;a\r7;8;b\r9;9;a\r1;1;b\r", "", 4, 2 },
+        { "x\ty\tk\n3\t4\tb\n5\t6\ta\n7\t8\tb\n9\t9\ta\n1\t1\tb", "", 4, 2 },
+        { "0,1,2\n3,4,5\n5,6,5\n7,8,5\n9,9,5\n1,1,5\n", "", 5, 2 },                      /* pandas' default columns */
+        { "0,1,2\n3,4,5\n5,6,5\n7,8,5\n9,9,5\n1,1,5\n", ",header", 4, 2 },
+        { "0,1,2\n3,4,5\n5,6,5\n7,8,5\n9,9,5\n1,1,5\n", ",3,classes,no-header", 5, 2 },
+        { "x,y,k,\n3,4,5,\n5,6,5,\n7,8,6,\n9,9,5,\n1,1,5,\n", "", 4, 2 },                  /* an empty last column */
+        { "3,4,5,,\n5,6,5,,\n7,8,6,,\n9,9,5,,\n1,1,5,,\n", "", 4, 2 },
+        { "k,x\nb,3\na,4\nb,5\na,6\nb,7\n", ",k", 4, 1 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sgrad_dataset *d = open_lines(rows[i].text, rows[i].more, SGRAD_TRAIN);
+        if (!d || d->count != rows[i].samples || d->field[0].shape.dim[0] != rows[i].features)
+            fail_msg("row %zu: %lld samples", i, d ? (long long)d->count : -1);
+        sgrad_dataset_close(d);
+    }
+    char said[512];
+    sgrad_hush(said, sizeof said);
+    sgrad_dataset_close(open_lines(rows[6].text, "", SGRAD_TRAIN));
+    assert_non_null(strstr(said, "line 1 is 0,1,…: read as a sample; where it names the columns, add ,header"));
+    sgrad_dataset_close(open_lines(rows[9].text, "", SGRAD_TRAIN));
+    assert_non_null(strstr(said, "every line ends with an empty cell: that column is left out"));
+    sgrad_hush(NULL, 0);
+}
+
+/* Columns by title, in test.csv and in what a network is to see later. */
+static void titles(void **state) {
+    (void)state;
+    struct sgrad_dataset *train, *d;
+    assert_int_equal(mkdir(scratch_path("titles"), 0700), 0);
+    char *data = sgrad_format("csv:%s", scratch_path("titles"));
+    static const char lines[] = "x,y,k\n1,10,no\n3,30,yes\n";
+    free(written("titles/train.csv", lines, sizeof lines - 1));
+    free(written("titles/test.csv", "k,y,x\nyes,30,1\n", 15));
+    assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &train), 0);
+    assert_int_equal(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), 0);
+    assert_memory_equal(d->field[0].data, ((float[]){ -1, 1 }), 8);
+    assert_int_equal(*(const int32_t *)d->field[1].data, 1);
+    sgrad_dataset_close(d);
+
+    struct sgrad_origin *o = train->origin;
+    o->classes = 2, o->class_name = (char *[]){ (char[]){ "no" }, (char[]){ "yes" }, NULL };
+    struct sgrad_dataset_options how = { .origin = o }, all = { .origin = o, .every = true };
+    static const struct {
+        const char *text, *says;            /* NULL: is read, */
+        float x[2];                         /* as this */
+        int label;                          /* -1: there is none */
+        bool every;
+    } rows[] = {
+        { "x,y,k\n3,30,yes\n", NULL, { 1, 1 }, 1, true },
+        { "k,y,x\nyes,10,3\n", NULL, { 1, -1 }, 1, true },
+        { "y,x\n10,3\n", NULL, { 1, -1 }, -1, true },
+        { "3,10\n", NULL, { 1, -1 }, -1, true },
+        { "3,10,yes\n", NULL, { 1, -1 }, 1, true },
+        { "y,x,k\n10,3,perhaps\n", NULL, { 1, -1 }, -1, true },
+        { "y,id,x,k\n10,7,3,no\n", NULL, { 1, -1 }, 0, true },
+        { "y,x,k\n10,3,\n", NULL, { 1, -1 }, -1, true },
+        { "y,z,k\n10,3,no\n", "lacks the column 'x' and has the unknown column 'z'; its columns are to be those of the run's",
+          { 0 }, 0, true },
+        { "u,z,k\n10,3,no\n", "lacks the columns 'x', 'y' and has the unknown columns 'u', 'z'", { 0 }, 0, true },
+        { "1\n2\n", "has 1 column, the run's data have 2 features and a target", { 0 }, 0, true },
+        { "x,y\n1,2\n1,2\n1,2\n1,2\n1,2\n", "lacks the column 'k', the target of the run's data", { 0 }, 0, false },
+        { "x,y,k\n1,2,no\n1,2,no\n1,2,no\n1,2,no\n1,2,maybe\n", "was not trained on the class 'maybe'", { 0 }, 0, false },
+    };
+    char said[1024];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *path = written("later.csv", rows[i].text, strlen(rows[i].text)), *later = sgrad_format("csv:%s", path);
+        sgrad_hush(said, sizeof said);
+        const int error = sgrad_dataset_open(later, SGRAD_TEST, rows[i].every ? &all : &how, &d);
+        sgrad_hush(NULL, 0);
+        if (rows[i].says ? !error || !strstr(said, rows[i].says) : error) fail_msg("row %zu: %s", i, said);
+        if (!error) {
+            assert_memory_equal(d->field[0].data, rows[i].x, 8);
+            assert_true(d->classes == 2 && d->unlabelled == (rows[i].label < 0));
+            if (rows[i].label >= 0) assert_int_equal(*(const int32_t *)d->field[1].data, rows[i].label);
+            sgrad_dataset_close(d);
+        }
+        free(path);
+        free(later);
+    }
+    o->classes = 0, o->class_name = NULL;
+    sgrad_dataset_close(train);
+    free(written("titles/test.csv", "k,z,x\nyes,30,1\n", 15));
+    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), SGRAD_EFORMAT,
+                 "lacks the column 'y' and has the unknown column 'z'");
     free(data);
 }
 
@@ -75,15 +173,23 @@ static void wrong_lines(void **state) {
         const char *text, *more, *says;
         int error;
     } rows[] = {
-        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 columns, the first has 2", SGRAD_EFORMAT },
+        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, the first has 2", SGRAD_EFORMAT },
         { "a,b\n1,\"2\n3,4\n", "", "line 2: a quote is not closed", SGRAD_EFORMAT },
         { "a,b\n\"1\"2,3\n", "", "line 2: goes on behind a quote", SGRAD_EFORMAT },
         { "a,b\n", "", "has no line of numbers", SGRAD_EFORMAT },
-        { "a,b,c\n1,x,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n", "", "record 1, column 2 (b): 'x' is no number", SGRAD_EFORMAT },
-        { "a,b,c\n1,2,3\n1,nan,3\n1,2,3\n1,2,3\n1,2,3\n", "", "record 2, column 2 (b): 'nan' is no number", SGRAD_EFORMAT },
+        { "a,b,c\n1,x,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 2, column 2 (b): 'x' is no number", SGRAD_EFORMAT },
+        { "a,b,c\n1,2,3\n1,nan,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 3, column 2 (b): 'nan' is no number", SGRAD_EFORMAT },
         { "a,b\n1,2\n3,4\n", ",d", "has no column 'd'", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",3", "has no column '3'", SGRAD_EINVAL },
-        { "a,b\n1,2\n3,4\n", ",b,class", "takes FILE, FILE,COLUMN or FILE,COLUMN,classes", SGRAD_EINVAL },
+        { "a,b\n1,2\n3,4\n", ",b,class", "takes FILE[,COLUMN][,classes|numbers][,header|no-header]", SGRAD_EINVAL },
+        { "a,b\n1,2\n3,4\n", ",b,classes,numbers", "classes or numbers, not both", SGRAD_EINVAL },
+        { "a,b,t\n1,2,3\n\n1,2,n/a\n1,2,4\n", "", "line 4, column 3 (t): 'n/a' is no number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,2,y\n1,2,4\n", "", "line 4, column 3 (t): '4' is a number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,2,\n1,2,y\n", "", "line 3, column 3 (t): '' is no class", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,,y\n1,2,y\n", "", "line 3, column 2 (b): '' is no number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,inf,y\n1,2,y\n", "", "line 3, column 2 (b): 'inf' is no number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is no number", SGRAD_EFORMAT },
+        { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -193,7 +299,8 @@ static void wrong_arrays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes), cmocka_unit_test(numbers), cmocka_unit_test(wrong_lines),
+        cmocka_unit_test(classes), cmocka_unit_test(numbers), cmocka_unit_test(wrong_lines), cmocka_unit_test(headers),
+        cmocka_unit_test(titles),
         cmocka_unit_test(arrays),  cmocka_unit_test(wrong_arrays),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);

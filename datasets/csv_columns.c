@@ -1,0 +1,276 @@
+/* csv_columns.c: which file and column of a table is what.
+ *
+ *     length,width,species        a header: the first cell of a feature's column is text, and its other cells are numbers
+ *     5.1,3.5,setosa              train.csv                          species is the target
+ *
+ *     width,species,length        test.csv, or what a trained network is to see: columns are matched by title, where both have
+ *     3.0,virginica,5.9           titles, else by place */
+#include "config.h"
+#include "datasets/csv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define FILE_LIMIT ((size_t)1 << 31)
+#define WANTED     "takes FILE[,COLUMN][,classes|numbers][,header|no-header]"
+
+/* ---- the argument ---------------------------------------------------------------------------------------------------- */
+
+static bool take_keyword(struct sgrad__csv_wanted *w, const char *word) {
+    const struct {
+        const char *name;
+        bool *is;
+    } known[] = {
+        { "classes", &w->classes }, { "numbers", &w->numbers }, { "header", &w->header }, { "no-header", &w->no_header },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(word, known[i].name)) return *known[i].is = true;
+    return false;
+}
+
+/* Words from the end on; what is before them is FILE, which may have commas, or FILE,COLUMN. */
+static int read_argument(const char *argument, struct sgrad__csv_wanted *w) {
+    struct stat status;
+    w->path = sgrad_format("%s", argument);
+    for (char *comma; (comma = strrchr(w->path, ',')) && stat(w->path, &status) && take_keyword(w, comma + 1);) *comma = 0;
+    if (w->classes && w->numbers) return sgrad_fail(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
+    if (w->header && w->no_header) return sgrad_fail(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
+    char *comma = stat(w->path, &status) ? strchr(w->path, ',') : NULL;
+    while (comma) {                     /* the first after which a file's name ends */
+        *comma = 0;
+        if (!stat(w->path, &status)) break;
+        *comma = ',';
+        comma = strchr(comma + 1, ',');
+    }
+    if (!comma && stat(w->path, &status) && (comma = strchr(w->path, ','))) *comma = 0;
+    if (comma && comma[1]) w->column = comma + 1;
+    return 0;
+}
+
+/* ---- header and columns ---------------------------------------------------------------------------------------------- */
+
+/* What programs write where a number is unknown. */
+bool sgrad__csv_missing(const char *cell) {
+    static const char *const known[] = { "", "?", "-", "na", "n/a", "nan", "null", "none", "inf", "-inf", "#n/a" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcasecmp(cell, known[i])) return true;
+    return false;
+}
+
+/* Text above numbers. */
+static bool is_titled(const struct sgrad__csv *csv, int column) {
+    int64_t numbers = 0, texts = 0;
+    double number;
+    if (sgrad__csv_number(csv->cell[column], &number) || sgrad__csv_missing(csv->cell[column])) return false;
+    for (int64_t row = 1; row < csv->rows; row++) {
+        const char *cell = csv->cell[row * csv->columns + column];
+        if (sgrad__csv_number(cell, &number)) numbers++;
+        else texts += !sgrad__csv_missing(cell);
+    }
+    return numbers > texts || csv->rows == 1;
+}
+
+/* 0,1,2,… or 1,2,3,…: what programs call columns that have no names. */
+static bool counts(const struct sgrad__csv *csv) {
+    double first, number;
+    if (csv->columns < 2 || !sgrad__csv_number(csv->cell[0], &first) || (first != 0 && first != 1)) return false;
+    for (int c = 1; c < csv->columns; c++)
+        if (!sgrad__csv_number(csv->cell[c], &number) || number != first + c) return false;
+    return true;
+}
+
+/* Column that TEXT numbers, from 0; -1: none. */
+static int number_of(const struct sgrad__csv *csv, const char *text) {
+    char *end;
+    const long number = strtol(text, &end, 10);
+    return end != text && !*end && number >= 1 && number <= csv->columns ? (int)number - 1 : -1;
+}
+
+static int find_title(const struct sgrad__csv *csv, const char *title, int nth) {
+    for (int c = 0; c < csv->columns; c++)
+        if (!strcmp(csv->cell[c], title) && nth-- == 0) return c;
+    return -1;
+}
+
+/* Is line 1 a header? A column that is asked for by a title makes it one. */
+static int find_header(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
+    const struct sgrad__csv_wanted *w = &t->wanted;
+    const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
+    const int target = number >= 0 ? number : w->column ? find_title(csv, w->column, 0) : -1;
+    csv->headed = w->header || (number < 0 && target >= 0);
+    for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
+    if (w->no_header) csv->headed = false;
+    else if (!csv->headed && counts(csv) && t->warns)
+        sgrad_warn("csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)",
+                   path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
+    if (csv->cut && t->warns) sgrad_warn("csv: %s: every line ends with an empty cell: that column is left out", path);
+    csv->rows -= csv->headed;
+    return csv->rows > 0 ? 0 : sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
+}
+
+static int read_file(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
+    struct sgrad_map map;
+    SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
+    int error = sgrad__csv_parse(path, map.data, map.size, csv);
+    sgrad_map_close(&map);
+    return error ? error : find_header(t, path, csv);
+}
+
+/* The target's column of a file that describes itself. */
+static int find_target(struct sgrad__table *t, int file) {
+    const struct sgrad__csv *csv = &t->csv[file];
+    const char *column = t->wanted.column;
+    int target = column && csv->headed ? find_title(csv, column, 0) : -1;
+    if (target >= 0 && find_title(csv, column, 1) >= 0)
+        return sgrad_fail(SGRAD_EINVAL, "csv: %s: columns %d and %d are both called '%s': the target's number, from 1, is clear",
+                          t->path[file], target + 1, find_title(csv, column, 1) + 1, column);
+    if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
+    if (target < 0) return sgrad_fail(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, t->path[file], column);
+    if (csv->columns < 2)
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target", t->path[file]);
+    t->target[file] = target;
+    return 0;
+}
+
+/* The file of training lines describes the columns of all. */
+static int describe(struct sgrad__table *t) {
+    const struct sgrad__csv *csv = &t->csv[SGRAD_TRAIN];
+    SGRAD_TRY(find_target(t, SGRAD_TRAIN));
+    const int target = t->target[SGRAD_TRAIN];
+    struct sgrad_origin *o = t->origin = sgrad_alloc(1, sizeof *o);
+    o->features = o->groups = csv->columns - 1;
+    o->target_column = target + 1;
+    if (!csv->headed) return 0;
+    o->target = sgrad_format("%s", csv->cell[target]);
+    o->title = sgrad_alloc((size_t)o->features + 1, sizeof *o->title);
+    for (int c = 0, f = 0; c < csv->columns; c++)
+        if (c != target) o->title[f++] = sgrad_format("%s", csv->cell[c]);
+    return 0;
+}
+
+/* How many of the first COLUMNS columns are called TITLE: columns of one title are matched in their order. */
+static int same_title(const struct sgrad_origin *o, const char *title, int columns) {
+    int same = 0;
+    for (int c = 0, f = 0; c < columns; c++)
+        same += !strcmp(c == o->target_column - 1 ? o->target : o->title[f++], title);
+    return same;
+}
+
+/* Column of feature F in the file that ORIGIN describes. */
+static int column_of(const struct sgrad_origin *o, int f) { return f + (f >= o->target_column - 1); }
+
+static void list_title(FILE *to, int *count, const char *title) { fprintf(to, "%s'%.80s'", (*count)++ ? ", " : "", title); }
+
+/* "lacks the column 'a' and has the unknown column 'b'": how a FILE's titles differ; is a feature missing? */
+static bool differ(const struct sgrad__table *t, int file, char **text) {
+    const struct sgrad__csv *csv = &t->csv[file];
+    char *list[2];
+    size_t size;
+    int count[2] = { 0, 0 };
+    FILE *to = open_memstream(&list[0], &size);
+    for (int f = 0; f < t->origin->features; f++)
+        if (t->column[file][f] < 0) list_title(to, &count[0], t->origin->title[f]);
+    fclose(to);
+    to = open_memstream(&list[1], &size);
+    for (int c = 0; c < csv->columns; c++) {
+        bool used = c == t->target[file];
+        for (int f = 0; f < t->origin->features; f++) used |= t->column[file][f] == c;
+        if (!used) list_title(to, &count[1], csv->cell[c]);
+    }
+    fclose(to);
+    to = open_memstream(text, &size);
+    if (count[0]) fprintf(to, "lacks the %s %s", sgrad_plural(count[0], "column", "columns"), list[0]);
+    if (count[0] && count[1]) fputs(" and ", to);
+    if (count[1]) fprintf(to, "has the unknown %s %s", sgrad_plural(count[1], "column", "columns"), list[1]);
+    fclose(to);
+    free(list[0]);
+    free(list[1]);
+    return count[0] > 0;
+}
+
+static int match_titles(struct sgrad__table *t, int file, bool trained) {
+    const struct sgrad__csv *csv = &t->csv[file];
+    const struct sgrad_origin *o = t->origin;
+    char *text;
+    const char *from = trained ? "the run's data" : t->path[SGRAD_TRAIN];
+    if (trained && t->wanted.column) SGRAD_TRY(find_target(t, file));
+    else t->target[file] = find_title(csv, o->target, same_title(o, o->target, o->target_column - 1));
+    for (int f = 0; f < o->features; f++)
+        t->column[file][f] = find_title(csv, o->title[f], same_title(o, o->title[f], column_of(o, f)));
+    if (t->target[file] < 0 && !t->every)
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", t->path[file], o->target, from);
+    const bool lacking = differ(t, file, &text);
+    int error = 0;
+    if (lacking || (*text && !trained))
+        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", t->path[file], text, from);
+    else if (*text)
+        sgrad_warn("csv: %s: %s, not used", t->path[file], text);
+    free(text);
+    return error;
+}
+
+/* By place: the target's is as in the training file, or it is missing. */
+static int match_places(struct sgrad__table *t, int file, bool trained) {
+    const struct sgrad__csv *csv = &t->csv[file];
+    const int64_t features = t->origin->features;
+    const bool without = t->every && csv->columns == features;
+    if (csv->columns != features + 1 && !without)
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", t->path[file], csv->columns,
+                          sgrad_plural(csv->columns, "column", "columns"), trained ? "the run's data have" : t->path[SGRAD_TRAIN],
+                          (long long)features, sgrad_plural(features, "feature", "features"));
+    if (t->wanted.column && !without) SGRAD_TRY(find_target(t, file));
+    else t->target[file] = without ? -1 : t->origin->target_column - 1;
+    for (int c = 0, f = 0; c < csv->columns; c++)
+        if (c != t->target[file]) t->column[file][f++] = c;
+    return 0;
+}
+
+/* Does line 1 have every title? Then it is a header, whatever is below it. */
+static void find_titles(const struct sgrad__table *t, struct sgrad__csv *csv) {
+    if (csv->headed || t->wanted.no_header || !t->origin->title || csv->rows < 2) return;
+    for (int f = 0; f < t->origin->features; f++)
+        if (find_title(csv, t->origin->title[f], 0) < 0) return;
+    csv->headed = true;
+    csv->rows--;
+}
+
+static int match(struct sgrad__table *t, int file, bool trained) {
+    find_titles(t, &t->csv[file]);
+    t->column[file] = sgrad_alloc((size_t)t->origin->features, sizeof *t->column[file]);
+    return t->csv[file].headed && t->origin->title ? match_titles(t, file, trained) : match_places(t, file, trained);
+}
+
+/* Opens what is needed: where a run knows how features are normalised, one of a folder's two files. */
+static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known) {
+    static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
+    struct stat status;
+    t->dealt = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
+    for (int i = 0; i < 2; i++) {
+        t->path[i] = t->dealt ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
+        if (t->dealt ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
+    }
+    return 0;
+}
+
+int sgrad__table_open(struct sgrad__table *t, const char *argument, enum sgrad_split split, const struct sgrad_origin *trained) {
+    const bool known = trained && trained->features && trained->mean;
+    t->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0;     /* of what is opened twice, once */
+    SGRAD_TRY(read_argument(argument, &t->wanted));
+    SGRAD_TRY(open_files(t, split, known));
+    if (known) t->origin = sgrad__origin_copy(trained);
+    else SGRAD_TRY(describe(t));
+    for (int file = 0; file < 2; file++)
+        if (t->csv[file].columns) SGRAD_TRY(match(t, file, known));
+    return 0;
+}
+
+void sgrad__table_close(struct sgrad__table *t) {
+    for (int i = 0; i < 2; i++) {
+        free(t->path[i]);
+        free(t->column[i]);
+        sgrad__csv_free(&t->csv[i]);
+    }
+    free(t->wanted.path);
+}

@@ -1,0 +1,56 @@
+/* features.c: numbers that differ in size and unit become comparable: (x - mean) / deviation of the training samples.
+ *
+ *     (8)         each of the 8 numbers by its own mean and deviation, as a table's columns
+ *     (2,3)       each of the 6
+ *     (H,W,C)     each of the C channels, over all places, as images of bytes */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_GROUPS = 1 << 16 };         /* config.json lists them */
+
+int64_t sgrad__feature_groups(const struct sgrad_shape *shape) {
+    const int64_t all = sgrad_shape_count(shape), last = shape->rank ? shape->dim[shape->rank - 1] : 1;
+    if (shape->rank < 3 && all <= MOST_GROUPS) return all;
+    return last <= MOST_GROUPS ? last : 1;
+}
+
+double sgrad__feature(const struct sgrad_origin *o, int64_t i, double number) {
+    return o->mean ? (number - o->mean[i % o->groups]) / o->deviation[i % o->groups] : number;
+}
+
+/* config.json has numbers of 15 digits: by these a run's own numbers are the same afterwards. */
+static double as_written(double x) {
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.15g", x);
+    return strtod(digits, NULL);
+}
+
+void sgrad__features_measure(struct sgrad_origin *o, int64_t count, double (*number)(const void *of, int64_t i), const void *of) {
+    const int64_t all = count * o->features, groups = o->groups;
+    const double each = (double)(all / groups);
+    bool *changes = sgrad_alloc((size_t)groups, sizeof *changes);
+    double *first = sgrad_alloc((size_t)groups, sizeof *first);
+    for (int64_t g = 0; g < groups; g++) first[g] = number(of, g);
+    o->mean = sgrad_alloc((size_t)groups, sizeof *o->mean);
+    o->deviation = sgrad_alloc((size_t)groups, sizeof *o->deviation);
+    for (int64_t i = 0; i < all; i++) {
+        const double x = number(of, i);
+        o->mean[i % groups] += x;
+        changes[i % groups] |= x != first[i % groups];
+    }
+    for (int64_t g = 0; g < groups; g++) o->mean[g] = as_written(changes[g] ? o->mean[g] / each : first[g]);
+    for (int64_t i = 0; i < all; i++) {
+        const double from = number(of, i) - o->mean[i % groups];
+        o->deviation[i % groups] += from * from;
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        const double deviation = sqrt(o->deviation[g] / each);
+        o->deviation[g] = changes[g] && deviation > 0 ? as_written(deviation) : 1;
+    }
+    free(changes);
+    free(first);
+}

@@ -1,0 +1,142 @@
+/* origin.c: samples are matched with those that a network was trained on, by what they are called.
+ *
+ *     trained on     0 cat    1 dog    2 owl
+ *     read           0 dog    1 owl             labels 0 1 become 1 2; there are no cats, which is printed
+ *     read           0 cat    1 emu             refused: emu is unknown
+ *
+ * Labels without names are numbers, and stay as they are. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char **copy_names(char *const *name, int64_t count) {
+    char **copy = name ? sgrad_alloc((size_t)count + 1, sizeof *copy) : NULL;
+    for (int64_t i = 0; name && i < count; i++) copy[i] = sgrad_format("%s", name[i]);
+    return copy;
+}
+
+static void free_names(char **name, int64_t count) {
+    for (int64_t i = 0; name && i < count; i++) free(name[i]);
+    free(name);
+}
+
+static double *copy_numbers(const double *number, int64_t count) {
+    double *copy = number ? sgrad_alloc((size_t)count, sizeof *copy) : NULL;
+    if (copy) memcpy(copy, number, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *from) {
+    struct sgrad_origin *o = sgrad_alloc(1, sizeof *o);
+    *o = *from;
+    o->class_name = copy_names(from->class_name, from->classes);
+    o->title = copy_names(from->title, from->features);
+    o->target = from->target ? sgrad_format("%s", from->target) : NULL;
+    o->mean = copy_numbers(from->mean, from->groups);
+    o->deviation = copy_numbers(from->deviation, from->groups);
+    return o;
+}
+
+void sgrad_origin_free(struct sgrad_origin *o) {
+    if (!o) return;
+    free_names(o->class_name, o->classes);
+    free_names(o->title, o->features);
+    free(o->target);
+    free(o->mean);
+    free(o->deviation);
+    free(o);
+}
+
+char *sgrad__class_name(const char *const *name, int class) {
+    return name ? sgrad_format("%s", name[class]) : sgrad_format("%d", class);
+}
+
+/* "1" and "1.0" are one class, as in a table. */
+static bool is_same(const char *a, const char *b) {
+    double x, y;
+    return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && x == y);
+}
+
+/* The class of ORIGIN that is called NAME; -1: none is. */
+static int find(const struct sgrad_origin *o, const char *name) {
+    for (int c = 0; c < o->classes; c++) {
+        char *known = sgrad__class_name((const char *const *)o->class_name, c);
+        const bool same = is_same(known, name);
+        free(known);
+        if (same) return c;
+    }
+    return -1;
+}
+
+/* Appends 'NAME' to LIST, of which a few are listed. */
+static void add(char **list, int *count, const char *name) {
+    enum { FEW = 10 };
+    char *longer = *count < FEW    ? sgrad_format("%s%s'%.100s'", *list ? *list : "", *list ? ", " : "", name)
+                   : *count == FEW ? sgrad_format("%s, …", *list)
+                                   : *list;
+    if (longer != *list) free(*list);
+    *list = longer;
+    ++*count;
+}
+
+/* Labels of no names: numbers, of which the largest is known. */
+static int take_numbers(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
+    if (d->classes <= o->classes) return 0;
+    if (every) {
+        sgrad_warn("%s: has classes up to %d, the network knows %d: labels are not compared", data, d->classes - 1,
+                   o->classes);
+        d->unlabelled = true;
+        return 0;
+    }
+    return sgrad_fail(SGRAD_EFORMAT, "%s: has a class %d, and the network was trained on %d: 0 to %d", data,
+                      d->classes - 1, o->classes, o->classes - 1);
+}
+
+static int take_names(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
+    char *unknown = NULL, *missing = NULL;
+    bool *there = sgrad_alloc((size_t)o->classes, sizeof *there);
+    int unknowns = 0, missings = 0, error = 0;
+    d->label_of = sgrad_alloc((size_t)d->classes, sizeof *d->label_of);
+    for (int c = 0; c < d->classes; c++) {
+        const int label = d->label_of[c] = find(o, d->class_name[c]);
+        if (label < 0) add(&unknown, &unknowns, d->class_name[c]);
+        else there[label] = true;
+    }
+    for (int c = 0; c < o->classes && !unknowns; c++) {
+        char *name = there[c] ? NULL : sgrad__class_name((const char *const *)o->class_name, c);
+        if (name) add(&missing, &missings, name);
+        free(name);
+    }
+    const char *are = sgrad_plural(unknowns, "class", "classes");
+    if (unknowns && every)
+        sgrad_warn("%s: the network was not trained on the %s %s: labels are not compared", data, are, unknown);
+    else if (unknowns)
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: the network was not trained on the %s %s: 'stargrad predict' takes samples of "
+                           "unknown classes", data, are, unknown);
+    if (missings && !every)
+        sgrad_warn("%s: has no sample of the %s %s, on which the network was trained", data,
+                   sgrad_plural(missings, "class", "classes"), missing);
+    d->unlabelled |= unknowns > 0;
+    free(unknown);
+    free(missing);
+    free(there);
+    return error;
+}
+
+int sgrad__origin_match(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
+    if (!d->classes || !o->classes) return 0;
+    const bool windows = d->shifts > 0;     /* their classes are the tokens that there are */
+    if (!windows && !d->unlabelled) SGRAD_TRY(d->class_name ? take_names(d, data, o, every) : take_numbers(d, data, o, every));
+    if (windows) return 0;
+    d->own_name = copy_names(o->class_name, o->classes);
+    d->class_name = (const char *const *)d->own_name;
+    d->classes = o->classes;
+    int32_t *label = (int32_t *)sgrad_dataset_target(d)->data;
+    const int64_t count = d->count * sgrad_shape_count(&sgrad_dataset_target(d)->shape);
+    for (int64_t i = 0; label && i < count; i++)
+        label[i] = d->unlabelled ? 0 : d->label_of && label[i] >= 0 ? d->label_of[label[i]] : label[i];
+    return 0;
+}

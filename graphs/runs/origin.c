@@ -1,0 +1,102 @@
+/* origin.c: what a run's samples were, as its config.json keeps it for samples that come later (datasets/origin.c).
+ *
+ *     "classes": 2, "class_names": ["no", "yes"],
+ *     "features": {"count": 2, "titles": ["a", "b"], "target": "label", "target_column": 3, "mean": […], "deviation": […]} */
+#include "datasets/datasets.h"
+#include "graphs/runs/files.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- written --------------------------------------------------------------------------------------------------------- */
+
+/* A title that is not UTF-8 matches nothing. */
+static json_t *text_of(const char *text) {
+    json_t *string = text ? json_string(text) : json_null();
+    return string ? string : json_string("");
+}
+
+static json_t *numbers_of(const double *number, int64_t count) {
+    json_t *array = json_array();
+    for (int64_t i = 0; i < count; i++) json_array_append_new(array, json_real(number[i]));
+    return array;
+}
+
+json_t *sgrad__origin_json(const struct sgrad_dataset *d) {
+    const struct sgrad_origin *o = d->origin;
+    if (!o) return NULL;
+    json_t *object = json_object();
+    json_object_set_new(object, "count", json_integer(o->features));
+    if (o->title) {
+        json_t *titles = json_array();
+        for (int64_t i = 0; i < o->features; i++) json_array_append_new(titles, text_of(o->title[i]));
+        json_object_set_new(object, "titles", titles);
+    }
+    if (o->target) json_object_set_new(object, "target", text_of(o->target));
+    if (o->target_column) json_object_set_new(object, "target_column", json_integer(o->target_column));
+    if (o->mean) {
+        json_object_set_new(object, "mean", numbers_of(o->mean, o->groups));
+        json_object_set_new(object, "deviation", numbers_of(o->deviation, o->groups));
+    }
+    return object;
+}
+
+/* ---- read ------------------------------------------------------------------------------------------------------------ */
+
+/* COUNT texts; NULL: there are none, or others. */
+static char **take_texts(const json_t *array, int64_t count) {
+    if (!count || json_array_size(array) != (size_t)count) return NULL;
+    char **text = sgrad_alloc((size_t)count + 1, sizeof *text);
+    for (int64_t i = 0; i < count; i++) {
+        const char *value = json_string_value(json_array_get(array, (size_t)i));
+        text[i] = sgrad_format("%s", value ? value : "");
+    }
+    return text;
+}
+
+/* *COUNT numbers from LOWEST on; NULL: there are none. */
+static bool take_numbers(const json_t *array, double lowest, int64_t *count, double **number) {
+    const size_t size = json_array_size(array);
+    if (!array) return true;
+    if (!size || (*count && (size_t)*count != size)) return false;
+    *count = (int64_t)size;
+    *number = sgrad_alloc(size, sizeof **number);
+    for (size_t i = 0; i < size; i++) {
+        (*number)[i] = json_number_value(json_array_get(array, i));
+        if (!json_is_number(json_array_get(array, i)) || !((*number)[i] >= lowest) || !isfinite((*number)[i])) return false;
+    }
+    return true;
+}
+
+static bool take_features(const json_t *features, struct sgrad_origin *o) {
+    enum { MOST = 1 << 30 };
+    if (!features) return true;
+    const json_int_t count = json_integer_value(json_object_get(features, "count"));
+    const json_int_t column = json_integer_value(json_object_get(features, "target_column"));
+    const char *target = json_string_value(json_object_get(features, "target"));
+    if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
+    o->features = count;
+    o->target_column = (int)column;
+    o->target = target ? sgrad_format("%s", target) : NULL;
+    o->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
+    if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &o->groups, &o->mean)) return false;
+    if (!take_numbers(json_object_get(features, "deviation"), 1e-300, &o->groups, &o->deviation)) return false;
+    return !o->mean == !o->deviation && (!o->groups || count % o->groups == 0) && (!o->title || column);
+}
+
+static bool take(const json_t *config, struct sgrad_origin *o) {
+    const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
+    if (classes < 0 || classes > 1 << 20) return false;
+    o->classes = (int)classes;
+    o->class_name = take_texts(json_object_get(config, "class_names"), classes);
+    return take_features(json_object_get(config, "features"), o);
+}
+
+struct sgrad_origin *sgrad__origin_of(const json_t *config) {
+    struct sgrad_origin *o = sgrad_alloc(1, sizeof *o);
+    if (take(config, o)) return o;
+    sgrad_origin_free(o);
+    return NULL;
+}

@@ -1,0 +1,101 @@
+"""Tables through a run: eval and predict match columns and classes with those of the run, by name."""
+import csv
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+
+from predict import make_folder, trained
+from run import command, folder, main, stargrad
+
+
+def table(name, rows, titles):
+    path = os.path.join(os.path.dirname(folder("x")), name)
+    with open(path, "w") as f:
+        csv.writer(f).writerows(([titles] if titles else []) + rows)
+    return path
+
+
+def flowers(count=200):
+    draw = random.Random(3)
+    made = []
+    for i in range(count):
+        kind = draw.choice(("no", "yes"))
+        made.append([f"{draw.gauss(2 * (kind == 'yes'), .5):.4f}", f"{draw.gauss(90 - 60 * (kind == 'yes'), 20):.4f}", kind])
+    return made
+
+
+def told(*words, status=0):
+    done = subprocess.run(command(*words, "--cpus", 1), capture_output=True, text=True)
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def accuracy(*words):
+    return json.loads(stargrad("eval", *words, "--json", "--cpus", 1))["test_top1"]
+
+
+def test_classes():
+    rows, run = flowers(), folder("run")
+    data = table("flowers.csv", rows, ["a", "b", "label"])
+    stargrad("train", "--model", "mlp", "--data", f"csv:{data}", "--batch", 10, "--epochs", 6, "--lr", .05, "--cpus", 1, "--out", run)
+    features = json.load(open(f"{run}/config.json"))["features"]
+    assert features["titles"] == ["a", "b"] and features["target"] == "label" and len(features["mean"]) == 2, features
+    own = accuracy(run)
+    assert own > .9 and accuracy("--weights", f"{run}/model.safetensors", "--model", "mlp", "--data", f"csv:{data}") == own
+
+    # The same lines by other columns and another scale of classes; every line of the test set is the same.
+    turned = table("turned.csv", [[k, b, a] for a, b, k in rows], ["label", "b", "a"])
+    assert accuracy(run, "--data", f"csv:{turned}") == own
+    few = table("few.csv", [r for r in rows if r[2] == "yes"], ["a", "b", "label"])
+    said, warned = told("eval", run, "--data", f"csv:{few}")
+    assert "has no sample of the class 'no'" in warned and float(said.split()[2]) > 85, (said, warned)
+    renamed = table("renamed.csv", [[a, b, k.replace("yes", "a_yes")] for a, b, k in rows], ["a", "b", "label"])
+    for words in (("eval", run), ("eval", "--weights", f"{run}/model.safetensors", "--model", "mlp")):
+        warned = told(*words, "--data", f"csv:{renamed}", status=1)[1]
+        assert "was not trained on the class 'a_yes'" in warned and warned.count("\n") == 1, warned
+
+    # All lines are predicted, and a target need not be there.
+    predicted = list(csv.DictReader(io.StringIO(stargrad("predict", run, "--data", f"csv:{data}", "--cpus", 1))))
+    assert [r["sample"] for r in predicted] == [str(i) for i in range(len(rows))] and len(list(rows)) == 200
+    assert sum(r["class"] == k for r, (_, _, k) in zip(predicted, rows)) > 180
+    bare = table("bare.csv", [r[:2] for r in rows], ["a", "b"])
+    assert list(csv.DictReader(io.StringIO(stargrad("predict", run, "--data", f"csv:{bare}", "--cpus", 1)))) == predicted
+    said, warned = told("predict", run, "--data", f"csv:{renamed}", "--json")
+    assert "'a_yes'" in warned and len(said.splitlines()) == 200 and "label" not in said
+    assert len(stargrad("predict", run).splitlines()) == 41        # the run's own test part
+    assert "lacks the column 'b'" in told("predict", run, "--data", f"csv:{table('c.csv', rows, ['a', 'c', 'label'])}", status=1)[1]
+
+
+def test_numbers():
+    rows, run = [[f"{i % 7}", "4", f"{3 * (i % 7) + 1}"] for i in range(60)], folder("numbers")
+    data = table("numbers.csv", rows, ["a", "same", "t"])
+    stargrad("train", "--model", "mlp", "--data", f"csv:{data}", "--batch", 12, "--epochs", 3, "--lr", .01, "--cpus", 1, "--out", run)
+    lines = stargrad("predict", run, "--data", f"csv:{data}", "--cpus", 1).splitlines()
+    assert lines[0] == "sample,t" and len(lines) == 61 and "nan" not in "".join(lines)
+    own = stargrad("predict", run, "--cpus", 1).splitlines()[1]
+    assert abs(float(own.split(",")[1]) - float(lines[5].split(",")[1])) < 1e-4, (own, lines[5])
+    bare = table("bare.csv", [r[:2] for r in rows], None)
+    assert stargrad("predict", run, "--data", f"csv:{bare}", "--cpus", 1).splitlines() == lines
+    said = told("train", "--model", "mlp", "--data", f"csv:{table('one.csv', rows[:1] * 20, None)},classes", "--batch", 4, "--print")[1]
+    assert "all training samples are of one class" in said and said.count("\n") == 1, said
+
+
+def test_folders():
+    """The same of images in folders: classes are found by name."""
+    pets = make_folder(folder("pets"))
+    run, own = trained(pets), None
+    own = accuracy(run)
+    other = folder("other")
+    shutil.copytree(f"{pets}/val", f"{other}/val")
+    shutil.rmtree(f"{other}/val/ant")
+    said, warned = told("eval", run, "--data", f"folder:{other}")
+    assert "has no sample of the class 'ant'" in warned and own > .9 and float(said.split()[2]) > 80, (said, warned)
+    os.rename(f"{other}/val/bee, wild", f"{other}/val/zebra")
+    assert "was not trained on the class 'zebra'" in told("eval", run, "--data", f"folder:{other}", status=1)[1]
+
+
+if __name__ == "__main__":
+    main(globals())
