@@ -1,6 +1,6 @@
 # summary.sh FOLDER FILE STATUS: of the tests of the build in FOLDER that ended after FILE was written: the ten slowest, what was skipped,
-# with reasons, and how many passed. STATUS is make's. Its own is 1 when something failed, or was skipped for a reason that
-# tests/skips.txt does not have.
+# with reasons, and how many passed. STATUS is make's. Its own is 1 when something failed, was skipped for a reason that
+# tests/skips.txt does not have, or took longer than STARGRAD_MOST_SECONDS, where that is set.
 # shellcheck shell=bash
 set -u
 skips=$(cd "$(dirname "$0")" && pwd)/skips.txt
@@ -30,10 +30,14 @@ reasons() {
 
 failed=$(ended FAIL XPASS ERROR)
 if [ ${#tests[@]} -gt 0 ]; then
-	echo 'slowest tests: seconds, of processors'
-	for test in "${tests[@]}"; do
+	times=$(for test in "${tests[@]}"; do
 		sed -n "s|^seconds: \([0-9.]*\), of processors: \([0-9.]*\) + \([0-9.]*\)\$|\1 \2 \3 $test|p" "$test.log" | tail -n 1
-	done | sort -nr | head -n 10 | awk '{ printf "  %6.1f %6.1f  %s\n", $1, $2 + $3, $4 }'
+	done | sort -nr | awk '{ printf "  %6.1f %6.1f  %s\n", $1, $2 + $3, $4 }')
+	printf 'slowest tests: seconds, of processors\n%s\n' "$(head -n 10 <<<"$times")"
+	if [ -n "${STARGRAD_MOST_SECONDS:-}" ]; then
+		slow=$(awk -v most="$STARGRAD_MOST_SECONDS" '$1 > most' <<<"$times")
+		[ -z "$slow" ] || { printf 'FAIL: longer than %s s:\n%s\n' "$STARGRAD_MOST_SECONDS" "$slow" && failed=$((failed + 1)); }
+	fi
 	said=$(reasons)
 	others=$(grep -vEf <(grep -v '^#' "$skips") <<<"$said")
 	[ -z "$said" ] || printf 'skipped:\n%s\n' "$(sed 's/^/  /' <<<"$said")"
