@@ -1,0 +1,131 @@
+"""What the tests of laws share. A law holds for every combination of valid options; it is a function of a Draw, from which it takes a
+combination at random. main() tries a law with seeds 1, 2, 3, …; a seed always draws the same combination:
+
+    python3 tests/laws/ranks.py              as many as a check has time for, or STARGRAD_LONG=1: as many as a long one
+    python3 tests/laws/ranks.py 17           the combination of seed 17, with its commands
+    python3 tests/laws/ranks.py 1:500        those of seeds 1 to 500
+
+A combination that the program refuses by itself, with a reason, is no case of a law: raise Refused, and the next one of the same seed
+is drawn."""
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "train"))
+
+from run import FOLDER, RANKS, Skip, command  # noqa: E402
+
+ATTEMPTS = 50
+
+
+class Refused(Exception):
+    """The program does not take the combination."""
+
+
+class Broken(Exception):
+    """The law does not hold."""
+
+
+class Draw:
+    """What is drawn by one seed, and the commands that were run with it."""
+
+    def __init__(self, law, seed):
+        self.random = random.Random(f"{law} {seed}")
+        self.commands = []
+
+    def chance(self, share):
+        return self.random.random() < share
+
+    def choice(self, values):
+        return self.random.choice(list(values))
+
+    def options(self, table):
+        """Words from a TABLE of (chance, *values): by that chance, one of the values, each the words of an option, or a function of the
+        Draw that returns them."""
+        words = []
+        for share, *values in table:
+            if self.chance(share):
+                value = self.choice(values)
+                words += value(self) if callable(value) else value
+        return [str(w) for w in words]
+
+    def run(self, words, ranks=1, env=None, refusable=False):
+        """Runs the program with these words, on so many ranks. REFUSABLE: where it ends with status 2, as for an option that is not valid, the
+        combination is refused. Returns what it said."""
+        words = command(*words)
+        if ranks > 1:
+            if not shutil.which("mpirun"):
+                raise Skip("there is no mpirun")
+            words = ["mpirun", "-n", str(ranks), *words]
+        self.commands.append(shlex.join(words))
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", env={**os.environ, **RANKS, **(env or {})}, timeout=600)
+        if done.returncode == 2 and refusable and done.stderr.startswith("stargrad: "):
+            raise Refused(done.stderr.splitlines()[0])
+        if done.returncode:
+            raise Broken(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def differ(one, other, limit):
+    """By how much the numbers of two lists of the same length differ, relative to the larger ones of both; 0 where that is within LIMIT. Numbers
+    that are not finite are the same if they are written alike."""
+    if len(one) != len(other):
+        return float("inf")
+    pairs = [(a, b) for a, b in zip(one, other) if str(a) != str(b)]
+    scale = max((max(abs(a), abs(b)) for a, b in zip(one, other)), default=0)
+    worst = max((abs(a - b) / scale for a, b in pairs), default=0)
+    return 0 if worst <= limit else worst       # a NaN is not
+
+
+def attempt(name, law, seed, verbose):
+    """Whether the law holds for SEED's first combination that the program takes."""
+    draw = Draw(name, seed)
+    for _ in range(ATTEMPTS):
+        draw.commands.clear()
+        try:
+            law(draw)
+            if verbose:
+                print(*draw.commands, sep="\n")
+            return True
+        except Refused as why:
+            if verbose:
+                print(f"refused: {why}")
+        except Skip:
+            raise
+        except Exception as why:
+            told = str(why) if isinstance(why, (Broken, AssertionError)) else traceback.format_exc()
+            print(f"FAILED   {name}, seed {seed}: {told}", *draw.commands, f"again: {repeat(seed)}", sep="\n    ", flush=True)
+            return False
+    print(f"FAILED   {name}, seed {seed}: {ATTEMPTS} combinations were refused")
+    return False
+
+
+def repeat(seed):
+    known = [f"{key}={shlex.quote(os.environ[key])}" for key in ("STARGRAD", "srcdir", "builddir", "STARGRAD_MAX_ISA") if key in os.environ]
+    return " ".join([*known, "python3", sys.argv[0], str(seed)])
+
+
+def main(name, law, check, long):
+    """Tries the LAW with CHECK seeds, or, with STARGRAD_LONG, with LONG; or with those that the command line names."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    seeds = range(1, 1 + (long if os.environ.get("STARGRAD_LONG") else check))
+    given = sys.argv[1:]
+    if given:
+        spans = [[int(end) for end in word.split(":")] for word in given]
+        seeds = [seed for span in spans for seed in range(span[0], span[-1] + 1)]
+    try:
+        failed = [seed for seed in seeds if not attempt(name, law, seed, len(given) > 0)]
+    except Skip as why:
+        print(f"skipped  {name}: {why}")
+        sys.exit(77)
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    if not failed:
+        print(f"ok       {name}: {len(seeds)} combinations")
+    sys.exit(1 if failed else 0)
