@@ -19,6 +19,21 @@ static void reduce(void *value, int count, MPI_Datatype type, MPI_Op op, const c
 
 void sgrad_ranks_sum(double *value, int count) { reduce(value, count, MPI_DOUBLE, MPI_SUM, "for a sum over all ranks"); }
 
+void sgrad_ranks_swap(const void *mine, void *theirs, size_t bytes) {
+    MPI_Request request;
+    if (world->ranks == 1) {
+        memcpy(theirs, mine, bytes);
+        return;
+    }
+    MPI_Ialltoall(mine, (int)bytes, MPI_BYTE, theirs, (int)bytes, MPI_BYTE, world->control, &request);
+    sgrad__request_wait(&request, "for what all ranks have to tell each other");
+}
+
+int sgrad_ranks_least(int value) {
+    reduce(&value, 1, MPI_INT, MPI_MIN, "for the least value of all ranks");
+    return value;
+}
+
 /* Patience is for a piece, which takes seconds on any network. */
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
     enum { PIECE = 64 << 20 };

@@ -362,6 +362,8 @@ int sgrad_allreduce_on_gpus(const struct sgrad_message *message);   /* by NCCL, 
 /* Collective: every rank calls them, in the same order, and they wait. With one rank they do nothing. */
 void sgrad_ranks_sum(double *value, int count);                 /* to the sum over the ranks, in the order of ranks */
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from); /* from one rank */
+void sgrad_ranks_swap(const void *mine, void *theirs, size_t bytes);    /* MINE has so many for each rank; THEIRS, from each */
+int sgrad_ranks_least(int value);                               /* of the values of all ranks */
 int sgrad_ranks_agree(int error);                               /* 0 when every rank says 0, else an error; silent */
 /* The same, where some rank may work for longer than any patience lasts, on files say: the others wait for it, and when
  * patience would have ended, one of them warns. WHAT: what they wait for ("for rank 0, which writes a checkpoint"). Any

@@ -100,6 +100,9 @@ static inline bool sgrad__on_gpus(const struct sgrad__builder *b, enum sgrad_wor
 
 /* The program's share is cut: no micro-batch has more samples than the options say, or reaches beyond a unit of UNIT. */
 void sgrad__cut_share(struct sgrad__program *p, const struct sgrad__program_options *o, int64_t unit);
+/* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. Where GPUs and
+ * CPUs have shares, no memory is both's. */
+int sgrad__micros_at_once(const struct sgrad__builder *b);
 
 /* ---- updates.c ---- */
 

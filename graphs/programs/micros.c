@@ -78,3 +78,10 @@ char *sgrad__micros_text(const struct sgrad__program *p) {
     free(cpus);
     return text;
 }
+
+int sgrad__micros_at_once(const struct sgrad__builder *b) {
+    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus + b->o->cudas);
+    if (b->o->gpu_samples) return b->micros;
+    const int groups = (wanted + b->group_micros - 1) / b->group_micros, many = groups * b->group_micros;
+    return b->p->micro->gpu ? sgrad__micros(many, b->o->cudas) * b->o->cudas : many;    /* no memory is two GPUs' */
+}

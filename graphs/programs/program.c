@@ -270,11 +270,25 @@ static void add_again(struct sgrad__builder *b, int n, enum made made, int m) {
         if (leaves(&tasks[t])) add_task(b, n, made == IN_PASSING ? PASSING : AGAIN, t, &tasks[t], m);
 }
 
-/* What a group's task leaves counts once, so it runs on the group's first rank only. */
-static void note_elsewhere(struct sgrad__builder *b, int n, const struct sgrad_task *task) {
+/* Does TASK of node N write something that the network has: a statistic, or the gradient of a parameter that is trained? */
+static bool leaves_sums(const struct sgrad__builder *b, int n, enum phase phase, const struct sgrad_task *task) {
+    if (phase == BACKWARD && is_of_frozen(b, n, task)) return false;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
-        if (task->use[j].role == SGRAD_DP && b->g->node[n].p[task->use[j].index] >= 0)
-            b->elsewhere[b->g->node[n].p[task->use[j].index]] = true;
+        if (task->use[j].role == SGRAD_STAT || (task->use[j].role == SGRAD_DP && b->g->node[n].p[task->use[j].index] >= 0))
+            return true;
+    return false;
+}
+
+/* What a group's task leaves counts once, so it runs on the group's first rank only. The sums that it reads are of all ranks of
+ * the group: each adds them here, as the first does, though no other task of its own may read them. */
+static void add_elsewhere(struct sgrad__builder *b, int n, enum phase phase, const struct sgrad_task *task, int start) {
+    struct sgrad_view view;
+    if (!leaves_sums(b, n, phase, task)) return;
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
+        const struct sgrad_use use = task->use[j];
+        if (use.role == SGRAD_DP && b->g->node[n].p[use.index] >= 0) b->elsewhere[b->g->node[n].p[use.index]] = true;
+        if (use.role == SGRAD_SUM) resolve(b, n, phase, use, start, &view);
+    }
 }
 
 /* The tasks of a node for the group that begins at micro-batch START (phase FINISH: for the step). */
@@ -293,7 +307,7 @@ static void add_node(struct sgrad__builder *b, int n, enum phase phase, int star
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
         int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
         if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
-            note_elsewhere(b, n, &tasks[t]);
+            add_elsewhere(b, n, phase, &tasks[t], start);
             continue;
         }
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
@@ -437,15 +451,6 @@ static void close_builder(struct sgrad__builder *b) {
     free(b->call);
 }
 
-/* Micro-batches that have memory of their own: a group's at least, and enough that no worker waits for another's. Where GPUs and
- * CPUs have shares, no memory is both's. */
-static int micros_at_once(const struct sgrad__builder *b) {
-    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus + b->o->cudas);
-    if (b->o->gpu_samples) return b->micros;
-    const int groups = (wanted + b->group_micros - 1) / b->group_micros, many = groups * b->group_micros;
-    return b->p->micro->gpu ? sgrad__micros(many, b->o->cudas) * b->o->cudas : many;    /* no memory is two GPUs' */
-}
-
 /* Of PEERS, those that have other samples than this rank, and itself: on a mesh those along its axes for that. */
 static struct sgrad_group others(struct sgrad__builder *b) {
     const struct sgrad_mesh *mesh = &b->g->mesh;
@@ -488,7 +493,7 @@ int sgrad__program_build(struct sgrad_graph *g, const struct sgrad__program_opti
     sgrad__hold_back(&b);
     sgrad__mark_last_uses(p);
     if (o->fuse && o->training && (!o->cudas || o->recorded))
-        sgrad__share_memory(p, micros_at_once(&b), o->cudas || marked(g), o->cudas);
+        sgrad__share_memory(p, sgrad__micros_at_once(&b), o->cudas || marked(g), o->cudas);
     *program = p;
     return 0;
 }

@@ -97,13 +97,23 @@ static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     return open_part(&e->total, sgrad__total_build(&how, e->shared), r->listener);
 }
 
+/* All ranks open it after the same step; a search's do not. */
+static int compare_programs(struct sgrad__run *r, const struct sgrad__evaluation *e) {
+    const struct sgrad__program *program[PARTS + 1] = { e->total.program };
+    int count = 1;
+    for (int i = 0; i < PARTS; i++)
+        if (e->part[i].program) program[count++] = e->part[i].program;
+    return r->beside ? 0 : sgrad__programs_compare(r->context, program, count);
+}
+
 static int open_evaluation(struct sgrad__run *r) {
     if (r->evaluation) return 0;
     struct sgrad__evaluation *e = r->evaluation = sgrad_alloc(1, sizeof *e);
     if (r->views.count) e->seen = (struct sgrad__seen){ r->test, &r->views };
     SGRAD_TRY(open_weights(r, e));
     SGRAD_TRY(open_batches(r, e));
-    return open_total(r, e);
+    SGRAD_TRY(open_total(r, e));
+    return compare_programs(r, e);
 }
 
 void sgrad__evaluation_close(struct sgrad__run *r) {

@@ -280,6 +280,8 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);
 
 int sgrad__server_open(struct sgrad__run *run, long first);     /* FIRST steps lie behind */
 void sgrad__server_close(struct sgrad__run *run);
+/* One of the programs that answer pushes, by number; NULL: there are not so many. */
+const struct sgrad__program *sgrad__server_program(const struct sgrad__server *server, int number);
 /* Every rank pushes the gradients of STEPS steps, of STOP before the next settle; STOP may still come down to STEPS, which the
  * servers of all ranks are told before anybody can push the gradients of step STEPS. */
 void sgrad__server_expect(struct sgrad__server *server, long steps, long stop);

@@ -275,7 +275,8 @@ int sgrad__runner_broadcast(const struct sgrad_context *c, const struct sgrad__b
         for (next = first; next < count && (next == first || bytes < most); next++)
             bytes += sgrad_view_bytes(&list[next].to->view);
         struct sgrad__program *program = sgrad__broadcast_build(&how, &list[first], next - first);
-        error = run_once(program);
+        error = sgrad__programs_compare(c, (const struct sgrad__program *[]){ program }, 1);
+        if (!error) error = run_once(program);
         sgrad__program_destroy(program);
     }
     return error;

@@ -51,6 +51,9 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
 void sgrad__runner_destroy(struct sgrad__runner *runner);
 /* Submits one step; SAMPLE holds program->share indices and is copied. The caller keeps submitted - finished < window. */
 int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
+/* agreement.c: have all ranks built the same COUNT programs, which are under way at the same time: does each rank expect what
+ * others send it? Every rank calls it, before the first message. SGRAD_EINVAL on all if not; one names ranks and a message. */
+int sgrad__programs_compare(const struct sgrad_context *context, const struct sgrad__program *const *program, int count);
 /* One rank's tensors to all: the program of a step that is this and nothing else, built, turned and gone; some MB at a time. */
 int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count);
 bool sgrad__runner_is_ready(const struct sgrad__runner *runner);      /* has the oldest step in flight ended? */

@@ -232,6 +232,10 @@ int sgrad__server_open(struct sgrad__run *r, long first) {
     return s->thread ? 0 : sgrad_fail(SGRAD_ENOMEM, "the parameter server's thread does not start");
 }
 
+const struct sgrad__program *sgrad__server_program(const struct sgrad__server *s, int number) {
+    return s && number < s->sessions ? s->session[number].is.program : NULL;
+}
+
 void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
     if (!s) return;
     sgrad_monitor_enter(s->monitor);

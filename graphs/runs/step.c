@@ -8,10 +8,25 @@ struct sgrad__order sgrad__run_order(const struct sgrad__run *r) {
     return (struct sgrad__order){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
 }
 
+/* With what answers pushes on this rank. A search's candidates are built while other ranks train others: nobody could wait. */
+static int compare_program(struct sgrad__run *r) {
+    if (r->beside) return 0;
+    int count = 1;
+    while (sgrad__server_program(r->server, count - 1)) count++;
+    const struct sgrad__program **program = sgrad_alloc((size_t)count, sizeof *program);
+    program[0] = r->program;
+    for (int i = 1; i < count; i++) program[i] = sgrad__server_program(r->server, i - 1);
+    const int error = sgrad__programs_compare(r->context, program, count);
+    free(program);
+    r->together |= error != 0;
+    return error;
+}
+
 int sgrad__run_open_runner(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__program_allocate(r->program));
     r->runner = sgrad__runner_create(r->program, r->listener);
     SGRAD_TRY(sgrad__server_open(r, done));
+    SGRAD_TRY(compare_program(r));
     r->order = sgrad__run_order(r);
     return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;
 }
@@ -26,7 +41,7 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     SGRAD_TRY(sgrad__program_allocate(r->program));
     r->runner = sgrad__runner_create(r->program, r->listener);
-    return 0;
+    return compare_program(r);
 }
 
 int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sample) {
