@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 int sgrad__wrong(const char *format, ...) {
@@ -24,6 +25,19 @@ int sgrad__no_such(const char *command, const char *what, const char *word, cons
 int sgrad__status(int error) {
     if (!error) return SGRAD__DONE;
     return error == SGRAD_ENAME || error == SGRAD_EINVAL ? SGRAD__USAGE : SGRAD__FAILED;
+}
+
+json_t *sgrad__json_text(const char *text) {
+    static const char unknown[] = "\xef\xbf\xbd";      /* U+FFFD */
+    json_t *string = text ? json_string(text) : json_null();
+    if (string) return string;
+    char *valid = sgrad_alloc(strlen(text) + 1, sizeof unknown), *to = valid;
+    for (const char *c = text; *c; c++)
+        if (*c & 0x80) to = stpcpy(to, unknown);
+        else *to++ = *c;
+    string = json_string(valid);
+    free(valid);
+    return string;
 }
 
 void sgrad__print_json(json_t *result) {

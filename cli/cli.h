@@ -146,6 +146,9 @@ int sgrad__no_such(const char *command, const char *what, const char *word, cons
 /* The exit status of a library function that returned ERROR. */
 int sgrad__status(int error);
 
+/* A string; null for NULL. JSON is UTF-8: where TEXT is not (a file's name), each byte above 127 becomes U+FFFD. */
+json_t *sgrad__json_text(const char *text);
+
 /* Prints and frees RESULT, as one line on standard output. */
 void sgrad__print_json(json_t *result);
 

@@ -30,7 +30,9 @@ static const struct sgrad__option options[] = {
 };
 
 static json_t *as_json(const struct sgrad_train_options *o, const struct sgrad_train_result *result) {
-    json_t *json = json_pack("{s:s, s:s, s:s}", "weights", o->init, "model", o->model, "data", o->data);
+    const char *file = strncmp(o->model, "onnx:", 5) ? NULL : o->model + 5;      /* which has weights, too */
+    json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad__json_text(o->init ? o->init : file), "model",
+                             sgrad__json_text(o->model), "data", sgrad__json_text(o->data));
     sgrad_result_tests(json, result);
     return json;
 }
@@ -47,7 +49,7 @@ static void print(const struct sgrad_train_result *result) {
 /* ---- of classes ---- */
 
 static int64_t samples_of(const struct sgrad_classification *c, int class) {
-    int64_t count = 0;
+    int64_t count = c->unsure[class];
     for (int said = 0; said < c->classes; said++) count += c->confusion[class * c->classes + said];
     return count;
 }
@@ -57,6 +59,9 @@ static double accuracy_of(const struct sgrad_classification *c, int class) {
     return (double)c->confusion[class * c->classes + class] / (double)samples_of(c, class);
 }
 
+/* Of five classes each is one of the five likeliest. */
+static bool has_top5(const struct sgrad_classification *c) { return c->classes > 5; }
+
 static void add_details(json_t *json, const struct sgrad_classification *c, const struct sgrad__classes *names) {
     json_t *classes = json_array(), *confusion = json_array(), *calibration = json_array();
     for (int i = 0; i < c->classes; i++) {
@@ -64,14 +69,15 @@ static void add_details(json_t *json, const struct sgrad_classification *c, cons
         for (int j = 0; j < c->classes; j++)
             json_array_append_new(row, json_integer((json_int_t)c->confusion[i * c->classes + j]));
         json_array_append_new(confusion, row);
-        json_array_append_new(classes, json_pack("{s:s, s:I, s:o}", "name", names->name[i], "samples",
+        json_array_append_new(classes, json_pack("{s:o, s:I, s:o}", "name", sgrad__json_text(names->name[i]), "samples",
                                                  (json_int_t)samples_of(c, i), "accuracy", sgrad_json_real(accuracy_of(c, i))));
     }
     for (const struct sgrad_confidence *p = c->confidence; p < c->confidence + SGRAD_CONFIDENCES; p++)
         json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count, "probability", p->said,
                                                      "accuracy", p->right));
-    json_object_set_new(json, "top5", json_real(c->top5));
-    json_object_set_new(json, "calibration_error", json_real(c->calibration_error));
+    if (has_top5(c)) json_object_set_new(json, "top5", json_real(c->top5));
+    json_object_set_new(json, "calibration_error", sgrad_json_real(c->calibration_error));
+    json_object_set_new(json, "not_finite", json_integer((json_int_t)c->all_unsure));
     json_object_set_new(json, "classes", classes);
     json_object_set_new(json, "confusion", confusion);
     json_object_set_new(json, "calibration", calibration);
@@ -80,8 +86,9 @@ static void add_details(json_t *json, const struct sgrad_classification *c, cons
 /* Of each class its accuracy, and what it is taken for most often. The whole matrix fits a page of few classes. */
 static void print_details(const struct sgrad_classification *c, const struct sgrad__classes *names) {
     enum { FEW = 20 };
-    printf("top-5 %.2f %%, calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * c->top5,
-           100 * c->calibration_error, "class", "samples", "accuracy");
+    if (has_top5(c)) printf("top-5 %.2f %%, ", 100 * c->top5);
+    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * c->calibration_error, "class", "samples",
+           "accuracy");
     for (int i = 0; i < c->classes; i++) {
         const int64_t *row = c->confusion + i * c->classes;
         int most = -1;
@@ -116,6 +123,9 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
         if (answers->labels != 1) return sgrad__wrong("eval: --details: %s has no classes, one for each sample", o->data);
         if (sgrad__classes_find(request, o, (int)answers->numbers, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
+        if (c.all_unsure)
+            sgrad_warn("eval: %lld of %lld samples have logits that are not finite: they count as wrong", (long long)c.all_unsure,
+                       (long long)answers->samples);
     }
     json_t *json = as_json(o, result);
     if (c.classes) add_details(json, &c, &names);
@@ -125,7 +135,7 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
     if (!request->train.json && c.classes) print_details(&c, &names);
     json_decref(json);
     sgrad__classes_free(&names);
-    free(c.confusion);
+    sgrad_classification_free(&c);
     return SGRAD__DONE;
 }
 

@@ -87,6 +87,17 @@ static int by_probability(const void *a, const void *b) {
     return (one->class > other->class) - (one->class < other->class);
 }
 
+/* Its logits are not finite: it has no class. */
+static void tell_unsure(const char *sample, const char *label, bool json) {
+    if (json) {
+        sgrad__print_json(json_pack("{s:o, s:o*, s:[]}", "sample", sgrad__json_text(sample), "label",
+                                    label ? sgrad__json_text(label) : NULL, "classes"));
+        return;
+    }
+    print_csv(sample);
+    puts(",,nan");
+}
+
 /* Of one sample, the likeliest classes first. LABEL: the right one; NULL: nobody knows. */
 static void tell_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
                          const struct sgrad__classes *names, bool json) {
@@ -94,7 +105,8 @@ static void tell_classes(const char *sample, const char *label, const struct ran
     for (int k = 0; k < top; k++) {
         const char *name = names->name[ranked[k].class];
         if (json) {
-            json_array_append_new(list, json_pack("{s:s, s:f}", "class", name, "probability", ranked[k].probability));
+            json_array_append_new(list, json_pack("{s:o, s:f}", "class", sgrad__json_text(name), "probability",
+                                                  ranked[k].probability));
             continue;
         }
         print_csv(sample);
@@ -102,7 +114,8 @@ static void tell_classes(const char *sample, const char *label, const struct ran
         print_csv(name);
         printf(",%.6g\n", ranked[k].probability);
     }
-    if (json) sgrad__print_json(json_pack("{s:s, s:s*, s:o}", "sample", sample, "label", label, "classes", list));
+    if (json) sgrad__print_json(json_pack("{s:o, s:o*, s:o}", "sample", sgrad__json_text(sample), "label",
+                                          label ? sgrad__json_text(label) : NULL, "classes", list));
 }
 
 static void tell_numbers(const char *sample, const float *number, int64_t count, bool json) {
@@ -111,7 +124,7 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     for (int64_t k = 0; k < count; k++)
         if (json) json_array_append_new(list, sgrad_json_real(number[k]));
         else printf(",%.9g", number[k]);
-    if (json) sgrad__print_json(json_pack("{s:s, s:o}", "sample", sample, "numbers", list));
+    if (json) sgrad__print_json(json_pack("{s:o, s:o}", "sample", sgrad__json_text(sample), "numbers", list));
     else putchar('\n');
 }
 
@@ -136,6 +149,7 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
     struct ranked *ranked = sgrad_alloc((size_t)a->numbers + 1, sizeof *ranked);
     double *probability = sgrad_alloc((size_t)a->numbers + 1, sizeof *probability);
+    int64_t unsure = 0;
     if (!request->train.json) print_titles(dataset, a);
     for (int64_t i = 0; i < a->samples; i++) {
         const float *said = a->said + i * a->numbers;
@@ -144,10 +158,16 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
         const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
-        if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
+        const bool sure = !classes || sgrad_is_sure(said, classes);
+        unsure += !sure;
+        if (!sure) tell_unsure(sample, label, request->train.json);
+        else if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
         else tell_numbers(sample, said, a->numbers, request->train.json);
         free(sample);
     }
+    if (unsure)
+        sgrad_warn("predict: %lld of %lld samples have logits that are not finite, and so no class", (long long)unsure,
+                   (long long)a->samples);
     free(ranked);
     free(probability);
 }

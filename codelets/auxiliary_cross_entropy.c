@@ -36,7 +36,7 @@ static void forward_heads(const struct sgrad_args *a, int heads) {
             const struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
             const double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
             loss += (h ? attrs->weight : 1) * (r.max + r.log_sum - own);
-            correct += h == 0 && r.argmax == t;
+            correct += h == 0 && sgrad__is_sure(&r) && r.argmax == t;
         }
     stat[0] = loss, stat[1] = correct, stat[2] = (double)rows;
 }

@@ -9,8 +9,10 @@
 struct sgrad__normalizer {
     int64_t argmax; /* the first of them */
     float max;
-    double log_sum; /* log Σ exp(x - max) */
+    double log_sum; /* log Σ exp(x - max); no number where a logit is NaN or infinite, or all are -infinity */
 };
+/* Has the row probabilities? One that has none counts as wrong, whatever its label. */
+static inline bool sgrad__is_sure(const struct sgrad__normalizer *r) { return isfinite(r->max) && isfinite(r->log_sum); }
 
 /* of the COUNT logits from FROM on */
 static inline struct sgrad__normalizer sgrad__normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {

@@ -3,7 +3,7 @@
  *
  * With e = label_smoothing, a sample of label t costs  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C, and its
  * gradient is p - q; the batch costs the mean, over all rows where a sample has several. Evaluated from x - max(x),
- * where nothing overflows.
+ * where nothing overflows. Outside training nothing is smoothed: e is 0. A row without a finite probability counts as wrong.
  *
  * A sample of two classes has a second label u and a share s of the first: where others have [c = t], it has
  * s[c = t] + (1-s)[c = u]; right is the one that has the larger share. */
@@ -52,7 +52,7 @@ static float target_of(const struct targets *t, int64_t row, int64_t class) {
     return (class == t->label[row] ? share : 0) + (class == t->other[row] ? 1 - share : 0);
 }
 
-/* Is logit T, a number, one of the five largest of COUNT from FROM on? */
+/* Is logit T one of the five largest of COUNT from FROM on? */
 static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count, int64_t t) {
     const float own = sgrad_get(type, logits, from + t);
     int larger = 0;
@@ -60,7 +60,7 @@ static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int
         const float x = sgrad_get(type, logits, from + c);
         larger += x > own || (x == own && c < t);
     }
-    return own == own && larger < 5;
+    return larger < 5;
 }
 
 /* x (N,…,C), labels (N,…), stat (3 or 4), second labels and shares (N,…) or absent: Σ loss; rows whose largest logit is the
@@ -72,7 +72,8 @@ static void forward(const struct sgrad_args *a) {
     int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
     const struct targets target = targets_of(a);
     const bool many = classes >= MANY;
-    double *stat = a->data[2], loss = 0, correct = 0, near = 0, smoothing = attrs->label_smoothing;
+    double *stat = a->data[2], loss = 0, correct = 0, near = 0;
+    const double smoothing = a->step->training ? attrs->label_smoothing : 0;
     for (int64_t s = 0; s < rows; s++) {
         const int64_t from = s * classes, t = target.label[s], u = target.other ? target.other[s] : t;
         const double share = target.other ? target.share[s] : 1;
@@ -84,8 +85,8 @@ static void forward(const struct sgrad_args *a) {
         double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
         if (u != t) own = share * own + (1 - share) * (u >= 0 && u < classes ? sgrad_get(type, a->data[0], from + u) : NAN);
         loss += log_z - (1 - smoothing) * own - smoothing * mean;
-        correct += r.argmax == major;
-        near += many && major >= 0 && major < classes && in_five(type, a->data[0], from, classes, major);
+        correct += sgrad__is_sure(&r) && r.argmax == major;
+        near += many && sgrad__is_sure(&r) && major >= 0 && major < classes && in_five(type, a->data[0], from, classes, major);
     }
     stat[0] = loss;
     stat[1] = correct;

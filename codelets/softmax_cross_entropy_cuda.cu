@@ -26,13 +26,13 @@ template <typename T> static __device__ inline int find(int C, const T *x, float
     return sgrad__across_warp(first, [](int a, int b) { return min(a, b); });
 }
 
-/* Is logit T, a number, one of the five largest? */
+/* Is logit T one of the five largest? */
 template <typename T> static __device__ inline bool in_five(int C, const T *x, int t) {
     const float own = x[t];
     int larger = 0;
     for (int c = threadIdx.x; c < C; c += 32) larger += (float)x[c] > own || ((float)x[c] == own && c < t);
     larger = sgrad__warp_sum(larger);
-    return own == own && larger < 5;
+    return larger < 5;
 }
 
 /* Of a row, its class or two, and how much of the first; other and share are NULL where all have one. */
@@ -49,7 +49,8 @@ struct target {
  * Warp w takes samples w, w + 32, …; warp 0 adds up. */
 template <typename T>
 static __global__ void forward(int N, int C, const T *x, const int *label, const int *other, const float *share,
-                               double smoothing, bool many, double *stat) {
+                               double smoothed, bool many, const struct sgrad_step *step, double *stat) {
+    const double smoothing = step->training ? smoothed : 0;
     double loss = 0, correct = 0, near = 0;
     for (int s = threadIdx.y; s < N; s += WARPS) {
         const T *row = x + (int64_t)s * C;
@@ -65,8 +66,9 @@ static __global__ void forward(int N, int C, const T *x, const int *label, const
         double own = t >= 0 && t < C ? (double)(float)row[t] : NAN; /* a label that is no class shows in the loss */
         if (u != t) own = is.share * own + (1 - (double)is.share) * (u >= 0 && u < C ? (double)(float)row[u] : NAN);
         loss += max + log_sum - (1 - smoothing) * own - smoothing * mean;
-        correct += find(C, row, max) == major;
-        if (many && major >= 0 && major < C) near += in_five(C, row, major);
+        const bool sure = isfinite(max) && isfinite(log_sum);
+        correct += sure && find(C, row, max) == major;
+        if (many && sure && major >= 0 && major < C) near += in_five(C, row, major);
     }
     __shared__ double part[3][WARPS];
     if (threadIdx.x == 0) part[0][threadIdx.y] = loss, part[1][threadIdx.y] = correct, part[2][threadIdx.y] = near;
@@ -108,7 +110,7 @@ extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_arg
     const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
     sgrad__with_type(a->view[0].dtype, [=](auto type) {
         sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, a->data[0], a->data[1], a->data[3],
-                           a->data[4], smoothing_of(a), a->view[2].shape.dim[0] == 4, a->data[2]);
+                           a->data[4], smoothing_of(a), a->view[2].shape.dim[0] == 4, a->step, a->data[2]);
     });
 }
 

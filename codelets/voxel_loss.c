@@ -6,6 +6,8 @@
  *
  *     1 - mean over classes of (2 Σ p q + 1) / (Σ p + Σ q + 1)        sums over the voxels of the sample
  *
+ * Outside training the loss is the plain cross entropy: classes have no weights, and nothing of the Dice loss is added.
+ *
  * Voxels of label -1 are beyond what is known: they cost nothing, and nothing is counted of them.
  *
  * Outside training it is told, sample by sample, how well classes and segments agree, and the samples' mean given: the
@@ -87,7 +89,7 @@ static double run_over(const struct sgrad_args *a, int64_t s, struct overlap *o,
         if (label[i] == -1) continue;
         const float own = softmax(a->view[0].dtype, a->data[0], (s * voxels + i) * classes, classes, label[i], p);
         ++*counted;
-        loss += own == own ? attrs->weight[label[i]] * own : own;
+        loss += own == own && a->step->training ? attrs->weight[label[i]] * own : own;
         for (int c = 0; c < classes; c++) {
             o->both[c] += c == label[i] ? p[c] : 0;
             o->all[c] += p[c] + (c == label[i]);
@@ -229,7 +231,7 @@ static void forward(const struct sgrad_args *a) {
         struct overlap o;
         double voxels;
         const double loss = run_over(a, s, &o, &voxels);
-        stat[0] += loss + (attrs->dice > 0 ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0);
+        stat[0] += loss + (attrs->dice > 0 && a->step->training ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0);
         stat[5] += voxels;
         if (a->step->training) continue;
         double rand, voi;

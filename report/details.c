@@ -47,9 +47,10 @@ static bool are(const json_t *list, size_t count, bool (*is)(const json_t *value
 
 static bool is_whole(const json_t *details) {
     const json_t *classes = json_object_get(details, "classes"), *confusion = json_object_get(details, "confusion");
+    const json_t *top5 = json_object_get(details, "top5");      /* NULL: there are five classes or less */
     const size_t count = json_array_size(classes);
     bool whole = are(classes, 0, is_class) && json_array_size(confusion) == count &&
-                 are(json_object_get(details, "calibration"), 0, is_bin) && is_share(json_object_get(details, "top5")) &&
+                 are(json_object_get(details, "calibration"), 0, is_bin) && (!top5 || is_share(top5)) &&
                  is_share(json_object_get(details, "calibration_error")) && json_is_string(json_object_get(details, "data")) &&
                  json_is_string(json_object_get(details, "weights"));
     for (size_t i = 0; i < count && whole; i++) whole = are(json_array_get(confusion, i), count, is_count);
@@ -88,8 +89,9 @@ void sgrad__details_print(const json_t *details) {
         const double accuracy = number(json_array_get(classes, i), "accuracy");
         if (isfinite(accuracy) && (worst == count || accuracy < number(json_array_get(classes, worst), "accuracy"))) worst = i;
     }
-    printf("evaluated on %s: top-5 %.2f %%, calibration error %.2f %%", json_string_value(json_object_get(details, "data")),
-           100 * number(details, "top5"), 100 * number(details, "calibration_error"));
+    printf("evaluated on %s: ", json_string_value(json_object_get(details, "data")));
+    if (json_object_get(details, "top5")) printf("top-5 %.2f %%, ", 100 * number(details, "top5"));
+    printf("calibration error %.2f %%", 100 * number(details, "calibration_error"));
     if (worst < count)
         printf(", worst class %s, %.2f %%", name_of(classes, worst), 100 * number(json_array_get(classes, worst), "accuracy"));
     putchar('\n');

@@ -459,18 +459,24 @@ int sgrad_json_write(const char *path, struct json_t *json, int digits);
 struct json_t *sgrad_json_real(double x);   /* null where X is no number, for JSON has none for that */
 
 /* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data, which stay in the file until
- * they are read: checkpoints are as large as memory. */
+ * they are read: checkpoints are as large as memory. Or several such files, by their index (model.safetensors.index.json). */
 struct sgrad_entry {
     char *name;
     struct sgrad_view view;     /* rank 0 is a scalar */
     const void *data;           /* to write; of what was parsed from memory, into that, not aligned; NULL: in the file */
 };
+struct sgrad_other { char *name, *type; };      /* "h.0.attn.bias", "BOOL" */
 struct sgrad_safetensors {
     char *path;
-    int descriptor;             /* of the file; -1: parsed from memory */
+    int descriptor;             /* of the file; -1: parsed from memory, or there are shards */
     int count;
     struct sgrad_entry *entry;  /* sorted by name */
-    size_t *at;                 /* of each entry: its first byte in the file */
+    size_t *at;                 /* of each entry: its first byte in the file, or in its shard */
+    int others;                 /* tensors of types that sgrad_dtype has not: they cannot be read */
+    struct sgrad_other *other;
+    int shards;                 /* the files of an index; 0: PATH is the only one */
+    struct sgrad_safetensors *shard;
+    int *shard_of;              /* by entry */
     int metadata_count;
     char **metadata;            /* key, value, key, value…: metadata_count pairs */
 };
@@ -481,6 +487,7 @@ void sgrad_safetensors_close(struct sgrad_safetensors *file);
 /* All of an entry's data to TO; an error where the file has become shorter since it was opened. */
 int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to);
 const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name);
+const char *sgrad_safetensors_other(const struct sgrad_safetensors *file, const char *name);     /* its type, or NULL */
 const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key);   /* or NULL */
 int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, int count,
                             const char *const *metadata, int metadata_count);

@@ -8,11 +8,14 @@
  *
  * All numbers are little-endian. The tensors fill the data without a gap or an overlap, so that a file has one reading.
  *
- * Limits: a header of 100 MB, as in the reference implementation; SGRAD_MAX_RANK dimensions; the types of sgrad_dtype.
+ * Limits: a header of 100 MB, as in the reference implementation; SGRAD_MAX_RANK dimensions. Tensors of types that sgrad_dtype
+ * has not are listed by name, and cannot be read.
  * A file that somebody writes to while it is read may give any numbers: replace files, as this code does. */
 #include "config.h"
+#include "runtime/contents.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
+#include "runtime/shards.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -29,12 +32,14 @@
 #define ALIGNMENT    8
 #define METADATA     "__metadata__"
 #define BUFFER       ((size_t)1 << 20)
+#define FIRST        512        /* bytes by which another kind of file is known */
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
 struct located {
     struct sgrad_entry is;
-    size_t at;              /* in the data */
+    char *type;             /* of a type that sgrad_dtype has not; NULL: it has */
+    size_t at, size;        /* in the data */
 };
 
 static int malformed(const struct sgrad_safetensors *file, const char *tensor, const char *reason) {
@@ -55,8 +60,8 @@ static int parse_metadata(const json_t *object, struct sgrad_safetensors *file) 
     return 0;
 }
 
+/* False: the type is not one of those that are loaded. */
 static bool parse_dtype(const json_t *text, enum sgrad_dtype *dtype) {
-    if (!json_is_string(text)) return false;
     for (*dtype = SGRAD_F32; *dtype <= SGRAD_U8; (*dtype)++)
         if (!strcmp(json_string_value(text), sgrad_dtype_name(*dtype))) return true;
     return false;
@@ -73,13 +78,23 @@ static bool parse_shape(const json_t *array, struct sgrad_shape *shape) {
     return true;
 }
 
-static bool parse_offsets(const json_t *array, size_t size, size_t *begin, size_t *end) {
+static bool parse_offsets(const json_t *array, size_t *begin, size_t *end) {
     const json_t *from = json_array_get(array, 0), *to = json_array_get(array, 1);
     if (json_array_size(array) != 2 || !json_is_integer(from) || !json_is_integer(to)) return false;
     if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from)) return false;
     *begin = (size_t)json_integer_value(from);
     *end = (size_t)json_integer_value(to);
-    return *end <= size;
+    return true;
+}
+
+/* The bytes of data that the header describes. */
+static size_t described(const json_t *header) {
+    size_t begin, end, most = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)header, key, value)
+        if (parse_offsets(json_object_get(value, "data_offsets"), &begin, &end) && end > most) most = end;
+    return most;
 }
 
 /* The shape is the file's word: its product may be anything. */
@@ -90,32 +105,37 @@ static bool has_bytes(const struct sgrad_view *view, size_t bytes) {
     return product == bytes;
 }
 
-/* A tensor as the header describes it, in SIZE bytes of data; where it begins in these. */
-static int parse_entry(const json_t *info, size_t size, const struct sgrad_safetensors *file, struct located *located) {
+/* A tensor as HEADER describes it, in SIZE bytes of data, which begin at byte START of the file; where it begins in these. */
+static int parse_entry(const json_t *header, size_t start, size_t size, const struct sgrad_safetensors *file,
+                       struct located *located) {
     struct sgrad_entry *entry = &located->is;
+    const json_t *info = json_object_get(header, entry->name);
+    const char *type = json_string_value(json_object_get(info, "dtype"));
     size_t begin, end;
     if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
-    if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype))
-        return malformed(file, entry->name, "dtype is none of F32, BF16, F16, F64, I32, I64, U8");
-    if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape))
+    if (!type) return malformed(file, entry->name, "dtype is not a string");
+    if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype)) located->type = sgrad_format("%s", type);
+    if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape) && !located->type)
         return malformed(file, entry->name, "shape is not a list of at most 5 sizes");
-    if (!parse_offsets(json_object_get(info, "data_offsets"), size, &begin, &end))
-        return sgrad_fail(SGRAD_EFORMAT,
-                          "safetensors: %s: %s: data_offsets are not two offsets in order within the %zu bytes of data",
-                          file->path, entry->name, size);
+    if (!parse_offsets(json_object_get(info, "data_offsets"), &begin, &end))
+        return malformed(file, entry->name, "data_offsets are not two offsets in order");
+    if (end > size)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: data_offsets end beyond the file, which is truncated: its header "
+                                         "describes %zu bytes, and it has %zu: copy or download it again",
+                          file->path, entry->name, start + described(header), start + size);
     char text[SGRAD_SHAPE_TEXT];
-    if (!has_bytes(&entry->view, end - begin))
+    if (!located->type && !has_bytes(&entry->view, end - begin))
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: %s: %s of %s do not fill its %zu bytes", file->path, entry->name,
                           sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype), end - begin);
     located->at = begin;
+    located->size = end - begin;
     return 0;
 }
 
 static int by_offset(const void *a, const void *b) {
     const struct located *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
-    size_t m = sgrad_view_bytes(&x->is.view), n = sgrad_view_bytes(&y->is.view); /* an empty tensor before its neighbour */
-    return (m > n) - (m < n);
+    return (x->size > y->size) - (x->size < y->size);   /* an empty tensor before its neighbour */
 }
 
 static int by_name(const void *a, const void *b) {
@@ -131,11 +151,27 @@ static int check_offsets(const char *path, struct located *located, int count, s
             return sgrad_fail(SGRAD_EFORMAT,
                               "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", path,
                               located[i].is.name, located[i].at, expected);
-        expected += sgrad_view_bytes(&located[i].is.view);
+        expected += located[i].size;
     }
     if (expected == size) return 0;
     return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", path, expected,
                       size);
+}
+
+/* Those of LOCATED, sorted by name, that can be loaded, and the others. */
+static void sort_entries(struct sgrad_safetensors *file, const struct located *located, int count, size_t start) {
+    file->entry = sgrad_alloc((size_t)count + 1, sizeof *file->entry);
+    file->at = sgrad_alloc((size_t)count + 1, sizeof *file->at);
+    file->other = sgrad_alloc((size_t)count + 1, sizeof *file->other);
+    file->count = 0;
+    for (const struct located *l = located; l < located + count; l++) {
+        if (l->type) {
+            file->other[file->others++] = (struct sgrad_other){ l->is.name, l->type };
+            continue;
+        }
+        file->entry[file->count] = l->is;
+        file->at[file->count++] = start + l->at;
+    }
 }
 
 /* What the header says of SIZE bytes of data, which begin at byte START of the file. */
@@ -153,33 +189,39 @@ static int parse_entries(const json_t *header, size_t start, size_t size, struct
         }
         struct located *p = &located[file->count++];
         p->is.name = sgrad_format("%s", key);
-        error = parse_entry(value, size, file, p);
+        error = parse_entry(header, start, size, file, p);
     }
     if (!error) error = check_offsets(file->path, located, file->count, size);
     qsort(located, (size_t)file->count, sizeof *located, by_name);
-    file->entry = sgrad_alloc(most, sizeof *file->entry);
-    file->at = sgrad_alloc(most, sizeof *file->at);
-    for (int i = 0; i < file->count; i++) {
-        file->entry[i] = located[i].is;
-        file->at[i] = start + located[i].at;
-    }
+    sort_entries(file, located, file->count, start);
     free(located);
     return error;
 }
 
-/* The header's LENGTH in a file of SIZE bytes, at least eight of which are at FIRST. */
-static int parse_length(const char *name, const void *first, size_t size, uint64_t *length) {
-    if (size < LENGTH_BYTES)
-        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
-    memcpy(length, first, LENGTH_BYTES);
-    if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
+/* The file NAME does not begin as safetensors do: what is it? */
+static int refuse(const char *name, const void *first, size_t size, uint64_t length) {
+    const size_t known = size < FIRST ? size : FIRST;
+    const struct sgrad_contents *is = sgrad_contents(first, known);
     const bool zip = !memcmp(first, "PK\3\4", 4), pickle = !memcmp(first, "\x80\2\x8a\n", 4); /* a pickle: before PyTorch 1.6 */
     if (zip || pickle)
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: is %s, as torch.save writes it: in Python, "
                                          "safetensors.torch.save_file(torch.load(FILE), OTHER) makes safetensors of a state_dict",
                           name, zip ? "an archive" : "a pickle");
-    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed", name,
-                      (unsigned long long)*length, size - LENGTH_BYTES, HEADER_LIMIT);
+    if (is)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: is %s, not safetensors%s%s", name, is->name, is->way_out ? ": " : "",
+                          is->way_out ? is->way_out : "");
+    return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed: the "
+                                     "file is truncated, or of another kind",
+                      name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
+}
+
+/* The header's LENGTH in a file of SIZE bytes, of which the first, FIRST at most, are at DATA. */
+static int parse_length(const char *name, const void *first, size_t size, uint64_t *length) {
+    if (size < LENGTH_BYTES)
+        return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
+    memcpy(length, first, LENGTH_BYTES);
+    if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
+    return refuse(name, first, size, *length);
 }
 
 /* The header, TEXT, of a file of SIZE bytes. */
@@ -207,7 +249,7 @@ int sgrad_safetensors_parse(const char *name, const void *data, size_t size, str
 }
 
 static int read_header(int fd, const char *path, size_t size, struct sgrad_safetensors *file) {
-    unsigned char first[LENGTH_BYTES] = { 0 };
+    unsigned char first[FIRST] = { 0 };
     uint64_t length = 0;
     SGRAD_TRY(sgrad__file_read(fd, path, 0, size < sizeof first ? size : sizeof first, first));
     SGRAD_TRY(parse_length(path, first, size, &length));
@@ -218,7 +260,7 @@ static int read_header(int fd, const char *path, size_t size, struct sgrad_safet
     return error;
 }
 
-int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
+static int open_one(const char *path, struct sgrad_safetensors *file) {
     size_t size;
     int fd;
     SGRAD_TRY(sgrad__file_open(path, SIZE_MAX / 2, &fd, &size));
@@ -228,15 +270,40 @@ int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
     return error;
 }
 
+/* Is the file PATH text, as an index of several files is? */
+static bool is_index(const char *path) {
+    char first[FIRST];
+    FILE *file = fopen(path, "rb");
+    const size_t size = file ? fread(first, 1, sizeof first, file) : 0;
+    if (file) fclose(file);
+    return size >= LENGTH_BYTES && first[LENGTH_BYTES - 1] && sgrad_contents_is_json(first, size);
+}
+
+int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file) {
+    struct sgrad_safetensors of_index;
+    if (!is_index(path)) return open_one(path, file);
+    const int error = sgrad__shards_open(path, open_one, &of_index);
+    if (error) sgrad_safetensors_close(&of_index);
+    else *file = of_index;
+    return error;
+}
+
 int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to) {
     const size_t bytes = sgrad_view_bytes(&entry->view);
-    if (file->descriptor < 0) return memcpy(to, entry->data, bytes), 0;
-    return sgrad__file_read(file->descriptor, file->path, file->at[entry - file->entry], bytes, to);
+    const ptrdiff_t i = entry - file->entry;
+    const struct sgrad_safetensors *in = file->shards ? &file->shard[file->shard_of[i]] : file;
+    if (in->descriptor < 0) return memcpy(to, entry->data, bytes), 0;
+    return sgrad__file_read(in->descriptor, in->path, file->at[i], bytes, to);
 }
 
 void sgrad_safetensors_close(struct sgrad_safetensors *file) {
     for (int i = 0; i < file->count; i++) free(file->entry[i].name);
     for (int i = 0; i < 2 * file->metadata_count; i++) free(file->metadata[i]);
+    for (int i = 0; i < file->others; i++) free(file->other[i].name), free(file->other[i].type);
+    for (int i = 0; i < file->shards; i++) sgrad_safetensors_close(&file->shard[i]);
+    free(file->shard);
+    free(file->shard_of);
+    free(file->other);
     free(file->entry);
     free(file->at);
     free(file->metadata);
@@ -248,6 +315,12 @@ void sgrad_safetensors_close(struct sgrad_safetensors *file) {
 const struct sgrad_entry *sgrad_safetensors_find(const struct sgrad_safetensors *file, const char *name) {
     const struct sgrad_entry key = { .name = (char *)name };
     return file->count ? bsearch(&key, file->entry, (size_t)file->count, sizeof key, by_name) : NULL;
+}
+
+const char *sgrad_safetensors_other(const struct sgrad_safetensors *file, const char *name) {
+    for (int i = 0; i < file->others; i++)
+        if (!strcmp(file->other[i].name, name)) return file->other[i].type;
+    return NULL;
 }
 
 const char *sgrad_safetensors_metadata(const struct sgrad_safetensors *file, const char *key) {
@@ -334,11 +407,12 @@ void sgrad_safetensors_checksum(const struct sgrad_entry *entry, int count, char
 /* Of the tensor of an entry, in the file, through BUFFER. */
 static int checksum_of_entry(const struct sgrad_safetensors *file, int i, unsigned char *buffer, uLong *crc) {
     const struct sgrad_entry *entry = &file->entry[i];
+    const struct sgrad_safetensors *in = file->shards ? &file->shard[file->shard_of[i]] : file;
     const size_t bytes = sgrad_view_bytes(&entry->view);
     *crc = checksum_of_name(entry);
     for (size_t from = 0, piece; from < bytes; from += piece) {
         piece = bytes - from < BUFFER ? bytes - from : BUFFER;
-        SGRAD_TRY(sgrad__file_read(file->descriptor, file->path, file->at[i] + from, piece, buffer));
+        SGRAD_TRY(sgrad__file_read(in->descriptor, in->path, file->at[i] + from, piece, buffer));
         *crc = crc32_z(*crc, buffer, piece);
     }
     return 0;

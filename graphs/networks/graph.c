@@ -13,7 +13,7 @@
 struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
     struct sgrad_graph *g = sgrad_alloc(1, sizeof *g);
     g->dtype = dtype;
-    g->loss = -1;
+    g->loss = g->logits = -1;
     g->stages = 1;
     return g;
 }
@@ -300,6 +300,10 @@ const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *g, int
     *count = (int)loss->is.stat[0].dim[0] - 1;
     return loss->op->metrics;
 }
+
+void sgrad_graph_logits(struct sgrad_graph *g, int value) { g->logits = value; }
+
+int sgrad__graph_logits(const struct sgrad_graph *g) { return g->logits >= 0 ? g->logits : g->node[g->loss].input[0]; }
 
 int sgrad_graph_end(struct sgrad_graph *g) {
     if (g->error) return g->error;

@@ -112,6 +112,7 @@ struct sgrad_graph {
     struct sgrad__split *split;
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
     int loss;               /* node, or -1 */
+    int logits;             /* value: sgrad_graph_logits; -1: what the loss takes */
     int kept_count;                     /* what the optimizer keeps besides, of layers */
     struct sgrad__kept *kept;
 };
@@ -127,6 +128,8 @@ void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
 /* What the network's loss tells: COUNT metrics, of whose sums STAT 0 has one each, and one number more. */
 const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *graph, int *count);
+/* The value that the network says outside training: what the loss takes, or the first part of it. */
+int sgrad__graph_logits(const struct sgrad_graph *graph);
 /* How pixels become activations: the attributes of the operation that does it, which may still change; NULL: there is none. */
 struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph);
 /* Does it prepare input, as that of pixels does, before the step before has ended? */

@@ -126,6 +126,10 @@ int sgrad_graph_end(struct sgrad_graph *graph);
  * Y against numbers F32 of its shape the mean squared error. */
 int sgrad_graph_loss(struct sgrad_graph *graph, int y, int target, float label_smoothing);
 
+/* While a model is built, whose loss takes several classifiers' logits side by side: VALUE has those of the one that counts. They
+ * come first, and are what the network says outside training. */
+void sgrad_graph_logits(struct sgrad_graph *graph, int value);
+
 /* Something that is kept of each trained parameter from step to step and in checkpoints: F32, zeros at first. */
 struct sgrad_state {
     const char *name;                                                       /* "momentum" */

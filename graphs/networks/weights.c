@@ -80,8 +80,29 @@ static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
 /* Counters of steps (num_batches_tracked) came to PyTorch late: weights without them are whole. */
 static bool may_be_absent(const struct sgrad__item *item) { return item->view.dtype == SGRAD_I64; }
 
+/* Names in files may do without the model's prefix. */
+static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
+    const char *prefix = g->model ? g->model->prefix : NULL;
+    const struct sgrad_entry *entry = sgrad_safetensors_find(file, name);
+    if (entry || !prefix || strncmp(name, prefix, strlen(prefix))) return entry;
+    return sgrad_safetensors_find(file, name + strlen(prefix));
+}
+
+/* The type of such a tensor that cannot be loaded; NULL: there is none. */
+static const char *find_other(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
+    const char *prefix = g->model ? g->model->prefix : NULL, *type = sgrad_safetensors_other(file, name);
+    if (type || !prefix || strncmp(name, prefix, strlen(prefix))) return type;
+    return sgrad_safetensors_other(file, name + strlen(prefix));
+}
+
 /* A checkpoint (WITH_STATES) is of its own network, or of no use. */
-static int check_item(const struct sgrad__item *item, const struct sgrad_entry *entry, const char *path, bool with_states) {
+static int check_item(const struct sgrad_graph *g, const struct sgrad__item *item, const struct sgrad_safetensors *file,
+                      bool with_states) {
+    const struct sgrad_entry *entry = find_entry(g, file, item->name);
+    const char *path = file->path, *other = entry ? NULL : find_other(g, file, item->name);
+    if (other)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes F32, BF16, F16 or F64", path, item->name,
+                          other);
     if (!entry)
         return may_be_absent(item) ? 0
                                    : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
@@ -97,14 +118,6 @@ static int check_item(const struct sgrad__item *item, const struct sgrad_entry *
                           sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
                           with_states ? "" : "; --init-skip leaves it out in training, and there alone");
     return 0;
-}
-
-/* Names in files may do without the model's prefix. */
-static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
-    const char *prefix = g->model ? g->model->prefix : NULL;
-    const struct sgrad_entry *entry = sgrad_safetensors_find(file, name);
-    if (entry || !prefix || strncmp(name, prefix, strlen(prefix))) return entry;
-    return sgrad_safetensors_find(file, name + strlen(prefix));
 }
 
 static int by_name(const void *a, const void *b) {
@@ -124,38 +137,38 @@ static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_
     return error;
 }
 
-/* A tensor that the network knows by another name, or not at all. */
+/* A tensor that the network knows by another name, or not at all. ENTRY NULL: of a type that cannot be loaded. */
 static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items *list, const struct sgrad_safetensors *file,
-                          const struct sgrad_entry *entry) {
+                          const char *tensor, const struct sgrad_entry *entry) {
     const struct sgrad_model *model = g->model;
-    const size_t length = strlen(entry->name);
+    const size_t length = strlen(tensor);
     for (const char *const *end = model ? model->ignored : NULL; end && *end; end++)
-        if (length >= strlen(*end) && strcmp(entry->name + length - strlen(*end), *end) == 0) return 0;
+        if (length >= strlen(*end) && strcmp(tensor + length - strlen(*end), *end) == 0) return 0;
     for (int i = 0; i < g->tie_count; i++) {
-        if (strcmp(g->tie[i].name, entry->name)) continue;
-        if (!check_equal(file, entry, find_entry(g, file, g->tie[i].as))) return 0;
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, entry->name,
-                          g->tie[i].as);
+        if (strcmp(g->tie[i].name, tensor)) continue;
+        if (entry && !check_equal(file, entry, find_entry(g, file, g->tie[i].as))) return 0;
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, tensor, g->tie[i].as);
     }
-    char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", entry->name);
+    char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", tensor);
     const struct sgrad__item key = { .name = name };
     const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
     free(name);
-    return known ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, entry->name);
+    return known ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, tensor);
 }
 
 /* Sorts the list by name. */
 static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
                       bool with_states, const char *skip) {
     for (int i = 0; i < list->count; i++)
-        SGRAD_TRY(check_item(&list->item[i], find_entry(g, file, list->item[i].name), file->path, with_states));
+        SGRAD_TRY(check_item(g, &list->item[i], file, with_states));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
-    for (int i = 0; i < file->count; i++) {
-        char *name = file->entry[i].name;
+    for (int i = 0; i < file->count + file->others; i++) {
+        const struct sgrad_entry *entry = i < file->count ? &file->entry[i] : NULL;
+        char *name = entry ? entry->name : file->other[i - file->count].name;
         if (!with_states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
         if (sgrad__is_listed(skip, name)) continue;
         if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
-            SGRAD_TRY(check_stranger(g, list, file, &file->entry[i]));
+            SGRAD_TRY(check_stranger(g, list, file, name, entry));
     }
     return 0;
 }

@@ -12,6 +12,15 @@ void sgrad_probabilities(const float *logit, int64_t count, double *probability)
     for (int64_t c = 0; c < count; c++) probability[c] /= sum;
 }
 
+bool sgrad_is_sure(const float *logit, int64_t count) {
+    double most = -INFINITY;
+    for (int64_t c = 0; c < count; c++) {
+        if (isnan(logit[c])) return false;
+        most = fmax(most, logit[c]);
+    }
+    return isfinite(most);
+}
+
 /* How many logits count as larger than the one of class C. */
 static int64_t larger(const float *logit, int64_t count, int64_t c) {
     int64_t n = 0;
@@ -30,10 +39,16 @@ struct sgrad_classification sgrad_classify(const struct sgrad_answers *a) {
     const int64_t classes = a->numbers;
     struct sgrad_classification all = { .classes = (int)classes };
     double *probability = sgrad_alloc((size_t)classes, sizeof *probability);
+    all.unsure = sgrad_alloc((size_t)classes, sizeof *all.unsure);
     all.confusion = sgrad_alloc((size_t)(classes * classes), sizeof *all.confusion);
     for (int64_t i = 0; i < a->samples; i++) {
         const float *logit = a->said + i * classes;
         const int64_t label = a->label[i], best = largest(logit, classes);
+        if (!sgrad_is_sure(logit, classes)) {
+            all.unsure[label]++;
+            all.all_unsure++;
+            continue;
+        }
         sgrad_probabilities(logit, classes, probability);
         const double sure = probability[best];
         const int part = sure >= 1 ? SGRAD_CONFIDENCES - 1 : sure > 0 ? (int)(sure * SGRAD_CONFIDENCES) : 0;
@@ -47,10 +62,16 @@ struct sgrad_classification sgrad_classify(const struct sgrad_answers *a) {
     }
     free(probability);
     for (struct sgrad_confidence *c = all.confidence; c < all.confidence + SGRAD_CONFIDENCES; c++) {
-        all.calibration_error += fabs(c->said - c->right) / (double)a->samples;
+        all.calibration_error += fabs(c->said - c->right) / (double)(a->samples - all.all_unsure);
         if (c->count) c->said /= (double)c->count, c->right /= (double)c->count;
     }
     all.top1 /= (double)a->samples;
     all.top5 /= (double)a->samples;
     return all;
+}
+
+void sgrad_classification_free(struct sgrad_classification *c) {
+    free(c->confusion);
+    free(c->unsure);
+    *c = (struct sgrad_classification){ 0 };
 }

@@ -174,10 +174,13 @@ static void take_answers(struct sgrad_answers *a, const struct sgrad__program *p
         const struct sgrad_view *view = &p->buffer[p->output[p->answer[i]].buffer].view;
         const void *from = slot->output[p->answer[i]];
         const int64_t count = i % 2 ? a->labels : a->numbers, at = (first + micro->first) * count;
-        for (int64_t k = 0; k < micro->samples * count; k++)
-            if (i % 2) a->label[at + k] = ((const int32_t *)from)[k];
-            else if (view->dtype == SGRAD_BF16) a->said[at + k] = sgrad_bf16_to_f32(((const uint16_t *)from)[k]);
-            else a->said[at + k] = ((const float *)from)[k];
+        const int64_t all = sgrad_shape_count(&view->shape) / view->shape.dim[0];      /* of a sample: what counts comes first */
+        for (int64_t k = 0; k < micro->samples * count; k++) {
+            const int64_t there = k / count * all + k % count;
+            if (i % 2) a->label[at + k] = ((const int32_t *)from)[there];
+            else if (view->dtype == SGRAD_BF16) a->said[at + k] = sgrad_bf16_to_f32(((const uint16_t *)from)[there]);
+            else a->said[at + k] = ((const float *)from)[there];
+        }
     }
 }
 

@@ -375,7 +375,9 @@ int sgrad_export(const struct sgrad_train_options *options, const char *path);
 enum { SGRAD_CONFIDENCES = 15 };
 struct sgrad_classification {
     int classes;
-    int64_t *confusion;             /* (classes,classes): how many of class i are said to be of class j; free it */
+    int64_t *confusion;             /* (classes,classes): how many of class i are said to be of class j */
+    int64_t *unsure, all_unsure;    /* (classes): how many of class i have no finite probabilities; and of all classes. They count
+                                       as wrong, and are not in confusion or confidence */
     double top1, top5;              /* shares; of several equal logits the first counts as the largest */
     /* Samples whose largest probability is of the i-th of so many equal parts of 0 to 1: how many, the mean of that probability,
      * the share that is right; and by how much these two differ over all samples, in the mean (Guo et al., On calibration of
@@ -387,6 +389,9 @@ struct sgrad_classification {
     double calibration_error;
 };
 struct sgrad_classification sgrad_classify(const struct sgrad_answers *answers);
+void sgrad_classification_free(struct sgrad_classification *c);
+/* Have COUNT logits finite probabilities? No: one is NaN or infinite, or all are minus infinity. */
+bool sgrad_is_sure(const float *logit, int64_t count);
 /* The softmax of COUNT logits. */
 void sgrad_probabilities(const float *logit, int64_t count, double *probability);
 

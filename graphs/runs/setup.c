@@ -171,9 +171,10 @@ static int open_parameters(struct sgrad__run *r) {
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
     set_hyper(r);
     const struct sgrad__brought *brought = r->graph->brought;
-    if (!r->options.init) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, r->options.init_skip) : 0;
+    const char *skip = r->train ? r->options.init_skip : NULL;      /* what is evaluated is loaded whole */
+    if (!r->options.init) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
-    int error = sgrad__weights_load(r->graph, &file, false, r->options.init_skip);
+    int error = sgrad__weights_load(r->graph, &file, false, skip);
     if (!error && r->context->rank == 0) check_weights(&file);
     sgrad_safetensors_close(&file);
     return error;

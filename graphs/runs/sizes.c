@@ -1,4 +1,5 @@
 /* sizes.c: how a run is cut: samples of a rank, of a group, of a micro-batch; steps of an epoch and of the whole. */
+#include "codelets/ops/batchnorm.h"
 #include "graphs/runs/run.h"
 
 #include <math.h>
@@ -221,6 +222,20 @@ static int check_pipe(const struct sgrad__run *r) {
                       (long long)(share / fits));
 }
 
+/* Of one value a batch norm makes its bias, whatever the value: nothing below it is trained, and running variances come to 0. */
+static int check_statistics(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    for (const struct sgrad__node *n = r->graph->node; n < r->graph->node + r->graph->node_count; n++) {
+        if (n->op != &sgrad_batchnorm_op || r->group * ((const struct sgrad_batchnorm *)n->attrs)->area > 1) continue;
+        const char *more = o->bn_group == SGRAD_GROUP_MICRO ? "--micro-batch 2 or more, or another --bn-group,"
+                           : o->batch > 1                   ? "--bn-group of 2 samples or more"
+                                                            : "--batch 2 or more";
+        return sgrad_fail(SGRAD_EINVAL, "model %s: %s: batch norm over one value per channel, of 1 sample of 1 pixel, has no "
+                                        "variance: %s, or larger images, would give it one", r->model->name, n->name, more);
+    }
+    return 0;
+}
+
 int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     r->unit = good_unit(r);
     if (!r->micro) r->micro = good_micro_batch(r);
@@ -232,6 +247,7 @@ int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
         r->group = r->micro = r->options.micro_batch ? r->options.micro_batch : sgrad__nearest_divisor(r->unit, r->evaluated);
         r->unit = r->group;
     }
+    SGRAD_TRY(check_statistics(r));
     if (r->graph->stages > 1) SGRAD_TRY(check_pipe(r));
     return r->options.bn_group == SGRAD_GROUP_MICRO ? 0 : share_out(r);
 }

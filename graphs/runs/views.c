@@ -36,8 +36,7 @@ int sgrad__run_check_views(const struct sgrad__run *r) {
 int sgrad__run_see_views(struct sgrad__run *r) { return r->options.tta ? sgrad_views_parse(r->options.tta, &r->views) : 0; }
 
 struct sgrad_answers sgrad__answers_create(const struct sgrad__run *r, int64_t samples) {
-    const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
-    const struct sgrad_shape said = sgrad_graph_shape(r->graph, loss->input[0]);
+    const struct sgrad_shape said = sgrad_graph_shape(r->graph, sgrad__graph_logits(r->graph));
     const struct sgrad_field *target = sgrad_dataset_target(r->test);
     struct sgrad_answers a = { .samples = samples, .numbers = sgrad_shape_count(&said) };
     a.labels = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
@@ -71,6 +70,7 @@ struct sgrad_answers sgrad__views_average(const struct sgrad_views *views, const
 void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_answers *said, double *sums) {
     const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
     const struct sgrad_task *task = &loss->op->forward[0];
+    const struct sgrad_step evaluation = { .training = false };
     const struct sgrad_batch batch = { said->samples, said->samples, said->samples };
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     void *data[SGRAD_MAX_OPERANDS] = { NULL };
@@ -87,6 +87,6 @@ void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_answers *sa
             if (!use->index) view[j].dtype = SGRAD_F32;
         }
     }
-    const struct sgrad_args args = { .view = view, .data = data, .attrs = loss->attrs, .batch = &batch };
+    const struct sgrad_args args = { .view = view, .data = data, .attrs = loss->attrs, .step = &evaluation, .batch = &batch };
     task->kernel.cpu(&args);
 }

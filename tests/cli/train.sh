@@ -40,6 +40,17 @@ assert all(0 <= e["test_top1"] <= e["test_top5"] <= 1 for e in epochs) and epoch
 assert not any("test_top5" in line for line in open("first/metrics.jsonl"))
 END
 
+# Batch norm over one value per channel is refused before anything is trained, whatever the cause.
+small=(train --data synthetic:2x2x1,2,64 --steps 3 --model convnet --out small)
+refuses 2 'model convnet: .*batch norm over one value per channel.*--batch 2' "${small[@]}" --batch 1
+refuses 2 'model convnet: .*batch norm over one value per channel.*--bn-group of 2' "${small[@]}" --batch 4 --bn-group 1
+refuses 2 'model convnet: .*batch norm over one value per channel.*--micro-batch 2' "${small[@]}" --batch 4 --bn-group micro \
+	--micro-batch 1
+refuses 2 'model convnet: .*batch norm over one value per channel' "${small[@]}" --batch 4 --bn-group 1 --print
+[ ! -e small ] || wrong 'a run that is refused leaves a folder'
+passes "${small[@]}" --batch 2
+passes "${small[@]}" --batch 1 --data synthetic:4x4x1,2,64 --out larger
+
 # A folder that holds files is refused; so is one that cannot be made, is none, or is written by another run.
 refuses 2 '.*first' "${train[@]}" --out first
 refuses 1 '.*/dev/null/run' "${train[@]}" --out /dev/null/run

@@ -133,7 +133,10 @@ static const struct {
     { "{}{}", 0, "end of file expected" },
     { "{\"a\":1}", 0, "a: is not an object" },
     { "{\"a\":{}}", 0, "a: dtype" },
-    { "{" TENSOR("a", "F8_E4M3", "1", 0, 2) "}", 2, "a: dtype is none of" },
+    { "{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "a: dtype is not a string" },
+    { "{" TENSOR("a", "BOOL", "1", 1, 2) "}", 2, "a: begins at byte 1 of the data" },
+    { "{" TENSOR("a", "U8", "1", 0, 1) "," TENSOR("b", "F32", "9", 1, 37) "}", 30,
+      "b: data_offsets end beyond the file, which is truncated: its header describes 152 bytes, and it has 145" },
     { "{" TENSOR("a", "U8", "-1", 0, 1) "}", 1, "a: shape" },
     { "{" TENSOR("a", "U8", "1.0", 0, 1) "}", 1, "a: shape" },
     { "{" TENSOR("a", "U8", "1,1,1,1,1,1", 0, 1) "}", 1, "a: shape" },
@@ -182,10 +185,105 @@ static void refuses_to_read(void **state) {
     }
 }
 
+/* What has a type that is not loaded is listed, and everything else is read. */
+static void other_types(void **state) {
+    (void)state;
+    static const char header[] = "{" TENSOR("mask", "BOOL", "2,1,1,1,1,1,1", 4, 6) "," TENSOR("x", "F32", "1", 0, 4) ","
+                                 TENSOR("y", "F8_E4M3", "3", 6, 9) "," TENSOR("z", "F4", "4", 9, 11) "}";
+    unsigned char bytes[512] = { 0 };
+    const uint64_t length = sizeof header - 1;
+    const float x = 7;
+    float found = 0;
+    struct sgrad_safetensors file;
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, header, length);
+    memcpy(bytes + 8 + length, &x, 4);
+    assert_int_equal(sgrad_safetensors_parse("file", bytes, 8 + length + 11, &file), 0);
+    assert_int_equal(file.count, 1);
+    assert_int_equal(file.others, 3);
+    assert_int_equal(sgrad_safetensors_read(&file, sgrad_safetensors_find(&file, "x"), &found), 0);
+    assert_true(found == 7);
+    assert_string_equal(sgrad_safetensors_other(&file, "mask"), "BOOL");
+    assert_string_equal(sgrad_safetensors_other(&file, "z"), "F4");
+    assert_null(sgrad_safetensors_other(&file, "x"));
+    assert_null(sgrad_safetensors_find(&file, "mask"));
+    sgrad_safetensors_close(&file);
+}
+
+/* Files of other kinds are called by their names. */
+static void other_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *text;
+    } is[] = {
+        { "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 548105171\n",
+          "is a Git LFS pointer, not safetensors: 'git lfs" },
+        { "<!DOCTYPE html>\n<html>", "is an HTML page" },
+        { "\n  <HTML lang=en>", "is an HTML page" },
+        { "<?xml version=\"1.0\"?><Error>", "is an XML document" },
+        { "{\"architectures\": [\"GPT2LMHeadModel\"]}", "is JSON text, not safetensors, nor an index" },
+        { "{\"weight_map\": {}}", "is JSON text, not safetensors, nor an index" },
+        { "\x1f\x8b\x08\1\1\1\1\1\1", "is a gzip file, not safetensors: unpack it" },
+        { "\x93NUMPY\1\1v\1{", "is a NumPy array" },
+        { "GGUF\3\1\1\1\1\1", "is a GGUF file" },
+        { "\x89HDF\r\n\x1a\n\1", "is an HDF5 file" },
+    };
+    struct sgrad_safetensors file;
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        assert_fails(sgrad_safetensors_open(scratch_write("other", is[i].bytes, strlen(is[i].bytes)), &file), SGRAD_EFORMAT,
+                     is[i].text);
+}
+
+/* ---- an index of several files ---- */
+
+#define INDEX(map) "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {" map "}}"
+#define IN(tensor, file) "\"" tensor "\": \"" file "\""
+
+static const char *write_index(const char *text) { return scratch_write("a.index.json", text, strlen(text)); }
+
+static void shards(void **state) {
+    (void)state;
+    static const struct {
+        int error;
+        const char *map, *text;
+    } wrong[] = {
+        { SGRAD_EIO, INDEX(IN("fc.weight", "3.safetensors")), "3.safetensors: No such file" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "2.safetensors")), "fc.weight is not in" },
+        { SGRAD_EFORMAT, INDEX(IN("nothing", "1.safetensors")), "nothing is not in" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "1.safetensors") "," IN("half", "both.safetensors")), "is in two files" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "/etc/passwd")), "'/etc/passwd' is not a file in the index's folder" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a/../../x")), "'a/../../x' is not a file in" },
+        { SGRAD_EFORMAT, INDEX("\"fc.weight\": 7"), "is not a file in" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a.index.json")), "is JSON text, not safetensors" },
+    };
+    struct sgrad_safetensors file;
+    unsigned char data[100];
+    char one[SGRAD_CHECKSUM], other[SGRAD_CHECKSUM];
+    assert_int_equal(sgrad_safetensors_write(scratch_path("1.safetensors"), entries, 3, metadata, 2), 0);
+    assert_int_equal(sgrad_safetensors_write(scratch_path("2.safetensors"), entries + 3, ENTRIES - 3, metadata, 2), 0);
+    assert_int_equal(sgrad_safetensors_write(scratch_path("both.safetensors"), entries, 2, metadata, 2), 0);
+    assert_int_equal(sgrad_safetensors_open(write_index(INDEX(IN("fc.weight", "1.safetensors") "," IN("half", "1.safetensors")
+                                                              "," IN("label", "2.safetensors"))), &file), 0);
+    assert_int_equal(file.count, ENTRIES);
+    for (int i = 0; i < ENTRIES; i++) {
+        const struct sgrad_entry *entry = sgrad_safetensors_find(&file, entries[i].name);
+        assert_non_null(entry);
+        assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
+        assert_memory_equal(data, entries[i].data, sgrad_view_bytes(&entry->view));
+    }
+    assert_int_equal(sgrad_safetensors_file_checksum(&file, one), 0);
+    sgrad_safetensors_checksum(entries, ENTRIES, other);
+    assert_string_equal(one, other);
+    sgrad_safetensors_close(&file);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(sgrad_safetensors_open(write_index(wrong[i].map), &file), wrong[i].error, wrong[i].text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comes_back),       cmocka_unit_test(shortened), cmocka_unit_test(empty_file),
         cmocka_unit_test(refuses_to_write), cmocka_unit_test(damaged),   cmocka_unit_test(refuses_to_read),
+        cmocka_unit_test(other_types),      cmocka_unit_test(other_files), cmocka_unit_test(shards),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

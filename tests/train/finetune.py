@@ -2,7 +2,7 @@
 import json
 import struct
 
-from run import content, folder, losses, main, ranks, stargrad
+from run import content, events, folder, losses, main, ranks, stargrad
 
 WORDS = ("--batch", 64, "--deterministic", "--weight-decay", 0, "--momentum", 0, "--cpus", 1)
 
@@ -94,6 +94,21 @@ def test_init_skip():
     after = tensors(out)
     assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
     assert "--init-skip" in train("--model", "convnet", "--data", data, "--init-skip", "fc", "--steps", 1, status=2)[0]
+
+
+def test_own_weights():
+    """What a run leaves out of others' weights is in its own: eval, predict and export take all of that."""
+    start, weights = base()
+    keep = folder("keep") + ".safetensors"
+    with open(keep, "wb") as f:
+        f.write(content(weights.rsplit("/", 1)[0]))
+    said, out = train("--model", "convnet", "--data", "digits", "--init", keep, "--init-skip", "fc,conv1", "--steps", 9)
+    accuracy = json.loads(stargrad("eval", out, "--json"))["test_top1"]
+    assert abs(accuracy - events(out, "epoch")[-1]["test_top1"]) < 1e-6, (accuracy, events(out, "epoch"))
+    lines = [json.loads(line) for line in stargrad("predict", out, "--json").splitlines()]
+    assert abs(sum(line["label"] == line["classes"][0]["class"] for line in lines) / len(lines) - accuracy) < 1e-6
+    stargrad("export", out, f"{out}/net.onnx")
+    assert json.loads(stargrad("eval", "--model", f"onnx:{out}/net.onnx", "--data", "digits", "--json"))["test_top1"] == accuracy
 
 
 def test_mean_and_deviation():

@@ -56,7 +56,7 @@ def test_predict():
         assert row["class"] == line["classes"][0]["class"] and abs(sum(c["probability"] for c in line["classes"]) - 1) < 1e-6
     right = [line["label"] == line["classes"][0]["class"] for line in lines]
     assert sum(right) / 18 == told["test_top1"] > 0.9 and {line["label"] for line in lines} == set(CLASSES)
-    assert [sum(row) for row in told["confusion"]] == [6, 6, 6] and told["top5"] == 1
+    assert [sum(row) for row in told["confusion"]] == [6, 6, 6] and "top5" not in told and told["not_finite"] == 0
     assert sum(told["confusion"][i][i] for i in range(3)) == sum(right)
     assert [c["name"] for c in told["classes"]] == sorted(CLASSES) and sum(c["samples"] for c in told["calibration"]) == 18
     assert json.loads(stargrad("eval", "--weights", f"{run}/model.safetensors", "--model", "convnet", "--data", f"folder:{pets}",
@@ -83,6 +83,7 @@ def test_details():
     run = trained(make_folder(folder("details")))
     assert "details" not in json.loads(stargrad("report", run, "--json"))
     told = json.loads(stargrad("eval", run, "--json", "--details"))
+    assert "top-5" not in stargrad("eval", run, "--details")        # of three classes
     said, report = stargrad("report", run), json.loads(stargrad("report", run, "--json"))
     assert report["details"] == told and "calibration error" in said and "details.png" in said, said
     with open(f"{run}/report.html") as page, open(f"{run}/details.svg") as picture:
@@ -98,6 +99,68 @@ def test_details():
             f.write(content)
         said = stargrad("report", run, status=1)
         assert "details.json" in said and why in said and said.count("\n") == 1, (content, said)
+
+
+def change(path, name, values):
+    """Tensor NAME of the file begins with these floats; its checksum no longer fits, which is a warning."""
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    size = struct.unpack("<Q", data[:8])[0]
+    at = 8 + size + json.loads(data[8:8 + size])[name]["data_offsets"][0]
+    data[at:at + 4 * len(values)] = struct.pack(f"<{len(values)}f", *values)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def told(*words):
+    """What the command prints, and its warnings."""
+    done = subprocess.run(command(*words), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_not_finite():
+    """A sample whose logits are NaN, or infinite, is of no class, and counts as wrong everywhere."""
+    run = folder("nan")
+    stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--epochs", 1, "--cpus", 1, "--out", run)
+    for value in (float("nan"), float("inf")):
+        change(f"{run}/model.safetensors", "fc3.bias", [value])
+        said, warned = told("eval", run, "--details", "--json")
+        said = json.loads(said)
+        assert said["test_top1"] == 0 and said["not_finite"] == 360 and said["calibration_error"] is None and "top5" in said, said
+        assert said["top5"] == 0 and all(c["accuracy"] == 0 for c in said["classes"]) and "360 of 360 samples" in warned, (said, warned)
+        assert sum(c["samples"] for c in said["classes"]) == 360 and not any(map(any, said["confusion"]))
+        assert json.loads(told("report", run, "--json")[0])["details"] == said
+        said, warned = told("predict", run)
+        assert said.splitlines()[1] == "0,,nan" and len(said.splitlines()) == 361 and "360 of 360 samples" in warned, (said, warned)
+        assert all(json.loads(line)["classes"] == [] for line in told("predict", run, "--json")[0].splitlines())
+
+
+def test_auxiliary():
+    """Of a network with auxiliary classifiers the main one's logits are what it says."""
+    run, data = folder("aux"), "synthetic:64x64x3,5,40"
+    stargrad("train", "--model", "googlenet:aux=1", "--data", data, "--batch", 8, "--steps", 2, "--lr", 0.01, "--out", run)
+    said = json.loads(stargrad("eval", run, "--details", "--json"))
+    lines = [json.loads(line) for line in stargrad("predict", run, "--json", "--top", 9).splitlines()]
+    assert len(said["confusion"]) == 5 and all(len(line["classes"]) == 5 for line in lines)
+    assert sum(line["label"] == line["classes"][0]["class"] for line in lines) / len(lines) == said["test_top1"]
+    stargrad("export", run, f"{run}/aux.onnx")
+    again = json.loads(stargrad("eval", "--model", f"onnx:{run}/aux.onnx", "--data", data, "--json"))
+    assert abs(again["test_loss"] - said["test_loss"]) <= 1e-4 * said["test_loss"] and again["test_top1"] == said["test_top1"]
+    assert again["weights"] == f"{run}/aux.onnx", again
+
+
+def test_one_loss():
+    """Evaluation never smooths labels: the run, its folder and its weights have one loss."""
+    run = folder("smooth")
+    for words in (("--label-smoothing", 0.3), ("--label-smoothing", 0.2, "--augment", "cutmix", "--tta", "flip")):
+        shutil.rmtree(run, ignore_errors=True)
+        model = "convnet" if "--tta" in words else "mlp"
+        stargrad("train", "--model", model, "--data", "digits", "--batch", 64, "--steps", 9, "--cpus", 1, *words, "--out", run)
+        tta = words[-2:] if "--tta" in words else ()
+        said = [json.loads(stargrad("eval", *how, "--json", *tta))["test_loss"]
+                for how in ((run,), ("--weights", f"{run}/model.safetensors", "--model", model, "--data", "digits"))]
+        assert said[0] == said[1] and abs(said[0] - events(run, "epoch")[-1]["test_loss"]) < 1e-6, (said, words, events(run, "epoch"))
 
 
 def write_tiff(path, pixels, side=SIDE):

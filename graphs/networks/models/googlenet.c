@@ -91,6 +91,7 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     x = sgrad_layer(g, global_average_pool, "avgpool", (x));
     x = sgrad_layer(g, dropout, "dropout", (x), .p = bn ? 0.2f : 0.4f);
     x = sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+    if (aux) sgrad_graph_logits(g, x);
     return aux ? sgrad_layer(g, concat, "heads", (x, head[0], head[1]), { 0 }) : x;
 }
 

@@ -79,7 +79,7 @@ static void is_the_mean(void **state) {
             loss += (log(sum) - (double)said.said[i * CLASSES + said.label[i]]) / (double)said.samples;
         }
         assert_true(fabs(result.test_top1 - c.top1) < 1e-12 && fabs(result.test_loss - loss) < 1e-5 * (1 + loss));
-        free(c.confusion);
+        sgrad_classification_free(&c);
         free(mean);
         sgrad_answers_free(&said);
     }
