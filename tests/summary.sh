@@ -24,7 +24,7 @@ reasons() {
 		{
 			grep -ahE '^(SKIP: |skipped|not simulated: |no traces of |leaks are not looked for: )' "$test.log" ||
 				! grep -q '^:test-result: SKIP' "$test.trs" || echo 'SKIP: no reason is given'
-		} | sort -u | sed "s|^|$test: |"
+		} | sed 's/^skipped  test_[a-z0-9_]*: /skipped: /' | sort | uniq -c | sed -E "s|^ *1 |$test: |; s|^ *([0-9]+) |$test, \1 times: |"
 	done
 }
 

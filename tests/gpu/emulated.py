@@ -250,6 +250,7 @@ def test_second_order():
 
 def test_fault():
     """A kernel that goes wrong ends the run with a line that names its task, though StarPU waits for it for ever."""
+    needs("stargrad")
     for where in (CUDA, TWO):
         said = stargrad("train", *SMALL, "--steps", 6, "--deterministic", *where, "--out", folder("fault"), status=-6,
                         env={"STARGRAD_EMULATED_GPUS": "2", "STARGRAD_EMULATED_FAULT": "300"})
