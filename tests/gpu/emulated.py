@@ -149,6 +149,7 @@ def test_groups_of_gpus():
 def test_cudnn_graphs():
     """Convolutions as cuDNN's graphs, with what comes before and after them, wherever the emulated cuDNN has one."""
     env = {"STARGRAD_CUDNN": "graph"}
+    needs("operations")
     done = subprocess.run([os.path.join(PROGRAMS, "operations")], capture_output=True, text=True, timeout=600, env={**os.environ, **env})
     assert done.returncode == 0 and re.search(r"OK.* cuda$", done.stdout + done.stderr, re.M), done.stdout + done.stderr
     again = (*reference("resnet20", "cifar10", 0.002), "--recompute")      # batch norm before a convolution, in its graph
