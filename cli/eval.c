@@ -144,6 +144,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
     struct sgrad_answers answers = { 0 };
     sgrad__weights_of_run(request, &o);
+    if (!request->argument) sgrad_run_take_seed(&o);
     if (!o.init && strncmp(o.model, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
     int error = sgrad_predict(&o, &result, request->eval.details ? &answers : NULL);
     if (error) return sgrad__status(error);

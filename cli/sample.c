@@ -4,9 +4,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors)", &sgrad__text, SGRAD__FIELD(init), .required = true },
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init),
+      .required = true },
     { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text, SGRAD__FIELD(model),
       .required = true },
     { "prompt", "TEXT", "what it begins with, a line's end if not given; numbers of tokens, where nothing says how text becomes "
@@ -17,6 +19,7 @@ static const struct sgrad__option options[] = {
     { "top-k", "K", "only the K likeliest tokens; 0: all", &sgrad__whole, SGRAD__PLACE(sample.top_k), 0, 65536 },
     { "tokenizer", "FILE", "how text becomes tokens: GPT-2's tokenizer.json, or vocab.json with merges.txt beside it",
       &sgrad__text, SGRAD__PLACE(sample.tokenizer) },
+    SGRAD__PLUGIN_OPTION,
     { "seed", "N", "other numbers, other texts", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
       SGRAD__FIELD(precision) },
@@ -73,15 +76,29 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
     return SGRAD__DONE;
 }
 
+/* The one that was named, or that lies in the run's folder; *TOKENIZER NULL: there is none. */
+static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
+    if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
+    if (!request->argument) return 0;
+    char *path = sgrad_format("%s/tokenizer.json", request->argument);
+    const int error = access(path, F_OK) ? 0 : sgrad__tokenizer_open(path, tokenizer);
+    free(path);
+    return error;
+}
+
 static int run(const struct sgrad__request *request) {
     const char *prompt = request->sample.prompt ? request->sample.prompt : "\n";
-    const bool bytes = takes_bytes(request->train.model);
+    struct sgrad_train_options options = request->train;
     struct sgrad__tokenizer *tokenizer = NULL;
     int32_t *token = NULL;
     int count = (int)strlen(prompt), status = SGRAD__DONE;
-    if (request->sample.tokenizer) {
-        int error = sgrad__tokenizer_open(request->sample.tokenizer, &tokenizer);
-        if (error) return sgrad__status(error);
+    sgrad__weights_of_run(request, &options);
+    if (!options.init) return sgrad__wrong("sample: --weights FILE is missing");
+    options.mesh = NULL;        /* of the run: one rank samples */
+    const bool bytes = takes_bytes(options.model);
+    const int error = open_tokenizer(request, &tokenizer);
+    if (error) return sgrad__status(error);
+    if (tokenizer) {
         token = sgrad__tokenizer_encode(tokenizer, prompt, &count);
     } else if (bytes) {
         token = sgrad_alloc((size_t)count + 1, sizeof *token);
@@ -94,7 +111,7 @@ static int run(const struct sgrad__request *request) {
             .prompt = token, .prompt_tokens = count, .tokens = request->sample.tokens,
             .temperature = request->sample.temperature, .top_k = request->sample.top_k, .take = take, .arg = &speech,
         };
-        status = sgrad__status(sgrad_sample(&request->train, &how));
+        status = sgrad__status(sgrad_sample(&options, &how));
         if (!status) putchar('\n');
     }
     free(token);
@@ -105,9 +122,13 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__sample_command = {
     .name = "sample",
     .summary = "what a language model says next",
+    .argument = "[RUN-DIR]",
+    .of_run = true,
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "For example:\n\n"
+    .notes = "Of a run's folder weights and model are known, and how text becomes tokens, where it has a tokenizer.json.\n"
+             "What is given besides holds instead. For example:\n\n"
+             "  stargrad sample runs/gpt --prompt 'To be, ' --top-k 40\n"
              "  stargrad sample --weights runs/gpt/model.safetensors --model gpt:context=64 --prompt 'To be, ' --top-k 40",
 };

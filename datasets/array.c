@@ -7,13 +7,17 @@
 
 static const struct sgrad_reader reader = { .name = "array", .summary = "samples in memory that nobody has classified" };
 
-/* A last dimension of 1 may be left out: images that are grey. */
+/* A last dimension of 1 may be left out: images that are grey. Of volumes of one slice the first may be, too. */
 static bool fits(const struct sgrad_shape *is, const struct sgrad_shape *wanted) {
-    const int rank = wanted->rank, left_out = is->rank == rank - 1 && wanted->dim[rank - 1] == 1;
-    if (is->rank != rank - left_out) return false;
-    for (int i = 0; i < is->rank; i++)
-        if (is->dim[i] != wanted->dim[i]) return false;
-    return true;
+    for (int first = 0; first < 2; first++)
+        for (int last = 0; last < 2; last++) {
+            const int rank = wanted->rank - first - last;
+            bool same = is->rank == rank && (!first || (wanted->rank == 4 && wanted->dim[0] == 1)) &&
+                        (!last || wanted->dim[wanted->rank - 1] == 1);
+            for (int i = 0; i < rank && same; i++) same = is->dim[i] == wanted->dim[i + first];
+            if (same) return true;
+        }
+    return false;
 }
 
 int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,

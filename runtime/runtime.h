@@ -472,17 +472,15 @@ struct sgrad_safetensors {
     int count;
     struct sgrad_entry *entry;  /* sorted by name */
     size_t *at;                 /* of each entry: its first byte in the file, or in its shard */
-    int others;                 /* tensors of types that sgrad_dtype has not: they cannot be read */
+    int others, shards;         /* tensors of types that sgrad_dtype has not; files of an index, 0: PATH is the only one */
     struct sgrad_other *other;
-    int shards;                 /* the files of an index; 0: PATH is the only one */
     struct sgrad_safetensors *shard;
-    int *shard_of;              /* by entry */
+    int *shard_of;              /* by entry: which of these */
     int metadata_count;
     char **metadata;            /* key, value, key, value…: metadata_count pairs */
 };
 int sgrad_safetensors_open(const char *path, struct sgrad_safetensors *file);
-/* The same from memory; NAME is for messages. Every length and offset is checked before it is used. */
-int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file);
+int sgrad_safetensors_parse(const char *name, const void *data, size_t size, struct sgrad_safetensors *file);   /* from memory */
 void sgrad_safetensors_close(struct sgrad_safetensors *file);
 /* All of an entry's data to TO; an error where the file has become shorter since it was opened. */
 int sgrad_safetensors_read(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, void *to);

@@ -282,6 +282,8 @@ int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const ch
 /* Or, of each, as it is in files, in that order; to be freed, while names and data stay the copy's. */
 struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *copy);
 void sgrad__weights_free(struct sgrad__weights *copy);
+/* COUNT numbers of type DTYPE, F32, F64, F16 or BF16, at any address, as floats. */
+void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);
 void sgrad__brought_free(struct sgrad_graph *graph);
 /* All three. */
 /* The same of VALUE, by parameter, in their place; none of them is split. */

@@ -59,8 +59,7 @@ static float f16_to_f32(uint16_t x) {
     return x >> 15 ? -size : size;
 }
 
-/* COUNT numbers of type DTYPE, at any address, as floats. */
-static void to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to) {
+void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to) {
     if (dtype == SGRAD_F32) memcpy(to, from, (size_t)count * sizeof *to);
     const char *at = from;
     for (int64_t i = 0; i < count && dtype == SGRAD_F64; i++, at += sizeof(double)) {
@@ -180,7 +179,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     const size_t bytes = sgrad_view_bytes(&item->view);
     void *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
     int error = sgrad_safetensors_read(from, entry, data);
-    if (item->view.dtype == SGRAD_F32) to_floats(entry->view.dtype, data, count, file);
+    if (item->view.dtype == SGRAD_F32) sgrad__to_floats(entry->view.dtype, data, count, file);
     else memcpy(file, data, bytes);
     bool moves = item->layout != SGRAD_AS_IS;
     if (moves) to_memory_layout(item, file, memory);

@@ -69,6 +69,7 @@ static int take_options(const char *run, const char *options, struct asked *a) {
 static void take_weights(const char *run, struct asked *a) {
     if (run && !json_object_get(a->object, "init") && !json_object_get(a->object, "model"))
         a->options.init = sgrad_run_weights(run);
+    if (!run && !json_object_get(a->object, "seed")) sgrad_run_take_seed(&a->options);
     if (!json_object_get(a->object, "tta")) a->options.tta = NULL;
     a->options.asked = NULL;            /* most are another command's */
 }

@@ -116,21 +116,36 @@ static int read_origin(const char *folder, struct sgrad_origin **origin) {
     return error;
 }
 
-int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
+/* The folder of the weights that OPTIONS name, in a file of their own or in an ONNX file; free it. NULL: they name none. */
+static char *folder_of_weights(const struct sgrad_train_options *o) {
     static const char of_file[] = "onnx:";
     const bool has_file = o->model && !strncmp(o->model, of_file, strlen(of_file));
     const char *weights = o->init ? o->init : has_file ? o->model + strlen(of_file) : NULL;
-    struct sgrad_origin *origin = NULL;
-    if (weights) {
-        const char *slash = strrchr(weights, '/');
-        char *folder = slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
-        int error = read_origin(folder, &origin);
-        free(folder);
-        SGRAD_TRY(error);
+    const char *slash = weights ? strrchr(weights, '/') : NULL;
+    return !weights ? NULL : slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
+}
+
+void sgrad_run_take_seed(struct sgrad_train_options *o) {
+    char *folder = folder_of_weights(o), *path = NULL;
+    json_t *config = NULL;
+    if (folder && !sgrad__config_read(folder, &path, &config)) {
+        const char *seed = json_string_value(json_object_get(json_object_get(config, "identity"), "seed"));
+        if (seed) o->seed = strtoull(seed, NULL, 10);
     }
+    json_decref(config);
+    free(path);
+    free(folder);
+}
+
+int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
+    struct sgrad_origin *origin = NULL;
+    char *folder = folder_of_weights(o);
+    int error = folder ? read_origin(folder, &origin) : 0;
+    free(folder);
+    SGRAD_TRY(error);
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
                                                .origin = origin, .every = every };
-    int error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+    error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
     sgrad_origin_free(origin);
     return error;
 }

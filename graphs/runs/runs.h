@@ -421,6 +421,9 @@ int sgrad_run_samples(const char *folder, const struct sgrad_train_options *opti
  * divided into parts, whose target may be missing. SGRAD_EFORMAT: they do not match, or the file is malformed. */
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
 
+/* The seed becomes that of the run in whose folder the weights of OPTIONS lie, if it is a run's: drawn data are its own. */
+void sgrad_run_take_seed(struct sgrad_train_options *options);
+
 char *sgrad_run_weights(const char *folder);    /* the file of its final weights; free it */
 
 /* ---- operations of one's own ------------------------------------------------------------------------------------- */

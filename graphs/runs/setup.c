@@ -2,6 +2,7 @@
 #include "codelets/ops/convert.h"
 #include "codelets/ops/image.h"
 #include "codelets/ops/softmax_cross_entropy.h"
+#include "codelets/ops/token_cross_entropy.h"
 #include "codelets/ops/voxel_loss.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
@@ -97,6 +98,10 @@ static int add_loss(struct sgrad__run *r, const struct sgrad_dataset *d, int y, 
         return sgrad_graph_end(r->graph);
     }
     SGRAD_TRY(check_logits(r, d, y));
+    if (r->model->of_file && d->field[0].dtype == SGRAD_I32 && sgrad_dataset_target(d)->shape.rank == 1) {     /* tokens */
+        sgrad_layer(r->graph, token_cross_entropy, "loss", (y, *field), 0);
+        return sgrad_graph_end(r->graph);
+    }
     if (sgrad_dataset_target(d)->shape.rank >= 2 && d->classes) return add_voxel_loss(r, y, *field);
     if (d->mixed) return add_mixed_loss(r, y, field);
     return sgrad_graph_loss(r->graph, y, *field, (float)r->options.label_smoothing);

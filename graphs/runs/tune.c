@@ -117,7 +117,8 @@ static int check_freeze_after(const struct sgrad__run *r) {
 
 int sgrad__run_fine_tune(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    if (o->init_skip && !o->init) return sgrad_fail(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
+    if (o->init_skip && !o->init && !r->graph->brought)
+        return sgrad_fail(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
     SGRAD_TRY(check_freeze_after(r));
     SGRAD_TRY(set_optimizers(r));
     SGRAD_TRY(sgrad__check_listed(r->graph, "init-skip", o->init_skip));
@@ -146,13 +147,14 @@ void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
         fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
     }
-    if (o->init) fprintf(to, "init       %s: %d %s taken", o->init, g->parameter_count - left,
+    const char *file = o->init ? o->init : g->brought ? g->file : NULL;
+    if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
                          sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
     for (int i = 0, told = 0; i < g->parameter_count && left; i++)
         if (sgrad__is_listed(o->init_skip, g->parameter[i].name) && told++ < 6)
             fprintf(to, told == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
     if (left > 6) fprintf(to, " and %d more", left - 6);
-    if (o->init) fputc('\n', to);
+    if (file) fputc('\n', to);
     if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
                         fixed && o->freeze ? ", and " : "", o->freeze ? o->freeze : "");
     if (o->freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->freeze_after);

@@ -1,8 +1,9 @@
 """Fine-tuning: --init-skip, --freeze, --optimizer-of, --lr-of, --mean and --deviation."""
 import json
+import os
 import struct
 
-from run import content, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, content, events, folder, losses, main, ranks, stargrad
 
 WORDS = ("--batch", 64, "--deterministic", "--weight-decay", 0, "--momentum", 0, "--cpus", 1)
 
@@ -94,6 +95,20 @@ def test_init_skip():
     after = tensors(out)
     assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
     assert "--init-skip" in train("--model", "convnet", "--data", data, "--init-skip", "fc", "--steps", 1, status=2)[0]
+
+
+def test_onnx_head():
+    """The head of a file's network for other classes begins anew without other weights."""
+    start, weights = base()
+    path = os.path.join(FOLDER, "net.onnx")
+    stargrad("export", os.path.dirname(weights), path)
+    words = ("--model", f"onnx:{path}", "--data", "synthetic:8x8x1,4,256", "--steps", 1, "--lr", 0)
+    assert "--init-skip leaves it out" in train(*words, status=1)[0]
+    said, out = train(*words, "--init-skip", "fc")
+    assert f"{path}: " in said and "anew fc.weight, fc.bias" in said, said
+    after = tensors(out)
+    assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
+    assert json.loads(stargrad("eval", out, "--json"))["test_top1"] <= 1
 
 
 def test_own_weights():

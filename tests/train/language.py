@@ -159,6 +159,11 @@ def test_sample():
     say = ("sample", "--weights", learn(), "--model", TINY, "--prompt", "a", "--tokens", 60)
     greedy = stargrad(*say, "--temperature", 0)
     assert greedy == stargrad(*say, "--temperature", 0) == stargrad(*say, "--top-k", 1) and len(greedy) == 62
+    run = os.path.dirname(learn())
+    assert stargrad("sample", run, *say[5:], "--temperature", 0) == greedy      # weights and network are the run's
+    assert stargrad("sample", run, *say[1:3], *say[5:], "--temperature", 0) == greedy
+    assert "--model NAME is missing" in stargrad("sample", *say[1:3], "--prompt", "a", status=2)
+    assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
     assert "takes text" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)

@@ -170,7 +170,7 @@ int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n) {
     if (is(n, "MatMul")) return multiply(r, n, a, b);
     if (is(n, "Mul")) return scale(r, n, a, b);
     if (is(n, "Add")) return leave_out(r, n, a, b);
-    if (is(n, "Softmax") && a->attends == SCORE && sgrad__onnx_int(n, "axis", -1) == -1) return go(r, n, a, SHARE);
+    if (is(n, "Softmax") && a->attends == SCORE && sgrad__onnx_softmax_axis(r, n, 4) == 3) return go(r, n, a, SHARE);
     if (is(n, "Reshape")) return reshape(r, n, a);
     return refuse(r, n);
 }

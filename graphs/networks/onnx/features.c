@@ -59,8 +59,10 @@ int sgrad__onnx_read_gemm(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *bias = x >= 0 && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
     if (x < 0 || (has_bias && !bias)) return r->graph->error;
     if (sgrad__onnx_rank(r, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
-        sgrad__onnx_float(n, "beta", 1) != 1)
-        return sgrad__onnx_refuse(r, n, "rows (N,C), transA 0, alpha 1 and beta 1 alone are known");
+        (has_bias && sgrad__onnx_float(n, "beta", 1) != 1))
+        return sgrad__onnx_refuse(r, n, "rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA %d, alpha %g and "
+                                  "beta %g", (int)sgrad__onnx_int(n, "transA", 0), (double)sgrad__onnx_float(n, "alpha", 1),
+                                  (double)sgrad__onnx_float(n, "beta", 1));
     return read_product(r, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
 }
 
@@ -98,14 +100,17 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n) {
 static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_t i) {
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    const size_t rank = t->tensor->n_dims;
-    const int64_t *dim = t->tensor->dims;
+    int ones = 0;               /* dimensions of 1 before the others, which say nothing: (1,T,C) is (T,C) */
+    while (ones + 1 < (int)t->tensor->n_dims && t->tensor->dims[ones] == 1 && !t->turned) ones++;
+    const int rank = (int)t->tensor->n_dims - ones;
+    const int64_t *dim = t->tensor->dims + ones;
+    const bool fits = (int)t->tensor->n_dims <= shape.rank;
     const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
-    if (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1]))
+    if (!fits || (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1])))
         return sgrad__onnx_refuse(r, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
                                   t->name);
     char *name = sgrad__onnx_name(r, n, position ? (int)i : -1);
-    sgrad__onnx_bind(r, name, position ? "weight" : "bias", t);
+    sgrad__onnx_bind_less(r, name, position ? "weight" : "bias", t, ones);
     const struct sgrad_position_embedding is = { .context = (int)dim[0] };
     const int y = position ? sgrad__onnx_layer(r, n, name, &sgrad_position_embedding_op, &x, 1, &is)
                            : sgrad__onnx_layer(r, n, name, &sgrad_bias_op, &x, 1, &(struct sgrad_bias){ 0 });
@@ -117,6 +122,7 @@ int sgrad__onnx_read_add(struct sgrad__reader *r, const Onnx__Node *n) {
     int status;
     if (sgrad__onnx_is_normal(r, n, &status)) return status;
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
     for (size_t i = 0; i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
         if (!t || !t->tensor) continue;
@@ -169,6 +175,7 @@ int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
     int count, status;
     if (sgrad__onnx_is_normal(r, n, &status)) return status;
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
     if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
         return sgrad__onnx_refuse(r, n, "by one number of the file it is known, and as a step of attention or of GELU");
     const int x = sgrad__onnx_value(r, n, 0, false);
@@ -177,7 +184,9 @@ int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
 
 int sgrad__onnx_read_gelu(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "approximate");
-    const struct sgrad_gelu is = { .approximate = how && how->s.len == 4 && !memcmp(how->s.data, "tanh", 4) };
+    const struct sgrad_gelu is = { .approximate = sgrad__onnx_is_text(how, "tanh") };
+    if (how && !is.approximate && !sgrad__onnx_is_text(how, "none"))
+        return sgrad__onnx_refuse(r, n, "approximate is neither none nor tanh");
     const int x = sgrad__onnx_value(r, n, 0, false);
     return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &is));
 }
@@ -203,14 +212,20 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Node *sum = sum_behind(r, n, &shape, &x[1]), *relu = relu_behind(r, sum ? sum : n);
     if (sgrad__onnx_int(n, "training_mode", 0))
         return sgrad__onnx_refuse(r, n, "training_mode is 1: model.eval() before the export gives what is meant");
+    if (!sgrad__onnx_int(n, "spatial", 1))
+        return sgrad__onnx_refuse(r, n, "spatial is 0: statistics of channels are known, not of pixels");
+    for (size_t i = 1; i < n->n_output; i++)
+        if (*n->output[i])
+            return sgrad__onnx_refuse(r, n, "has output %zu, '%s', and so normalises by the batch: model.eval() before the "
+                                      "export gives what is meant", i, n->output[i]);
     for (size_t i = 0; i < 4; i++) {
         if (!(t[i] = sgrad__onnx_tensor(r, n, i + 1, 1))) return r->graph->error;
         if (t[i]->tensor->dims[0] != shape.dim[shape.rank - 1])
             return sgrad__onnx_refuse(r, n, "'%s' has %lld numbers, of %lld channels", t[i]->name,
                                       (long long)t[i]->tensor->dims[0], (long long)shape.dim[shape.rank - 1]);
     }
-    const struct sgrad_batchnorm is = { .relu = relu, .eps = sgrad__onnx_float(n, "epsilon", 1e-5f),
-                                        .momentum = 1 - sgrad__onnx_float(n, "momentum", 0.9f) };
+    const struct sgrad_batchnorm is = { .relu = relu, .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)),
+                                        .momentum = sgrad__onnx_given(1 - sgrad__onnx_float(n, "momentum", 0.9f)) };
     char *name = sgrad__onnx_name(r, n, 1);
     for (int i = 0; i < 4; i++) sgrad__onnx_bind(r, name, parameter[i], t[i]);
     const int y = sgrad__onnx_layer(r, n, name, &sgrad_batchnorm_op, x, sum ? 2 : 1, &is);
@@ -226,12 +241,17 @@ int sgrad__onnx_read_layer_norm(struct sgrad__reader *r, const Onnx__Node *n) {
     const int64_t axis = sgrad__onnx_int(n, "axis", -1);
     if (!bias) return r->graph->error;
     if (rank > 3 || (axis != -1 && axis != rank - 1))
-        return sgrad__onnx_refuse(r, n, "of rows, along their features, it is known");
+        return sgrad__onnx_refuse(r, n, "of rows, along their features, it is known, not along axis %lld of %d", (long long)axis,
+                                  rank);
+    if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
+        return sgrad__onnx_refuse(r, n, "stash_type is %d: statistics in floats are known",
+                                  (int)sgrad__onnx_int(n, "stash_type", ONNX_FLOAT));
     char *name = sgrad__onnx_name(r, n, 1);
     sgrad__onnx_bind(r, name, "weight", weight);
     sgrad__onnx_bind(r, name, "bias", bias);
     const int y = sgrad__onnx_layer(r, n, name, &sgrad_layer_norm_op, &x, 1,
-                                    &(struct sgrad_layer_norm){ .eps = sgrad__onnx_float(n, "epsilon", 1e-5f) });
+                                    &(struct sgrad_layer_norm){
+                                        .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) });
     free(name);
     return sgrad__onnx_make(r, n, y);
 }
@@ -241,9 +261,10 @@ int sgrad__onnx_read_lrn(struct sgrad__reader *r, const Onnx__Node *n) {
     const int64_t size = sgrad__onnx_int(n, "size", 0);
     if (x < 0) return r->graph->error;
     if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0) return sgrad__onnx_refuse(r, n, "a size that is odd is known");
-    const struct sgrad_local_response_norm is = { .size = (int)size, .alpha = sgrad__onnx_float(n, "alpha", 1e-4f),
-                                                  .beta = sgrad__onnx_float(n, "beta", .75f),
-                                                  .k = sgrad__onnx_float(n, "bias", 1) };
+    const struct sgrad_local_response_norm is = { .size = (int)size,
+                                                  .alpha = sgrad__onnx_given(sgrad__onnx_float(n, "alpha", 1e-4f)),
+                                                  .beta = sgrad__onnx_given(sgrad__onnx_float(n, "beta", .75f)),
+                                                  .k = sgrad__onnx_given(sgrad__onnx_float(n, "bias", 1)) };
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_local_response_norm_op, &x, 1, &is));
 }
 
@@ -255,6 +276,10 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
     if (x < 0) return r->graph->error;
     if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
         return sgrad__onnx_refuse(r, n, "its ratio is no number of the file");
+    const struct sgrad__thing *training = sgrad__onnx_input(r, n, 2);
+    int64_t trains = 0;
+    if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
+        return sgrad__onnx_refuse(r, n, "its training_mode is not false: model.eval() before the export gives what is meant");
     if (p == 0 || t->pixel) return sgrad__onnx_pass(r, n, 0);
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p }));
 }
@@ -264,6 +289,13 @@ int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_thing(r, n->output[0]) != r->last)
         return sgrad__onnx_refuse(r, n, "at the network's end it is known, where the loss has it");
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    const int x = sgrad__onnx_value(r, n, 0, true), rank = x < 0 ? 0 : t->pixel ? 4 : sgrad__onnx_rank(r, x);
+    if (x < 0) return r->graph->error;
+    if (sgrad__onnx_softmax_axis(r, n, rank) != (rank > 3 ? 1 : rank - 1))
+        return sgrad__onnx_refuse(r, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
+                                  (long long)sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), (long long)r->opset,
+                                  rank > 3 ? 1 : rank - 1, rank);
     return sgrad__onnx_pass(r, n, 0);
 }
 

@@ -2,7 +2,8 @@
 #include "graphs/networks/onnx/reader.h"
 
 const struct sgrad__operator sgrad__operators[] = {
-#define ONNX_OPERATOR(name, reader, least, most, attributes) { #name, attributes, least, most, sgrad__onnx_read_##reader },
+#define ONNX_OPERATOR(name, reader, least, most, outputs, attributes) \
+    { #name, attributes, least, most, outputs, sgrad__onnx_read_##reader },
 #include "graphs/networks/onnx/operators.def"
 #undef ONNX_OPERATOR
     { 0 },

@@ -27,6 +27,8 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
     struct sgrad__thing *thing = sgrad__onnx_thing(r, input->name);
     char text[SGRAD_SHAPE_TEXT];
+    if (type && type->shape && type->shape->n_dim && type->shape->dim[0]->has_dim_value)
+        r->samples = type->shape->dim[0]->dim_value > 0 ? type->shape->dim[0]->dim_value : 0;
     if (type && (type->elem_type == ONNX_UINT8 || type->elem_type == ONNX_UINT16)) thing->stage = 1;
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
@@ -73,6 +75,9 @@ static bool is_needed(const struct sgrad__reader *r, const Onnx__Node *n) {
 /* Who needs whom, from the network's output backwards. */
 static int find_needed(struct sgrad__reader *r) {
     const char *name = r->is->n_output ? r->is->output[0]->name : "";
+    if (r->is->n_output > 1)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s': networks of one are known: export it with one", r->path,
+                          name, r->is->output[1]->name);
     struct sgrad__thing *last = sgrad__onnx_thing(r, name);
     if (!last) return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", r->path, name);
     last->needed = true;
@@ -100,6 +105,12 @@ static int check_node(struct sgrad__reader *r, const Onnx__Node *n, const struct
     if (!o->name) return sgrad__onnx_refuse(r, n, "the operator is not known (docs/onnx.md lists those that are)");
     if ((int)n->n_input < o->least || (int)n->n_input > o->most || !n->n_output || !*n->output[0])
         return sgrad__onnx_refuse(r, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
+    for (size_t i = (size_t)o->outputs; i < n->n_output; i++) {
+        const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(r, n->output[i]) : NULL;
+        if (t && t->uses)
+            return sgrad__onnx_refuse(r, n, "its output %zu, '%s', is taken: of this operator output 0 alone is known", i,
+                                      t->name);
+    }
     for (size_t i = 0; i < n->n_attribute; i++) {
         const Onnx__Attribute *a = n->attribute[i];
         char word[64];
@@ -125,6 +136,10 @@ static int read_node(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 static int read_all(struct sgrad__reader *r) {
+    enum { LEAST = 7 };         /* before, shapes were broadcast in other ways, and batch norm meant training */
+    if (r->opset < LEAST)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: is of opset %lld: %d and those after it are known (onnx.version_converter)",
+                          r->path, (long long)r->opset, LEAST);
     SGRAD_TRY(list_things(r));
     SGRAD_TRY(find_needed(r));
     for (size_t i = 0; i < r->is->n_node; i++)
@@ -147,14 +162,28 @@ static int take_weights(struct sgrad__reader *r) {
         if (!sgrad__onnx_entry(r->bound[i].tensor, r->bound[i].parameter, &w->entry[w->count]))
             return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", r->path, r->bound[i].thing,
                               r->bound[i].tensor->data_type);
-        w->count++;
+        struct sgrad_shape *shape = &w->entry[w->count++].view.shape;
+        const int more = shape->rank - r->bound[i].rank;
+        if (more && r->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1), too */
+        for (int d = 0; d < shape->rank - more; d++) shape->dim[d] = shape->dim[d + more];
+        shape->rank -= more;
     }
     qsort(w->entry, (size_t)w->count, sizeof *w->entry, by_entry);
     return 0;
 }
 
+/* What a file without it means is nowhere written: what is usual now. */
+static int64_t opset_of(const Onnx__Model *model) {
+    for (size_t i = 0; i < model->n_opset_import; i++) {
+        const Onnx__OperatorSet *set = model->opset_import[i];
+        if (!set->domain || !*set->domain || !strcmp(set->domain, "ai.onnx")) return set->version;
+    }
+    return SGRAD_ONNX_OPSET;
+}
+
 int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, int classes) {
-    struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .graph = g, .x = x, .classes = classes };
+    struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = g, .x = x,
+                               .classes = classes };
     if (g->error) return -1;
     sgrad__brought_free(g);
     r.brought = g->brought = sgrad_alloc(1, sizeof *g->brought);

@@ -9,8 +9,8 @@
 #include "graphs/networks/onnx/onnx.pb-c.h"
 
 /* Types of tensors and attributes, as files number them. */
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_UINT16 = 4, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_BOOL = 9,
-       ONNX_FLOAT16 = 10, ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
+enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_UINT16 = 4, ONNX_INT16 = 5, ONNX_INT32 = 6, ONNX_INT64 = 7,
+       ONNX_BOOL = 9, ONNX_FLOAT16 = 10, ONNX_DOUBLE = 11, ONNX_UINT32 = 12, ONNX_UINT64 = 13, ONNX_BFLOAT16 = 16 };
 enum { ONNX_OF_FLOAT = 1, ONNX_OF_INT = 2, ONNX_OF_TEXT = 3, ONNX_OF_TENSOR = 4, ONNX_OF_FLOATS = 6, ONNX_OF_INTS = 7 };
 
 struct sgrad__onnx {
@@ -18,9 +18,12 @@ struct sgrad__onnx {
     Onnx__Model *model;
 };
 
-/* ---- file.c ---- */
+/* ---- tensors.c ---- */
 
-/* Is it in the file, of a known type, and as long as its dimensions say? */
+/* Its numbers lie in another file of the folder FOLDER, which ends with '/': they become its raw data. SGRAD_EIO, SGRAD_EFORMAT;
+ * FOLDER NULL: it is refused. */
+int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *tensor);
+/* Is it of a known type, and are there as many numbers, in one place that its type may have, as its dimensions say? */
 int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Tensor *tensor);
 int64_t sgrad__onnx_count(const Onnx__Tensor *tensor);
 /* Its numbers; false: it is no row of MOST whole numbers at most, or no such many floats. */
@@ -28,6 +31,9 @@ bool sgrad__onnx_ints(const Onnx__Tensor *tensor, int64_t *number, int most, int
 bool sgrad__onnx_floats(const Onnx__Tensor *tensor, float *number, int most, int *count);
 /* A copy, for weights; false: its numbers are whole. */
 bool sgrad__onnx_entry(const Onnx__Tensor *tensor, const char *name, struct sgrad_entry *entry);
+bool sgrad__onnx_is_real(int32_t type);
+/* The same numbers as floats, a tensor of its own; to be freed. */
+Onnx__Tensor *sgrad__onnx_as_floats(const Onnx__Tensor *tensor);
 
 /* ---- things.c ---- */
 
@@ -46,6 +52,10 @@ struct sgrad__thing {
     int attends, of, heads;         /* above 0: a place within attention, of this value of the graph and so many heads */
     int normal;                     /* above 0: a place on the way to GELU, of the value OF */
     bool causal;                    /* that leaves later rows out */
+    int grouping, groups;           /* above 0: a place within group normalisation, of the value OF and so many groups */
+    float eps;
+    const struct sgrad__thing *factor;
+    int spread;                     /* a vector (C) of the file: with so many dimensions of 1 behind it, it is meant */
     bool is_numbers;                /* whole numbers, COUNT of them, which are known */
     int count;
     int64_t number[SGRAD__NUMBERS]; /* SGRAD__BATCH: as many as samples in a batch */
@@ -65,6 +75,7 @@ static inline bool sgrad__onnx_is_value(const struct sgrad__thing *t) {
 struct sgrad__bound {
     char *parameter;                /* "conv1.weight" */
     const Onnx__Tensor *tensor;
+    int rank;                       /* of the parameter: the tensor may have dimensions of 1 before it */
     const char *thing;              /* what nodes call it */
 };
 
@@ -73,6 +84,8 @@ struct sgrad__reader {
     const Onnx__Graph *is;
     struct sgrad_graph *graph;
     struct sgrad__brought *brought;
+    int64_t opset;                  /* of ONNX's own operators */
+    int64_t samples;                /* that the file's input has; 0: any */
     int x, classes;                 /* the network's activations, and numbers at its end */
     int things;
     struct sgrad__thing *thing;     /* sorted by name */
@@ -85,6 +98,7 @@ struct sgrad__reader {
 struct sgrad__operator {
     const char *name, *attributes;          /* those that are known, with a space around each */
     int least, most;                        /* inputs */
+    int outputs;                            /* that are known; of more, nobody may take any */
     int (*read)(struct sgrad__reader *r, const Onnx__Node *n);
 };
 /* "FILE: node 'conv1' (Conv): …". Returns SGRAD_EFORMAT. */
@@ -105,6 +119,13 @@ bool sgrad__onnx_numbers(const struct sgrad__reader *r, const Onnx__Node *n, siz
 const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name);     /* or NULL */
 int64_t sgrad__onnx_int(const Onnx__Node *n, const char *name, int64_t otherwise);
 float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise);
+/* The same for an attribute of Stargrad's operations, where 0 means the usual value: the smallest number in its place. */
+float sgrad__onnx_given(float x);
+bool sgrad__onnx_is_text(const Onnx__Attribute *a, const char *text);
+/* The axis of a value of RANK dimensions in the file, from 0 on; -1: it is none. */
+int sgrad__onnx_axis(int64_t axis, int rank);
+/* The axis along which a Softmax of a thing of RANK dimensions, after which nothing matters but that axis, works; -1: several. */
+int sgrad__onnx_softmax_axis(const struct sgrad__reader *r, const Onnx__Node *n, int rank);
 
 /* The network's last layer has as many outputs as there are classes; any other HAS. */
 int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has);
@@ -116,6 +137,9 @@ int sgrad__onnx_layer(struct sgrad__reader *r, const Onnx__Node *n, const char *
                       const int *inputs, int count, const void *attrs);
 /* Before: PARAMETER of the layer NAME begins as THING; where another parameter does, both are one. */
 void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing);
+/* The same, without its first ONES dimensions, which are 1. */
+void sgrad__onnx_bind_less(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing,
+                           int ones);
 
 /* Output 0 of N is VALUE; returns SGRAD_EFORMAT where that is -1. It is what input I is. */
 int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value);
@@ -137,6 +161,13 @@ int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
 bool sgrad__onnx_attention_shape(const struct sgrad__reader *r, const struct sgrad__thing *thing, int64_t number[4]);
 bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
 
+/* ---- groups.c ---- */
+
+/* Is an input of N a place within group normalisation? Then N is read so. Does its Reshape begin one? */
+bool sgrad__onnx_groups(const struct sgrad__reader *r, const Onnx__Node *n);
+int sgrad__onnx_group(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_grouping_begins(struct sgrad__reader *r, const Onnx__Node *n);
+
 /* ---- gelu.c ---- */
 
 /* Is N a step on the way to GELU, as files without its operator have it? *STATUS: what reading it returns. */
@@ -144,7 +175,7 @@ bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *st
 
 /* ---- windows.c, features.c, shapes.c, attention.c, gelu.c; all of them: operators.c ---- */
 
-#define ONNX_OPERATOR(name, reader, least, most, attributes) \
+#define ONNX_OPERATOR(name, reader, least, most, outputs, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);
 #include "graphs/networks/onnx/operators.def"
 #undef ONNX_OPERATOR

@@ -19,7 +19,10 @@ static int flatten(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_int(n, "axis", 1) != 1) return sgrad__onnx_refuse(r, n, "axis 1 alone is known");
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    const int rank = !t || t->value < 0 ? 0 : t->pixel ? 4 : sgrad__onnx_rank(r, t->value);
+    const int64_t axis = sgrad__onnx_int(n, "axis", 1);
+    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(r, n, "axis %lld: 1 alone is known", (long long)axis);
     return flatten(r, n);
 }
 
@@ -33,7 +36,8 @@ static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int 
  * said. */
 int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    if (sgrad__onnx_attention_begins(r, n)) return 0;
+    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
+    if (sgrad__onnx_attention_begins(r, n) || sgrad__onnx_grouping_begins(r, n)) return 0;
     int64_t to[SGRAD__NUMBERS];
     int count = 0;
     const int x = sgrad__onnx_value(r, n, 0, true);
@@ -45,7 +49,10 @@ int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
         sgrad__onnx_thing(r, n->output[0])->columns = true;
         return 0;
     }
-    if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)))
+    for (int i = 0; i < count && known && sgrad__onnx_int(n, "allowzero", 0); i++)
+        if (!to[i]) return sgrad__onnx_refuse(r, n, "allowzero is 1, and its shape has a 0");
+    if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)) ||
+        (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != r->samples))))
         return sgrad__onnx_refuse(r, n, "to rows (N,C) of all numbers of a sample, here %lld, or to (N,C,H·W), is known",
                                   (long long)sgrad_shape_count(&shape));
     return flatten(r, n);
@@ -58,6 +65,13 @@ int sgrad__onnx_read_squeeze(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
     if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(r, n, 0, axis, &count)) return sgrad__onnx_pass(r, n, 0);
     if (!t || !t->pixel) return sgrad__onnx_refuse(r, n, "takes no pixel (N,C,1,1)");
+    const Onnx__Attribute *axes = sgrad__onnx_attribute(n, "axes");
+    count = 0;
+    for (size_t i = 0; axes && i < axes->n_ints && i < 2; i++) axis[count++] = axes->ints[i];
+    if (axes && axes->n_ints > 2) count = 3;
+    if (!axes && n->n_input > 1 && !sgrad__onnx_numbers(r, n, 1, axis, &count)) count = 3;
+    if (count && (count != 2 || sgrad__onnx_axis(axis[0], 4) + sgrad__onnx_axis(axis[1], 4) != 5))
+        return sgrad__onnx_refuse(r, n, "its axes are not 2 and 3, those of pixels");
     return sgrad__onnx_make(r, n, t->value);
 }
 
@@ -101,6 +115,18 @@ int sgrad__onnx_read_gather(struct sgrad__reader *r, const Onnx__Node *n) {
     return make_numbers(r, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
 }
 
+/* Are N's axes COUNT ones behind the first? */
+static bool is_behind(const struct sgrad__reader *r, const Onnx__Node *n, int *count) {
+    int64_t axis[SGRAD__NUMBERS];
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
+    *count = a && a->n_ints <= SGRAD__NUMBERS ? (int)a->n_ints : 0;
+    for (int i = 0; i < *count; i++) axis[i] = a->ints[i];
+    if (!a && !sgrad__onnx_numbers(r, n, 1, axis, count)) return false;
+    for (int i = 0; i < *count; i++)
+        if (axis[i] != i + 1) return false;
+    return *count > 0;
+}
+
 int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
     int64_t number[SGRAD__NUMBERS];
@@ -109,6 +135,11 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
         count == 1 && number[0] == 2) {
         SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
         sgrad__onnx_thing(r, n->output[0])->sliced = true;
+        return 0;
+    }
+    if (t && t->tensor && t->tensor->n_dims == 1 && sgrad__onnx_is_real(t->tensor->data_type) && is_behind(r, n, &count)) {
+        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+        sgrad__onnx_thing(r, n->output[0])->spread = count;
         return 0;
     }
     if (!t || !sgrad__onnx_numbers(r, n, 0, number, &count))
@@ -142,11 +173,31 @@ static int stage_of(const struct sgrad__reader *r, const Onnx__Node *n) {
     return t ? t->stage : 0;
 }
 
+/* Of numbers of a shape, whole as before; of the file's tensors, to floats, or, where none are lost, not at all. */
+static int cast_known(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t, int32_t to) {
+    if (t->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(r, n, 0);
+    if (!t->tensor) return sgrad__onnx_refuse(r, n, "to type %d: whole numbers stay whole", to);
+    const int32_t from = t->tensor->data_type;
+    const bool wider = sgrad__onnx_is_real(from) ? to == ONNX_DOUBLE
+                                                 : to == ONNX_INT64 && from != ONNX_UINT64 && from != ONNX_BOOL;
+    if (to == from || wider) return sgrad__onnx_pass(r, n, 0);
+    if (to != ONNX_FLOAT) return sgrad__onnx_refuse(r, n, "of a tensor of type %d to type %d: to floats it is known", from, to);
+    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+    r->made = sgrad_grow(r->made, r->mades, sizeof *r->made);
+    sgrad__onnx_thing(r, n->output[0])->tensor = r->made[r->mades++] = sgrad__onnx_as_floats(t->tensor);
+    return 0;
+}
+
 int sgrad__onnx_read_cast(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    if (t && t->is_numbers) return sgrad__onnx_pass(r, n, 0);
+    const int32_t to = (int32_t)sgrad__onnx_int(n, "to", 0);
+    if (t && (t->is_numbers || t->tensor)) return cast_known(r, n, t, to);
+    if (sgrad__onnx_is_value(t)) {
+        const enum sgrad_dtype is = r->graph->value[t->value].view.dtype;
+        if (is == SGRAD_I32 ? to == ONNX_INT32 || to == ONNX_INT64 : to == ONNX_FLOAT) return sgrad__onnx_pass(r, n, 0);
+    }
     if (stage_of(r, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(r, n, "of numbers of a shape, or of bytes to floats, it is known");
+        return sgrad__onnx_refuse(r, n, "to type %d: of the file's numbers, or of bytes to floats, it is known", to);
     return make_stage(r, n, NUMBERS);
 }
 

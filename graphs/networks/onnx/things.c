@@ -1,6 +1,7 @@
 /* things.c: what the readers of operators ask of an ONNX file, and of what was made before; and what they make. */
 #include "graphs/networks/onnx/reader.h"
 
+#include <float.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,23 @@ int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char 
     va_end(list);
     if (r->graph->error) return r->graph->error;
     return r->graph->error = sgrad_fail(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", r->path, name_of(n), n->op_type, text);
+}
+
+float sgrad__onnx_given(float x) { return x == 0 ? FLT_MIN : x; }
+
+bool sgrad__onnx_is_text(const Onnx__Attribute *a, const char *text) {
+    return a && a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len);
+}
+
+int sgrad__onnx_axis(int64_t axis, int rank) {
+    if (axis < 0) axis += rank;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+/* Before opset 13 the default is 1, and what comes after the axis is one with it. */
+int sgrad__onnx_softmax_axis(const struct sgrad__reader *r, const Onnx__Node *n, int rank) {
+    const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), rank);
+    return r->opset >= 13 || axis == rank - 1 ? axis : -1;
 }
 
 /* ---- things ----------------------------------------------------------------------------------------------------- */
@@ -150,7 +168,13 @@ int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct
 int sgrad__onnx_rank(const struct sgrad__reader *r, int value) { return sgrad_graph_shape(r->graph, value).rank; }
 
 void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing) {
+    sgrad__onnx_bind_less(r, name, parameter, thing, 0);
+}
+
+void sgrad__onnx_bind_less(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing,
+                           int ones) {
     char *whole = sgrad_format("%.*s.%s", (int)strcspn(name, "/"), name, parameter);
+    const int rank = (int)thing->tensor->n_dims - ones;
     for (int i = 0; i < r->bounds && thing->tensor->n_dims > 1; i++)    /* of vectors that are equal, tools keep one */
         if (r->bound[i].tensor == thing->tensor) {
             sgrad_graph_tie(r->graph, whole, r->bound[i].parameter);
@@ -158,7 +182,7 @@ void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *par
             return;
         }
     r->bound = sgrad_grow(r->bound, r->bounds, sizeof *r->bound);
-    r->bound[r->bounds++] = (struct sgrad__bound){ whole, thing->tensor, thing->name };
+    r->bound[r->bounds++] = (struct sgrad__bound){ whole, thing->tensor, rank, thing->name };
 }
 
 int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value) {

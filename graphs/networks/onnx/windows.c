@@ -28,14 +28,31 @@ static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, in
     return true;
 }
 
-/* PLANE dimensions, of which the last two are square. KERNEL: of the weight, 0: the attribute alone tells. */
-static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int plane, const int64_t *kernel, struct window *w) {
-    int64_t k[3], s[3], d[3], p[6];
-    const size_t dims = (size_t)plane;
+/* As auto_pad says; X: what is padded. Where there is one sample more on one side, *WHOLE is false. */
+static int pad_by_itself(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *k, const int64_t *s,
+                         const int64_t *d, int64_t *p, bool *whole) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "auto_pad");
-    if (how && how->s.len && (how->s.len != 6 || memcmp(how->s.data, "NOTSET", 6)))
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    *whole = true;
+    if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
+    const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
+    if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
         return sgrad__onnx_refuse(r, n, "auto_pad is '%.*s': pads as numbers are known", (int)how->s.len,
                                   (const char *)how->s.data);
+    for (int i = 0; i < plane; i++) {
+        const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
+        const int64_t all = same ? (steps - 1) * s[i] + (k[i] - 1) * d[i] + 1 - size : 0;
+        p[i] = p[plane + i] = all > 0 ? all / 2 : 0;
+        *whole &= all <= 0 || all % 2 == 0;
+    }
+    return 0;
+}
+
+/* PLANE dimensions of X, of which the last two are square. KERNEL: of the weight, 0: the attribute alone tells. */
+static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *kernel, struct window *w) {
+    int64_t k[3], s[3], d[3], p[6];
+    const size_t dims = (size_t)plane;
+    bool whole;
     if (!kernel && !sgrad__onnx_attribute(n, "kernel_shape")) return sgrad__onnx_refuse(r, n, "has no kernel_shape");
     if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
         !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
@@ -44,6 +61,9 @@ static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int plane, 
     if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
         for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
     const int h = plane - 2, v = plane - 1;
+    SGRAD_TRY(pad_by_itself(r, n, x, plane, k, s, d, p, &whole));
+    if (!whole)
+        return sgrad__onnx_refuse(r, n, "auto_pad SAME makes a padding that is not the same on all sides, which is not known");
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
         return sgrad__onnx_refuse(r, n, "its window is not square, of one stride and one dilation, as that of its weight");
     for (int i = 0; i < plane; i++)
@@ -78,7 +98,7 @@ int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
     if (!weight || (has_bias && !bias)) return r->graph->error;
     int64_t kernel[3];
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(r, n, plane, kernel, &w));
+    SGRAD_TRY(take_window(r, n, x, plane, kernel, &w));
     if (weight->sliced && w.depth_padding) return sgrad__onnx_refuse(r, n, "takes slices, and pads between them");
     const int64_t groups = sgrad__onnx_int(n, "group", 1);
     if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(r, n, "group is %lld", (long long)groups);
@@ -109,7 +129,7 @@ int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n
     int64_t more[3] = { 0 }, kernel[3];
     if (!weight || (has_bias && !bias)) return r->graph->error;
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(r, n, plane, kernel, &w));
+    SGRAD_TRY(take_window(r, n, x, plane, kernel, &w));
     if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
         more[1] || more[2] || w.taps > 1 || w.depth_padding)
         return sgrad__onnx_refuse(r, n, "groups, output_padding and windows of several slices are not known");
@@ -126,14 +146,32 @@ int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n
     return sgrad__onnx_make(r, n, y);
 }
 
+/* Are there windows that reach beyond the end (ceil_mode)? A last one that would begin in the padding behind the end is there by
+ * some programs, and not by others. */
+static int take_ceil(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, bool max, const struct window *w,
+                     bool *ceil) {
+    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    *ceil = max && sgrad__onnx_int(n, "ceil_mode", 0);
+    if (!sgrad__onnx_int(n, "ceil_mode", 0)) return 0;
+    for (int i = plane - 2; i < plane; i++) {
+        const int64_t size = shape.dim[i + 1], room = size + 2 * w->padding - w->kernel;
+        if (room < 0 || room % w->stride == 0) continue;
+        if (!max) return sgrad__onnx_refuse(r, n, "ceil_mode is 1, and its last windows reach beyond the end: 0 is known");
+        if ((room / w->stride + 1) * w->stride >= size + w->padding)
+            return sgrad__onnx_refuse(r, n, "ceil_mode is 1, and its last windows begin behind the end");
+    }
+    return 0;
+}
+
 static int read_pool(struct sgrad__reader *r, const Onnx__Node *n, bool max) {
     struct window w;
     const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
     if (!plane) return r->graph->error;
-    SGRAD_TRY(take_window(r, n, plane, NULL, &w));
-    const bool ceil = sgrad__onnx_int(n, "ceil_mode", 0);
-    if (w.dilation != 1 || w.taps > 1 || w.depth_padding || (ceil && !max))
-        return sgrad__onnx_refuse(r, n, "its window is dilated, or of several slices, or ceil_mode is set");
+    bool ceil;
+    SGRAD_TRY(take_window(r, n, x, plane, NULL, &w));
+    if (w.dilation != 1) return sgrad__onnx_refuse(r, n, "its dilations are %d: windows of neighbours are known", w.dilation);
+    if (w.taps > 1 || w.depth_padding) return sgrad__onnx_refuse(r, n, "its kernel_shape or pads are of several slices");
+    SGRAD_TRY(take_ceil(r, n, x, plane, max, &w, &ceil));
     const struct sgrad_max_pool most = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding, .ceil = ceil };
     const struct sgrad_average_pool mean = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                              .exclude_padding = !sgrad__onnx_int(n, "count_include_pad", 0) && w.padding };

@@ -43,7 +43,7 @@ static void round_trips(void **state) {
         const char *model;
         int side, channels;
     } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
-               { "unet2d", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
+               { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
     assert_int_equal(sgrad_context_open(&how, &context), 0);
@@ -206,6 +206,99 @@ static void oblong(Onnx__Model *m) { node_of(m, "MaxPool")->attribute[0]->ints[1
 static void wide(Onnx__Model *m) { node_of(m, "Conv")->attribute[2]->ints[0] = INT64_MAX; }
 static void scaled(Onnx__Model *m) { put(&node_of(m, "Gemm")->attribute[0]->name, "transA"); }
 static void no_output(Onnx__Model *m) { put(&m->graph->output[0]->name, "nothing"); }
+static Onnx__Attribute *add_attribute(Onnx__Node *n, const char *name) {
+    Onnx__Attribute *a = sgrad_alloc(1, sizeof *a);
+    onnx__attribute__init(a);
+    a->name = strdup(name);
+    n->attribute = realloc(n->attribute, (n->n_attribute + 1) * sizeof(Onnx__Attribute *));
+    return n->attribute[n->n_attribute++] = a;
+}
+static void set_int(Onnx__Node *n, const char *name, int64_t value) {
+    for (size_t i = 0; i < n->n_attribute; i++)
+        if (!strcmp(n->attribute[i]->name, name)) n->attribute[i]->name[0] = '-';
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_i = true;
+    a->i = value;
+    for (size_t i = 0; i < n->n_attribute - 1; i++)
+        if (n->attribute[i]->name[0] == '-') n->attribute[i] = a, n->n_attribute--;
+}
+static void set_float(Onnx__Node *n, const char *name, float value) {
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_f = true;
+    a->f = value;
+}
+static void set_text(Onnx__Node *n, const char *name, const char *value) {
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_s = true;
+    a->s = (ProtobufCBinaryData){ strlen(value), (uint8_t *)strdup(value) };
+}
+/* A node of TYPE behind the last, which makes the output. */
+static Onnx__Node *append(Onnx__Model *m, const char *type) {
+    Onnx__Node *n = sgrad_alloc(1, sizeof *n);
+    onnx__node__init(n);
+    n->op_type = strdup(type);
+    n->input = sgrad_alloc(1, sizeof *n->input);
+    n->output = sgrad_alloc(1, sizeof *n->output);
+    n->input[n->n_input++] = strdup(m->graph->output[0]->name);
+    n->output[n->n_output++] = strdup("appended");
+    put(&m->graph->output[0]->name, "appended");
+    m->graph->node = realloc(m->graph->node, (m->graph->n_node + 1) * sizeof(Onnx__Node *));
+    return m->graph->node[m->graph->n_node++] = n;
+}
+static void add_output(Onnx__Node *n, const char *name) {
+    n->output = realloc(n->output, (n->n_output + 1) * sizeof *n->output);
+    n->output[n->n_output++] = strdup(name);
+}
+static void second_output(Onnx__Model *m) {
+    m->graph->output = realloc(m->graph->output, 2 * sizeof *m->graph->output);
+    Onnx__Value *v = m->graph->output[m->graph->n_output++] = sgrad_alloc(1, sizeof *v);
+    onnx__value__init(v);
+    v->name = strdup("fc1");
+}
+static void indices(Onnx__Model *m) {
+    add_output(node_of(m, "MaxPool"), "indices");
+    put(&node_of(m, "Flatten")->input[0], "indices");
+}
+static void half_alpha(Onnx__Model *m) { set_float(node_of(m, "Gemm"), "alpha", 0.5f); }
+static void half_beta(Onnx__Model *m) { set_float(node_of(m, "Gemm"), "beta", 0.5f); }
+static void softmax_of_samples(Onnx__Model *m) { set_int(append(m, "Softmax"), "axis", 0); }
+static void softmax_from_the_end(Onnx__Model *m) { set_int(append(m, "LogSoftmax"), "axis", -2); }
+static void old_opset(Onnx__Model *m) { m->opset_import[0]->version = 6; }
+static void same_padding(Onnx__Model *m) { set_text(node_of(m, "MaxPool"), "auto_pad", "SAME_LESS"); }
+static void dilated(Onnx__Model *m) {
+    Onnx__Attribute *a = add_attribute(node_of(m, "MaxPool"), "dilations");
+    a->ints = sgrad_alloc(2, sizeof *a->ints);
+    a->ints[0] = a->ints[1] = 2;
+    a->n_ints = 2;
+}
+static void flatten_later(Onnx__Model *m) { set_int(node_of(m, "Flatten"), "axis", 2); }
+static void to_half(Onnx__Model *m) { set_int(append(m, "Cast"), "to", ONNX_FLOAT16); }
+static void short_floats(Onnx__Model *m) {
+    Onnx__Tensor *t = m->graph->initializer[0];
+    t->has_raw_data = false;
+    t->float_data = sgrad_alloc(7, sizeof *t->float_data);
+    t->n_float_data = 7;
+}
+static void wrong_field(Onnx__Model *m) {
+    short_floats(m);
+    m->graph->initializer[0]->data_type = ONNX_DOUBLE;
+}
+static void two_fields(Onnx__Model *m) {
+    short_floats(m);
+    m->graph->initializer[0]->has_raw_data = true;
+}
+
+/* What means the same as before, and is read. */
+static void softmax(Onnx__Model *m) { set_int(append(m, "Softmax"), "axis", 1); }
+static void log_softmax(Onnx__Model *m) { set_int(append(m, "LogSoftmax"), "axis", -1); }
+static void usual_softmax(Onnx__Model *m) { append(m, "Softmax"); }
+static void old_softmax(Onnx__Model *m) { append(m, "Softmax"), m->opset_import[0]->version = 11; }
+static void unused_indices(Onnx__Model *m) { add_output(node_of(m, "MaxPool"), "indices"); }
+static void ceil_of_even(Onnx__Model *m) { set_int(node_of(m, "MaxPool"), "ceil_mode", 1); }
+static void same_as_float(Onnx__Model *m) { set_int(append(m, "Cast"), "to", ONNX_FLOAT); }
+static void flatten_from_the_end(Onnx__Model *m) { set_int(node_of(m, "Flatten"), "axis", -3); }
+static void by_valid(Onnx__Model *m) { set_text(node_of(m, "MaxPool"), "auto_pad", "VALID"); }
+
 static void sparse(Onnx__Model *m) {
     m->graph->sparse_initializer = sgrad_alloc(1, sizeof *m->graph->sparse_initializer);
     m->graph->n_sparse_initializer = 1;
@@ -249,6 +342,20 @@ static void refusals(void **state) {
         { scaled, SGRAD_EFORMAT, "a.onnx: node 'fc1' (Gemm): rows (N,C), transA 0" },
         { no_output, SGRAD_EFORMAT, "a.onnx: its output 'nothing' is made by no node" },
         { sparse, SGRAD_EFORMAT, "a.onnx: has sparse tensors" },
+        { second_output, SGRAD_EFORMAT, "a.onnx: has outputs 'logits' and 'fc1'" },
+        { indices, SGRAD_EFORMAT, "(MaxPool): its output 1, 'indices', is taken" },
+        { half_alpha, SGRAD_EFORMAT, "(Gemm): rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA 0, alpha" },
+        { half_beta, SGRAD_EFORMAT, "and beta 0.5" },
+        { softmax_of_samples, SGRAD_EFORMAT, "(Softmax): axis 0 (of opset 20)" },
+        { softmax_from_the_end, SGRAD_EFORMAT, "(LogSoftmax): axis -2" },
+        { old_opset, SGRAD_EFORMAT, "a.onnx: is of opset 6" },
+        { same_padding, SGRAD_EFORMAT, "(MaxPool): auto_pad is 'SAME_LESS'" },
+        { dilated, SGRAD_EFORMAT, "(MaxPool): its dilations are 2" },
+        { flatten_later, SGRAD_EFORMAT, "(Flatten): axis 2" },
+        { to_half, SGRAD_EFORMAT, "(Cast): to type 10" },
+        { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, where its dimensions say 150" },
+        { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' is of type 11, whose numbers are in raw_data or double_data" },
+        { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' has numbers in raw_data and in fields of their own" },
     };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
@@ -269,6 +376,16 @@ static void refusals(void **state) {
         onnx__model__free_unpacked(m, NULL);
         free(changed);
     }
+    void (*const same[])(Onnx__Model *m) = { softmax, log_softmax, usual_softmax, old_softmax, unused_indices, ceil_of_even,
+                                             same_as_float, flatten_from_the_end, by_valid };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
+        same[i](m);
+        uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
+        assert_int_equal(read_back(changed, onnx__model__pack(m, changed)), 0);
+        onnx__model__free_unpacked(m, NULL);
+        free(changed);
+    }
     for (size_t end = 0; end < size; end += end < 4000 ? 97 : 40009) assert_false(survives(read_back(data, end)));
     assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is no ONNX file, or a damaged one");
     free(data);
@@ -279,6 +396,34 @@ static void refusals(void **state) {
     struct sgrad_train_result result;
     o.print = true;
     assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: is the network of a file: onnx:FILE");
+}
+
+/* A table of positions (1,T,C), as vision transformers have it, is one of (T,C). */
+static void positions(void **state) {
+    (void)state;
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/onnx-attention.onnx", source ? source : ".");
+    struct sgrad__onnx *file;
+    int found = 0;
+    assert_int_equal(sgrad__onnx_open(path, &file), 0);
+    for (size_t i = 0; i < file->model->graph->n_initializer; i++) {
+        Onnx__Tensor *t = file->model->graph->initializer[i];
+        if (t->n_dims != 2 || t->dims[0] != 16 || t->dims[1] != 12) continue;
+        t->dims = realloc(t->dims, 3 * sizeof *t->dims);
+        t->dims[0] = 1, t->dims[1] = 16, t->dims[2] = 12;
+        t->n_dims = 3;
+    }
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 8, 8, 1)), 10);
+    assert_int_equal(sgrad_graph_error(g), 0);
+    for (int i = 0; i < g->brought->weights.count; i++) {
+        const struct sgrad_shape *shape = &g->brought->weights.entry[i].view.shape;
+        found += shape->rank == 2 && shape->dim[0] == 16 && shape->dim[1] == 12;
+    }
+    assert_int_equal(found, 1);
+    sgrad_graph_destroy(g);
+    sgrad__onnx_close(file);
+    free(path);
 }
 
 /* What has no form is told by its layer. */
@@ -300,7 +445,7 @@ static void no_form(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trips), cmocka_unit_test(pytorch), cmocka_unit_test(refusals), cmocka_unit_test(no_form),
-        cmocka_unit_test(a_run),
+        cmocka_unit_test(positions), cmocka_unit_test(a_run),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

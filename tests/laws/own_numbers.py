@@ -1,0 +1,215 @@
+"""The law of a run's own numbers: the last result that train prints, eval RUN, eval --weights, the accuracy of predict RUN, Python, and eval of
+the exported network agree, whatever the network, the data and the options; and so do the logits that onnxruntime computes, where Python has
+it."""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import zipfile
+
+import laws
+from laws import Broken
+from run import SOURCE, command, events, folder
+
+GPT = "gpt:layers=1,heads=2,width=16,context=12,vocabulary=256"
+# Networks, and the data that they take: functions of the Draw, or words.
+NETWORKS = (
+    ("mlp", "digits", "table", "images", "drawn"),
+    ("convnet", "digits", "images", "drawn"),
+    ("lenet", "wide"),
+    ("resnet20", "images", "drawn"),
+    ("vit_tiny:layers=1,heads=2,width=16,dropout=0.1", "images", "drawn"),
+    ("googlenet:aux=1", "large"),
+    ("googlenet", "large"),
+    ("unet2d:width=4,levels=2", "masks"),
+    ("unet2d:width=4,levels=2,groups=2", "masks"),
+    (GPT, "text"),
+)
+OPTIONS = (
+    (0.4, ("--label-smoothing", 0.1), ("--label-smoothing", 0.4)),
+    (0.3, ("--augment", "flip"), ("--augment", "mixup"), ("--augment", "cutmix"), ("--augment", "none")),
+    (0.2, ("--ema", 0.5),),
+    (0.2, ("--freeze", "*.bias"), ("--freeze-after", "*.bias=0.5")),
+    (0.2, ("--clip-norm", 0.5),),
+    (0.2, ("--optimizer", "adamw", "--lr", 0.001), ("--momentum", 0)),
+    (0.2, ("--recompute",),),
+    (0.5, ("--seed", 7), ("--seed", 123456789)),
+    (0.2, ("--mean", 0.3, "--deviation", 0.6),),
+    (0.2, ("--evaluate-last",),),
+)
+OF_VOXELS = ((0.5, ("--class-weights", "1,0.3")), (0.5, ("--dice", 0.5)))
+
+
+def npy(kind, shape, data):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data
+
+
+def npz(name, parts):
+    """Of (samples, x's type and shape, x, y's type and shape, y), for train and test."""
+    path = os.path.join(laws.FOLDER, name)
+    os.makedirs(laws.FOLDER, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as z:
+        for part, (count, x_kind, x_shape, x, y_kind, y_shape, y) in parts.items():
+            z.writestr(f"x_{part}.npy", npy(x_kind, (count, *x_shape), x))
+            z.writestr(f"y_{part}.npy", npy(y_kind, (count, *y_shape), y))
+    return f"npy:{path}"
+
+
+def images(draw, side=None, classes=None):
+    side, channels, classes = side or draw.choice((8, 11)), draw.choice((1, 3)), classes or draw.choice((3, 7))
+    made = {}
+    for part, count in (("train", 48), ("test", 21)):
+        labels = [i % classes for i in range(count)]
+        pixels = b"".join(bytes(min(255, 30 * label + draw.random.randrange(60)) for _ in range(side * side * channels)) for label in labels)
+        kind = draw.choice(("|u1", "<i8"))
+        made[part] = (count, "|u1", (side, side, channels), pixels, kind, (), struct.pack(f"<{count}{'B' if kind == '|u1' else 'q'}", *labels))
+    return npz("images.npz", made)
+
+
+def masks(draw):
+    side, made = 16, {}
+    for part, count in (("train", 16), ("test", 5)):
+        pixels = bytes(draw.random.randrange(256) for _ in range(count * side * side))
+        made[part] = (count, "|u1", (side, side, 1), pixels, "|u1", (side, side), bytes(p > 128 for p in pixels))
+    return npz("masks.npz", made)
+
+
+def table(draw):
+    path = os.path.join(laws.FOLDER, "table.csv")
+    os.makedirs(laws.FOLDER, exist_ok=True)
+    kinds = ("ant", "bee", "cat")
+    with open(path, "w") as f:
+        f.write("a,b,c,kind\n")
+        for i in range(120):
+            f.write(",".join(f"{draw.random.gauss(100 * (i % 3), 60):.4f}" for _ in range(3)) + f",{kinds[i % 3]}\n")
+    return f"csv:{path}"
+
+
+def text(draw):
+    path = os.path.join(laws.FOLDER, "text.txt")
+    os.makedirs(laws.FOLDER, exist_ok=True)
+    with open(path, "w") as f:
+        f.write("".join(draw.choice("abcdefg \n") for _ in range(1500)))
+    return f"text:{path},12"
+
+
+DATA = {
+    "digits": lambda draw: "digits", "images": images, "masks": masks, "table": table, "text": text,
+    "drawn": lambda draw: f"synthetic:{draw.choice(('8x8x3,5,64', '12x9x1,4,48', '16x16x3,23,92'))}",
+    "wide": lambda draw: "synthetic:16x16x3,5,40",
+    "large": lambda draw: "synthetic:64x64x3,5,24",
+}
+
+
+def close(one, other, limit):
+    return one == other or (one is not None and other is not None and abs(one - other) <= limit * max(1, abs(one), abs(other)))
+
+
+def compare(what, wanted, is_, limit):
+    """Every number of the tests that both have."""
+    names = [name for name in wanted if name.startswith("test_")]
+    if not names or set(names) != {name for name in is_ if name.startswith("test_")}:
+        raise Broken(f"{what} tells {sorted(is_)}, the run {sorted(wanted)}")
+    for name in names:
+        if wanted[name] is not None and not close(wanted[name], is_[name], limit):
+            raise Broken(f"{what}: {name} is {is_[name]}, of the run {wanted[name]}")
+
+
+PYTHON = """
+import json, os, sys
+sys.path.insert(0, os.path.join(sys.argv[1], "python"))
+sys.dont_write_bytecode = True
+import stargrad
+run = stargrad.Run(sys.argv[2])
+said = run.predict(cpus=1)
+print(json.dumps([run.evaluate(cpus=1), list(said.shape), [float(x) for x in said.ravel()[:2000]]]))
+"""
+
+
+def python(path):
+    """What Python says of the run: its evaluation, and logits; None: it has no numpy, or there is no library."""
+    library = os.path.join(os.environ.get("builddir", "build"), ".libs", "libstargrad.so")
+    if not os.path.exists(library) or subprocess.run([sys.executable, "-c", "import numpy"], capture_output=True).returncode:
+        return None
+    done = subprocess.run([sys.executable, "-c", PYTHON, SOURCE, path], capture_output=True, text=True,
+                          env={**os.environ, "STARGRAD_LIBRARY": library})
+    if done.returncode:
+        raise Broken(f"Python: {done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def onnxruntime(path, data):
+    """The logits that it computes of the test set's images; None: it is not there, or the data are no images of an archive."""
+    try:
+        import numpy
+        import onnxruntime as runtime
+    except ImportError:
+        return None
+    if not data.endswith("images.npz"):
+        return None
+    session = runtime.InferenceSession(path)
+    x = numpy.load(data.split(":", 1)[1])["x_test"]
+    return session.run(None, {session.get_inputs()[0].name: numpy.moveaxis(x, -1, 1)})[0]
+
+
+def law(draw):
+    model, *kinds = draw.choice(NETWORKS)
+    kind = draw.choice(kinds)
+    data, out, bf16 = DATA[kind](draw), folder("run"), draw.chance(0.25)
+    voxels = kind == "masks"
+    how = ["--precision", "bf16"] if bf16 else []
+    words = ["train", "--model", model, "--data", data, "--batch", draw.choice((4, 8, 12)), "--steps", draw.choice((2, 5)), "--lr", 0.01,
+             "--cpus", 1, *how, *draw.options(OPTIONS), *(draw.options(OF_VOXELS) if voxels else [])]
+    if model == "convnet" and draw.chance(0.3):
+        words += ["--bn-group", draw.choice(("micro", 2, 4))]
+    if draw.chance(0.3) and model in ("mlp", "convnet"):        # from others' weights, without the head
+        first = folder("first")
+        draw.run(["train", "--model", model, "--data", data, "--batch", 4, "--steps", 1, "--cpus", 1, "--out", first], refusable=True)
+        words += ["--init", f"{first}/model.safetensors", "--init-skip", draw.choice(("fc*", "*.bias"))]
+    told = json.loads(draw.run([*words, "--json", "--out", out], refusable=True))
+    wanted = {name: value for name, value in told.items() if name.startswith("test_")}
+    compare("metrics.jsonl", wanted, events(out, "epoch")[-1], 1e-6)
+    limit = 0.02 if bf16 else 1e-5      # in bf16 what is rounded depends on how many samples a task has
+    if bf16:
+        wanted = {name: value if name in ("test_loss", "test_perplexity") else None for name, value in wanted.items()}
+    compare("eval RUN", wanted, json.loads(draw.run(["eval", out, "--json", "--cpus", 1])), limit)
+    mean = words[words.index("--mean"):][:4] if "--mean" in words else []
+    compare("eval --weights", wanted, json.loads(draw.run(["eval", "--weights", f"{out}/model.safetensors", "--model", model, "--data", data,
+                                                           "--cpus", 1, "--json", *how, *mean])), limit)
+    if wanted.get("test_top1") is not None and kind != "text":
+        lines = [json.loads(line) for line in draw.run(["predict", out, "--json", "--cpus", 1]).splitlines()]
+        right = sum(line["classes"][0]["class"] == line["label"] for line in lines) / len(lines)
+        if not close(right, wanted["test_top1"], 1e-6):
+            raise Broken(f"predict is right {right} times, the run {wanted['test_top1']}")
+    said = python(out)
+    if said:
+        compare("Python", wanted, said[0], limit)
+    exports(draw, out, data, wanted, 0.05 if bf16 else 1e-3, None if bf16 else said)
+
+
+def exports(draw, out, data, wanted, limit, said):
+    """The network that is exported, read again, and by onnxruntime. In bf16 a run rounds what the other does not."""
+    path = f"{out}/net.onnx"
+    draw.commands.append(" ".join(command("export", out, path)))
+    done = subprocess.run(command("export", out, path), capture_output=True, text=True)
+    if done.returncode and "has no form in ONNX" in done.stderr:
+        return
+    if done.returncode:
+        raise Broken(done.stderr)
+    again = json.loads(draw.run(["eval", "--model", f"onnx:{path}", "--data", data, "--cpus", 1, "--json"]))
+    compare("the exported network", wanted, again, limit)
+    logits = onnxruntime(path, data) if said else None
+    if logits is not None:
+        mine, theirs = said[2], [float(x) for x in logits.ravel()[:2000]]
+        worst = max(abs(a - b) for a, b in zip(mine, theirs))
+        if worst > 1e-3 * max(1, max(map(abs, mine))):
+            raise Broken(f"onnxruntime's logits differ by {worst}")
+
+
+if __name__ == "__main__":
+    random.seed(1)
+    laws.main("own_numbers", law, 10, 150)
