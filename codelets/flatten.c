@@ -3,7 +3,7 @@
  *
  *     x  a0 b0  a1 b1  a2 b2     ->     y  a0 a1 a2  b0 b1 b2
  *
- * With one pixel, or for rows, nothing moves and y is a view of x. */
+ * With one pixel, or for arrays that are no images, nothing moves and y is a view of x. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/flatten.h"
@@ -15,10 +15,10 @@ static int infer(struct sgrad_signature *s, void *attrs) {
     (void)attrs;
     const struct sgrad_shape *x = &s->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 2 && x->rank != 4)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or rows (N,C), not %s", s->layer,
+    if (x->rank < 2)
+        return sgrad_fail(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or arrays (N,…), not %s", s->layer,
                           sgrad_shape_text(x, text));
-    s->view_of_input = x->rank == 2 || x->dim[1] * x->dim[2] == 1;
+    s->view_of_input = x->rank != 4 || x->dim[1] * x->dim[2] == 1;
     s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], sgrad_shape_count(x) / x->dim[0] } };
     return 0;
 }

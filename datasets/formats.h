@@ -57,16 +57,19 @@ int sgrad__origin_match(struct sgrad_dataset *dataset, const char *data, const s
 /* A file of NumPy's: COUNT numbers of so many BYTES, of KIND 'u', 'i', 'b' or 'f', at DATA within the file. */
 struct sgrad__npy {
     char kind;
+    bool high_first;    /* the upper byte of a number comes first */
+    bool fortran;       /* the first dimension changes fastest */
     int bytes;
     int64_t count;
     struct sgrad_shape shape;
     const unsigned char *data;
 };
 int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *npy);
-double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);
+double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C's order, whatever the file's */
 
 /* The BYTES of a zip archive's MEMBER, stored or deflated, whose check sum is right; the caller frees *CONTENT. */
 int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
+bool sgrad__zip_has(const void *data, size_t size, const char *member);     /* false where it is no archive, too */
 
 /* JPEG, PNG or TIFF, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
 struct sgrad__image {

@@ -85,3 +85,12 @@ int sgrad__zip_read(const char *name, const void *data, size_t size, const char 
     *bytes = m.is.size;
     return 0;
 }
+
+bool sgrad__zip_has(const void *data, size_t size, const char *member) {
+    zip_source_t *source = zip_source_buffer_create(data, size, 0, NULL);
+    zip_t *zip = source ? zip_open_from_source(source, ZIP_RDONLY, NULL) : NULL;
+    const bool has = zip && zip_name_locate(zip, member, ZIP_FL_ENC_RAW) >= 0;
+    if (zip) zip_discard(zip);
+    else if (source) zip_source_free(source);
+    return has;
+}

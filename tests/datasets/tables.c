@@ -212,8 +212,9 @@ static void wrong_lines(void **state) {
 
 /* ---- arrays ---- */
 
-static void put_array(const char *name, const char *type, const char *shape, const void *data, size_t size) {
-    char *header = sgrad_format("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", type, shape);
+static void put_array_in(const char *name, const char *type, const char *shape, const char *fortran, const void *data,
+                         size_t size) {
+    char *header = sgrad_format("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n", type, fortran, shape);
     const size_t length = strlen(header);
     unsigned char *file = sgrad_alloc(10 + length + size, 1);
     memcpy(file, "\x93NUMPY\x01", 8);
@@ -223,6 +224,10 @@ static void put_array(const char *name, const char *type, const char *shape, con
     free(written(name, file, 10 + length + size));
     free(file);
     free(header);
+}
+
+static void put_array(const char *name, const char *type, const char *shape, const void *data, size_t size) {
+    put_array_in(name, type, shape, "False", data, size);
 }
 
 static struct sgrad_dataset *open_arrays(enum sgrad_split split) {
@@ -252,13 +257,86 @@ static void arrays(void **state) {
     assert_true(sgrad_dataset_image(d)->shape.rank == 4 && sgrad_dataset_target(d)->shape.rank == 3 && d->classes == 2);
     sgrad_dataset_close(d);
 
-    put_array("x_train.npy", "<u2", "(2, 2)", (uint16_t[]){ 1, 65535, 3, 4 }, 8);       /* numbers */
+    put_array("x_train.npy", "<u2", "(2, 2)", (uint16_t[]){ 1, 65535, 3, 65535 }, 8);      /* numbers */
+    put_array("x_test.npy", ">u2", "(1, 2)", (uint8_t[]){ 0, 5, 255, 255 }, 4);
+    put_array("y_test.npy", "<f2", "(1, 2)", (uint16_t[]){ 0x3c00, 0xc000 }, 4);
     put_array("y_train.npy", "<f2", "(2, 2)", (uint16_t[]){ 0x3c00, 0xc000, 1, 0x7bff }, 8);
     d = open_arrays(SGRAD_TRAIN);
-    assert_true(!d->classes && d->field[0].dtype == SGRAD_F32 && ((const float *)d->field[0].data)[1] == 65535);
+    assert_true(!d->classes && d->field[0].dtype == SGRAD_F32);
+    assert_memory_equal(d->field[0].data, ((float[]){ -1, 0, 1, 0 }), 16);      /* normalised; what never changes is 0 */
     const float *y = d->field[1].data;
     assert_true(y[0] == 1 && y[1] == -2 && y[2] == ldexpf(1, -24) && y[3] == 65504);
     sgrad_dataset_close(d);
+    d = open_arrays(SGRAD_TEST);
+    assert_memory_equal(d->field[0].data, ((float[]){ 3, 0 }), 8);              /* by the training samples' */
+    sgrad_dataset_close(d);
+}
+
+/* The same numbers in either order of bytes and of dimensions. */
+static void orders(void **state) {
+    (void)state;
+    struct sgrad_dataset *d[4];
+    const char *const type[] = { "<f4", "<f4", ">f4", ">f4" };
+    put_array("y_train.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
+    put_array("y_test.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
+    for (int i = 0; i < 4; i++) {
+        unsigned char bytes[48];
+        for (int n = 0; n < 12; n++) {                  /* (2,2,3), of which number n is n² */
+            const int place = i % 2 ? n / 6 + n / 3 % 2 * 2 + n % 3 * 4 : n;
+            const float number = (float)(n * n);
+            for (int b = 0; b < 4; b++) bytes[4 * place + b] = ((const unsigned char *)&number)[i < 2 ? b : 3 - b];
+        }
+        put_array_in("x_train.npy", type[i], "(2, 2, 3)", i % 2 ? "True" : "False", bytes, sizeof bytes);
+        d[i] = open_arrays(SGRAD_TRAIN);
+        assert_int_equal(d[i]->field[0].shape.rank, 2);
+        assert_memory_equal(d[i]->field[0].data, d[0]->field[0].data, 48);
+    }
+    for (int i = 0; i < 4; i++) sgrad_dataset_close(d[i]);
+}
+
+/* What y is: as it looks, or as the argument wants it. */
+static void meanings(void **state) {
+    (void)state;
+    static const struct {
+        const char *type, *shape, *more, *note;
+        int classes;                    /* -1: refused */
+        float y[4];                     /* bytes where the type is u1 */
+    } rows[] = {
+        { "|u1", "(2, 1)", "", "y is classes", 3, { 1, 2 } },
+        { "|u1", "(2,)", ",numbers", "y is numbers", 0, { 1, 2 } },
+        { "|u1", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", ",numbers", "y is numbers", 0, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, 1, 1, 1 } },
+        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, .5f, 1, 0 } },
+        { "<f4", "(2, 1)", "", "y is numbers", 0, { 1, 2 } },
+        { "<f4", "(2,)", ",classes", "y is classes", 3, { 1, 2 } },
+        { "<f4", "(2,)", ",classes", "number 1 is 1.5: classes are whole numbers", -1, { 1, 1.5f } },
+        { "<f4", "(2, 2)", ",classes", "takes one class a sample, or one-hot rows", -1, { 0, 1, 1, 1 } },
+        { "|u1", "(2, 2)", "", "y is numbers", 0, { 3, 1, 1, 1 } },
+    };
+    put_array("x_train.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
+    put_array("x_test.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int numbers = strstr(rows[i].shape, "2, 2") ? 4 : 2;
+        uint8_t bytes[4];
+        for (int n = 0; n < 4; n++) bytes[n] = (uint8_t)rows[i].y[n];
+        const bool whole = rows[i].type[1] == 'u';
+        for (int part = 0; part < 2; part++)
+            put_array(part ? "y_test.npy" : "y_train.npy", rows[i].type, rows[i].shape, whole ? (const void *)bytes : rows[i].y,
+                      (size_t)numbers * (whole ? 1 : sizeof(float)));
+        char *data = sgrad_format("npy:%s%s", scratch_root, rows[i].more), said[512];
+        struct sgrad_dataset *d = NULL;
+        sgrad_hush(said, sizeof said);
+        const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
+        sgrad_hush(NULL, 0);
+        if (error ? rows[i].classes >= 0 || !strstr(said, rows[i].note)
+                  : d->classes != rows[i].classes || strcmp(d->note, rows[i].note))
+            fail_msg("row %zu: %s, %s", i, error ? said : "", error ? "" : d->note);
+        if (d && d->classes == 2) assert_memory_equal(d->field[1].data, ((int32_t[]){ 1, 0 }), 8);
+        sgrad_dataset_close(d);
+        free(data);
+    }
 }
 
 static void wrong_arrays(void **state) {
@@ -270,8 +348,9 @@ static void wrong_arrays(void **state) {
         size_t size;
     } rows[] = {
         { "<f4", "(2, 2)", "x_train.npy: byte ", 15 },
-        { ">f4", "(2, 2)", "has numbers '>f4'", 16 },
-        { "|O", "(2, 2)", "has numbers '|O'", 16 },
+        { "|S4", "(2, 2)", "has values of type '|S4': takes", 16 },
+        { "<c8", "(1, 2)", "has values of type '<c8': takes", 16 },
+        { "|O", "(2, 2)", "has values of type '|O': takes", 16 },
         { "<f4", "(2147483647, 2147483647, 2147483647)", "which its shape says otherwise", 16 },
         { "<f4", "(-2, 2)", "its shape is none", 16 },
         { "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "its shape is none", 16 },
@@ -286,10 +365,12 @@ static void wrong_arrays(void **state) {
         assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, rows[i].says);
     }
     put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, INFINITY }, 8);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "x_train.npy: number 1 is none");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
+                 "x_train.npy: sample 1, number 0, both from 0, is inf");
     put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, 2 }, 8);
     put_array("y_train.npy", "|i1", "(2,)", (int8_t[]){ 0, -1 }, 2);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "number 1 is -1: classes are counted from 0");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
+                 "number 1 is -1: classes are whole numbers, counted from 0");
     free(written("x_train.npy", "PK\3\4 is a zip file", 18));
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "x_train.npy: byte 0: is no NumPy array");
     remove(scratch_path("x_train.npy"));
@@ -301,7 +382,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes), cmocka_unit_test(numbers), cmocka_unit_test(wrong_lines), cmocka_unit_test(headers),
         cmocka_unit_test(titles),
-        cmocka_unit_test(arrays),  cmocka_unit_test(wrong_arrays),
+        cmocka_unit_test(arrays),  cmocka_unit_test(wrong_arrays), cmocka_unit_test(orders),
+        cmocka_unit_test(meanings),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

@@ -5,10 +5,12 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 
+from npz import array
 from predict import make_folder, trained
-from run import command, folder, main, stargrad
+from run import command, folder, losses, main, stargrad
 
 
 def table(name, rows, titles):
@@ -81,6 +83,26 @@ def test_numbers():
     assert stargrad("predict", run, "--data", f"csv:{bare}", "--cpus", 1).splitlines() == lines
     said = told("train", "--model", "mlp", "--data", f"csv:{table('one.csv', rows[:1] * 20, None)},classes", "--batch", 4, "--print")[1]
     assert "all training samples are of one class" in said and said.count("\n") == 1, said
+
+
+def test_arrays():
+    """Numbers in arrays are what the same table is."""
+    rows = [[f"{(i * 37) % 11}", f"{i * i % 70 * 1000}", "7", str(i % 3)] for i in range(100)]
+    path, out = folder("arrays"), {}
+    os.makedirs(path)
+    for part, mine in (("train", [r for i, r in enumerate(rows) if i % 5 != 4]), ("test", rows[4::5])):
+        for name, kind, shape, data in (
+                ("x", "<f4", f"({len(mine)}, 1, 3)", struct.pack(f"<{3 * len(mine)}f", *(float(c) for r in mine for c in r[:3]))),
+                ("y", "<i2", f"({len(mine)}, 1)", struct.pack(f"<{len(mine)}h", *(int(r[3]) for r in mine)))):
+            with open(f"{path}/{name}_{part}.npy", "wb") as f:
+                f.write(array(kind, shape, data))
+    for data in (f"csv:{table('arrays.csv', rows, None)},4,classes", f"npy:{path}"):
+        run = folder(f"of_{data[:3]}")
+        stargrad("train", "--model", "mlp", "--data", data, "--batch", 16, "--steps", 9, "--lr", .05, "--deterministic", "--cpus", 1, "--out", run)
+        out[data[:3]] = losses(run), stargrad("predict", run, "--cpus", 1)
+    assert out["npy"] == out["csv"]
+    os.remove(f"{path}/y_test.npy")
+    assert stargrad("predict", run, "--data", f"npy:{path}", "--cpus", 1) == out["npy"][1]
 
 
 def test_folders():

@@ -1,0 +1,139 @@
+/* npy_array.c: an array of NumPy's (numpy.lib.format, versions 1 to 3), in memory.
+ *
+ *     6 bytes \x93NUMPY | version | header length | {'descr': '<f4', 'fortran_order': False, 'shape': (150, 4), } | the numbers
+ *
+ * Either order of bytes and of dimensions. Limits: no objects, no texts, no complex numbers. */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_LIMIT = 1 << 16 };
+
+/* The value of KEY in the header, a Python dictionary as NumPy writes it; NULL: there is none. */
+static const char *value_of(const char *header, const char *key) {
+    const char *at = strstr(header, key);
+    if (!at) return NULL;
+    at += strlen(key);
+    while (*at == ' ' || *at == ':') at++;
+    return at;
+}
+
+static bool parse_shape(const char *text, struct sgrad_shape *shape) {
+    shape->rank = 0;
+    if (*text++ != '(') return false;
+    while (*text != ')') {
+        char *end;
+        const long n = strtol(text, &end, 10);
+        if (end == text || n < 0 || n > INT32_MAX || shape->rank == SGRAD_MAX_RANK) return false;
+        shape->dim[shape->rank++] = n;
+        for (text = end; *text == ',' || *text == ' ';) text++;
+    }
+    return true;
+}
+
+/* "<f4": the order of bytes, a letter and bytes, which have to be together what can be read. */
+static bool parse_type(const char *text, struct sgrad__npy *npy) {
+    static const char *const known[] = { "u1", "i1", "b1", "u2", "i2", "u4", "i4", "i8", "u8", "f2", "f4", "f8" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if ((*text == '\'' || *text == '"') && text[1] && strchr("<>|=", text[1]) && !strncmp(text + 2, known[i], 2) &&
+            text[4] == *text) {
+            npy->kind = known[i][0];
+            npy->bytes = known[i][1] - '0';
+            npy->high_first = text[1] == '>';
+            return true;
+        }
+    return false;
+}
+
+/* Characters of the value at TEXT: a text in quotes, a list in brackets, or all up to a comma. */
+static int value_length(const char *text) {
+    enum { MOST = 60 };
+    const char quote = *text;
+    size_t length = strcspn(text, quote == '[' ? "]" : ",}");
+    if (quote == '\'' || quote == '"') length = 1 + strcspn(text + 1, (char[]){ quote, 0 });
+    length += text[length] && text[length] != ',' && text[length] != '}';
+    return length < MOST ? (int)length : MOST;
+}
+
+/* How many numbers SHAPE has; -1: more than there is room for in SIZE bytes. */
+static int64_t count_of(const struct sgrad_shape *shape, int bytes, size_t size) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dim[i] == 0) return 0;
+    for (int i = 0; i < shape->rank; i++)
+        if (__builtin_mul_overflow(count, shape->dim[i], &count) || (uint64_t)count > size / (size_t)bytes) return -1;
+    return count;
+}
+
+int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *parsed) {
+    const unsigned char *byte = data;
+    struct sgrad__npy npy = { .kind = 0 };
+    if (size < 12 || memcmp(data, "\x93NUMPY", 6)) return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 0: is no NumPy array", name);
+    if (byte[6] < 1 || byte[6] > 3)
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 6: is of version %d, 1 to 3 are known", name, byte[6]);
+    size_t length = byte[8] | (size_t)byte[9] << 8, from = 10;
+    if (byte[6] > 1) length |= (size_t)byte[10] << 16 | (size_t)byte[11] << 24, from = 12;
+    if (length > HEADER_LIMIT || length > size - from)
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, the file %zu", name, length, size);
+    char *header = sgrad_format("%.*s", (int)length, (const char *)byte + from);
+    const char *type = value_of(header, "'descr'"), *order = value_of(header, "'fortran_order'");
+    const char *shape = value_of(header, "'shape'");
+    int error = 0;
+    if (!type || !order || !shape)
+        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: its header lacks descr, fortran_order or shape", name, from);
+    else if (!parse_type(type, &npy))
+        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: has values of type %.*s: takes whole and real numbers of up to 8 "
+                           "bytes", name, from, value_length(type), type);
+    else if (strncmp(order, "False", 5) && strncmp(order, "True", 4))
+        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: fortran_order is %.*s, neither True nor False", name, from,
+                           value_length(order), order);
+    else if (!parse_shape(shape, &npy.shape))
+        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: its shape is none of up to %d dimensions", name, from,
+                           SGRAD_MAX_RANK);
+    npy.fortran = !error && *order == 'T';
+    free(header);
+    SGRAD_TRY(error);
+    npy.count = count_of(&npy.shape, npy.bytes, size - from - length);
+    if (npy.count < 0 || (size_t)npy.count * (size_t)npy.bytes != size - from - length)
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which its shape says otherwise", name,
+                          from + length, size - from - length);
+    npy.data = byte + from + length;
+    *parsed = npy;
+    return 0;
+}
+
+/* IEEE 754's half precision. */
+static double half(uint16_t bits) {
+    const int exponent = bits >> 10 & 31;
+    const double mantissa = bits & 1023, sign = bits >> 15 ? -1 : 1;
+    if (exponent == 31) return mantissa > 0 ? NAN : sign * INFINITY;
+    return sign * (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
+}
+
+/* Where the number with place I in C's order is in Fortran's. */
+static int64_t fortran_place(const struct sgrad_shape *shape, int64_t i) {
+    int64_t stride = sgrad_shape_count(shape), place = 0;
+    for (int d = shape->rank; d-- > 0; i /= shape->dim[d]) {
+        stride /= shape->dim[d];
+        place += i % shape->dim[d] * stride;
+    }
+    return place;
+}
+
+double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i) {
+    const unsigned char *at = npy->data + (npy->fortran ? fortran_place(&npy->shape, i) : i) * npy->bytes;
+    uint64_t word = 0;
+    float f;
+    double d;
+    for (int b = npy->bytes; b-- > 0;) word = word << 8 | at[npy->high_first ? npy->bytes - 1 - b : b];
+    const int unused = 64 - 8 * npy->bytes;
+    if (npy->kind == 'u' || npy->kind == 'b') return (double)word;
+    if (npy->kind == 'i') return (double)((int64_t)(word << unused) >> unused);
+    if (npy->bytes == 2) return half((uint16_t)word);
+    if (npy->bytes == 8) return memcpy(&d, &word, sizeof d), d;
+    const uint32_t low = (uint32_t)word;
+    return memcpy(&f, &low, sizeof f), (double)f;
+}
