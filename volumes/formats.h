@@ -44,6 +44,7 @@ struct sgrad__zarr {
     char separator;             /* between a chunk's numbers: '.' or '/' */
     bool prefixed;              /* they follow "c" and the separator */
     double fill;                /* what a chunk that is not there holds */
+    bool swapped, turned;       /* voxels have the higher byte first; the first index is the fastest (order F) */
 };
 int sgrad__zarr_parse(const char *name, const void *data, size_t size, int version, struct sgrad__zarr *zarr);
 

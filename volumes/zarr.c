@@ -85,6 +85,29 @@ static void fill(const struct sgrad_volume *v, int64_t count, void *room) {
         sgrad_voxel_convert(SGRAD_VOXEL_F64, &value, 1, v->voxel, (char *)room + (size_t)i * sgrad_voxel_size(v->voxel));
 }
 
+/* Voxels of SIZE bytes with the lower byte first. */
+static void swap(char *voxel, int64_t count, size_t size) {
+    for (; count > 0; count--, voxel += size)
+        for (size_t i = 0; i < size / 2; i++) {
+            const char byte = voxel[i];
+            voxel[i] = voxel[size - 1 - i];
+            voxel[size - 1 - i] = byte;
+        }
+}
+
+/* A chunk whose first index is the fastest, with the last one so. */
+static void turn(const int64_t *dim, size_t size, char *chunk) {
+    const int64_t count = dim[0] * dim[1] * dim[2] * dim[3];
+    char *from = sgrad_alloc((size_t)count, size), *to = chunk;
+    memcpy(from, chunk, (size_t)count * size);
+    for (int64_t c = 0; c < dim[0]; c++)
+        for (int64_t z = 0; z < dim[1]; z++)
+            for (int64_t y = 0; y < dim[2]; y++)
+                for (int64_t x = 0; x < dim[3]; x++, to += size)
+                    memcpy(to, from + (size_t)(c + dim[0] * (z + dim[1] * (y + dim[2] * x))) * size, size);
+    free(from);
+}
+
 static int read_chunk(const struct sgrad__piece *piece, void *arg) {
     const struct passage *p = arg;
     const struct sgrad_volume *v = p->volume;
@@ -93,7 +116,11 @@ static int read_chunk(const struct sgrad__piece *piece, void *arg) {
     int error = 0;
     if (access(path, F_OK) && errno == ENOENT) fill(v, sgrad_box_count(&piece->chunk), p->room);
     else if (!(error = sgrad_map_open(path, 2 * SGRAD__CHUNK_LIMIT, &map))) {
-        error = sgrad__codec_expand(((const struct sgrad__zarr *)v->state)->codec, path, map.data, map.size, p->room, p->bytes);
+        const struct sgrad__zarr *zarr = v->state;
+        const size_t size = sgrad_voxel_size(v->voxel);
+        error = sgrad__codec_expand(zarr->codec, path, map.data, map.size, p->room, p->bytes);
+        if (!error && zarr->swapped) swap(p->room, (int64_t)(p->bytes / size), size);
+        if (!error && zarr->turned) turn(v->chunk, size, p->room);
         sgrad_map_close(&map);
     }
     if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(v->voxel), &piece->chunk, p->room, p->box, p->to);

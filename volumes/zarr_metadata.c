@@ -16,10 +16,10 @@ static int find_voxel(const char *name, const char *text, int version, struct sg
     for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++) {
         const bool same =
             version == 3 ? !strcmp(text, sgrad_voxel_name(v))
-                         : strlen(text) == 3 && strchr(text[2] == '1' ? "<>|" : "<", *text) && !strcmp(text + 1, short_name[v]);
-        if (same) return zarr->voxel = v, 0;
+                         : strlen(text) == 3 && strchr(text[2] == '1' ? "<>|" : "<>", *text) && !strcmp(text + 1, short_name[v]);
+        if (same) return zarr->voxel = v, zarr->swapped = version == 2 && *text == '>', 0;
     }
-    return FAIL("%s: voxels of type '%s': takes little-endian whole and real numbers of 8 to 64 bits", name, text ? text : "?");
+    return FAIL("%s: voxels of type '%s': takes whole and real numbers of 8 to 64 bits", name, text ? text : "?");
 }
 
 static int read_sizes(const char *name, const char *what, const json_t *list, int64_t *to, struct sgrad__zarr *zarr) {
@@ -62,7 +62,8 @@ static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr
     SGRAD_TRY(read_sizes(name, "shape", json_object_get(json, "shape"), zarr->dim, zarr));
     SGRAD_TRY(read_sizes(name, "chunks", json_object_get(json, "chunks"), zarr->chunk, zarr));
     SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "dtype")), 2, zarr));
-    if (order && strcmp(order, "C")) return FAIL("%s: chunks in order '%s': takes C, rows of x", name, order);
+    if (order && strcmp(order, "C") && strcmp(order, "F")) return FAIL("%s: chunks in order '%s': takes C and F", name, order);
+    zarr->turned = order && *order == 'F';
     if (json_array_size(filters)) return FAIL("%s: has filters, which are not known here", name);
     if (own) separator = json_string_value(own);
     if (json_is_object(compressor)) SGRAD_TRY(read_codec(name, json_string_value(json_object_get(compressor, "id")), zarr));
@@ -78,7 +79,9 @@ static int parse3_codecs(const char *name, const json_t *codecs, struct sgrad__z
         const char *id = json_is_string(codec) ? json_string_value(codec) : json_string_value(json_object_get(codec, "name"));
         const char *endian = json_string_value(json_object_get(how, "endian"));
         if (id && !strcmp(id, "bytes") && !bytes) {
-            if (endian && strcmp(endian, "little")) return FAIL("%s: voxels are %s-endian: takes little", name, endian);
+            if (endian && strcmp(endian, "little") && strcmp(endian, "big"))
+                return FAIL("%s: voxels are %s-endian: takes little and big", name, endian);
+            zarr->swapped = endian && *endian == 'b';
             bytes = true;
         } else if (!bytes || zarr->codec != SGRAD__NO_CODEC)
             return FAIL("%s: codec '%s': takes \"bytes\" and one compressor at most", name, id ? id : "?");

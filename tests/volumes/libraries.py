@@ -68,8 +68,10 @@ with tempfile.TemporaryDirectory() as scratch:
         assert f"compressed with '{name}'" in told_of(path), name
     zarr.create_array(str(work / "sharded.zarr"), data=VOXELS, chunks=(1, 8, 40), shards=(2, 16, 40), zarr_format=3)
     assert "sharding_indexed" in told_of(work / "sharded.zarr")
-    zarr.create_array(str(work / "big.zarr"), data=VOXELS.astype(">u2"), chunks=chunks, zarr_format=2)
-    assert ">u2" in told_of(work / "big.zarr")
+    for number, (kind, order) in enumerate(((">u2", "C"), ("<u2", "F"), (">u2", "F"))):
+        path = work / f"turned{number}.zarr"
+        zarr.create_array(str(path), data=VOXELS.astype(kind), chunks=chunks, zarr_format=2, order=order)
+        assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), (kind, order)
 
     # HDF5: contiguous, and chunks with the library's filters.
     for number, filters in enumerate(({}, {"chunks": (2, 3, 33)}, {"chunks": (5, 40, 7), "compression": "gzip", "shuffle": True},

@@ -1,0 +1,51 @@
+"""The law of files: the same content in every legal encoding gives the same samples. A content is drawn, and written twice: plainly, and in an
+encoding that is drawn, too. Two steps at rate 0 over either, and an evaluation, have to tell the same losses, and mean and deviation, of as
+many samples. Written with Python's standard library alone (writers.py)."""
+import json
+import os
+import re
+import shutil
+
+import laws
+import writers
+from laws import Broken
+from run import events, folder
+
+
+def told(draw, words, data):
+    """What a training says of DATA: the line that counts samples, losses, mean and deviation."""
+    out = folder("out")
+    said = draw.run(["train", *words, "--data", data, "--steps", 2, "--lr", 0, "--no-shuffle", "--no-augment", "--cpus", 1, "--micro-batch", 4,
+                     "--batch", 8, "--out", out])
+    counts = re.findall(r"\d+ (?:images|samples|patches|rows|texts|windows)[^\n]*", said)
+    config = json.load(open(f"{out}/config.json"))
+    epoch = events(out, "epoch")[-1]
+    return {"counts": [c for c in counts if "/s" not in c][:2], "losses": [e["loss"] for e in events(out)], "mean": config["mean"],
+            "deviation": config["deviation"], "classes": config["class_names"],
+            **{k: v for k, v in epoch.items() if k.startswith("test_")}}
+
+
+def weights(draw, words, data):
+    """What an evaluation says of weights: DATA is the file of them, or an ONNX network."""
+    how = ["--model", f"onnx:{data}"] if data.endswith(".onnx") else ["--weights", data, "--model", "mlp"]
+    return json.loads(draw.run(["eval", *how, "--data", "digits", "--cpus", 1, "--json"]))["test_loss"]
+
+
+def law(draw):
+    name = draw.choice(writers.CONTENTS)
+    kind = writers.CONTENTS[name]
+    root = folder("data")
+    os.makedirs(f"{root}/plain"), os.makedirs(f"{root}/other")
+    content = kind.draw(draw)
+    tell = weights if kind.of_weights else told
+    plain = kind.write(draw, content, f"{root}/plain", False)
+    other = kind.write(draw, content, f"{root}/other", True)
+    one, two = tell(draw, kind.words, plain), tell(draw, kind.words, other)
+    draw.commands.append(f"{name}: {kind.how}")
+    shutil.rmtree(root)
+    if one != two:
+        raise Broken(f"{name} as {kind.how}: {two}, plainly {one}")
+
+
+if __name__ == "__main__":
+    laws.main("files", law, 10, 450)
