@@ -411,7 +411,7 @@ static const struct sgrad__option options[] = {
     { "model", "NAME", "for --limits and --machine: whose kernels and steps are measured", &sgrad__text, SGRAD__FIELD(model) },
     { "data", "KIND[:PATH]", "for --limits and --machine: its data set", &sgrad__text, SGRAD__FIELD(data) },
     { "batch", "N", "for --limits and --machine: its batch", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
-    { "strategy", "NAME", "for --machine: how ranks exchange meanwhile [sync]", &sgrad__text, SGRAD__FIELD(strategy) },
+    { "strategy", "NAME", "for --machine: how ranks exchange meanwhile", &sgrad__text, SGRAD__FIELD(strategy) },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };

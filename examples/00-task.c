@@ -1,8 +1,8 @@
 /* 00-task.c: a kernel, two tensors, three tasks.
  *
- * A kernel is a plain C function on blocks of memory. Submitting it makes a task, and returns at once; tasks run when the
- * tasks that write what they read are done, each on whatever worker is free. Here both halves of the work may run at the
- * same time, and the sum waits for both:
+ * A kernel is a plain C function on blocks of memory. A call is a kernel with the shapes of its operands. sgrad_task_submit makes
+ * a task of a call and returns at once. A task runs on any free worker as soon as the tasks that write its operands are done.
+ * Here the two squares may run at the same time, and the sum waits for both:
  *
  *     x ── square ──> y0 ──┐
  *                          ├── add ──> y0
@@ -40,14 +40,21 @@ static int run(void) {
     for (int i = 0; i < N; i++) values[i] = (float)i;
     SGRAD_TRY(sgrad_tensor_write(x, values));
 
-    /* How each operand is accessed is all that StarPU needs to know about order. */
+    /* How each operand is accessed is all that StarPU needs to know about order. A call must live until its tasks are done. */
+    struct sgrad_call square_call = { .kernel = &square_kernel, .operands = 2, .view = { x->view, y[0]->view },
+                                      .access = { SGRAD_R, SGRAD_W } };
+    struct sgrad_call add_call = { .kernel = &add_kernel, .operands = 2, .view = { y[1]->view, y[0]->view },
+                                   .access = { SGRAD_R, SGRAD_RW } };
+    sgrad_call_prepare(&square_call);
+    sgrad_call_prepare(&add_call);
     for (int i = 0; i < 2; i++)
-        SGRAD_TRY(sgrad_task_submit_simple(&square_kernel, (struct sgrad_tensor *[]){ x, y[i] },
-                                           (enum sgrad_access[]){ SGRAD_R, SGRAD_W }, 2));
-    SGRAD_TRY(sgrad_task_submit_simple(&add_kernel, (struct sgrad_tensor *[]){ y[1], y[0] },
-                                       (enum sgrad_access[]){ SGRAD_R, SGRAD_RW }, 2));
+        SGRAD_TRY(sgrad_task_submit(&(struct sgrad_submission){ .call = &square_call,
+                                                                .operand = (struct sgrad_tensor *[]){ x, y[i] } }));
+    SGRAD_TRY(sgrad_task_submit(&(struct sgrad_submission){ .call = &add_call,
+                                                            .operand = (struct sgrad_tensor *[]){ y[1], y[0] } }));
 
-    SGRAD_TRY(sgrad_tensor_read(y[0], values));     /* waits for the task that writes y0 last */
+    SGRAD_TRY(sgrad_wait_all());                    /* returns the error of a task that failed */
+    SGRAD_TRY(sgrad_tensor_read(y[0], values));
     printf("3² + 3² = %g\n", values[3]);
 
     sgrad_tensor_destroy(x);

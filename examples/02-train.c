@@ -3,8 +3,9 @@
  *     02-train            trains it for five epochs on the digits that come with Stargrad
  *     02-train --print    prints the network, and every task of a training step in the order of submission; runs nothing
  *
- * What the command `stargrad train` can do is a field of struct sgrad_train_options. The run's folder holds what it says in
- * graphs.h: config.json, metrics.jsonl, checkpoints, model.safetensors. `stargrad report FOLDER` shows it.
+ * Each option of the command `stargrad train` is a field of struct sgrad_train_options (graphs/runs/runs.h). The run's folder
+ * holds its options (config.json), a line for each step and each evaluation (metrics.jsonl), checkpoints, and the final weights
+ * (model.safetensors). `stargrad report FOLDER` shows it.
  *
  * Next: 03-own-operation.c. */
 #include "graphs/graphs.h"

@@ -85,7 +85,12 @@ struct starpu_task;
 void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*call_of)(const struct starpu_task *task));
 int sgrad__simulation_gpus(void);
 struct sgrad_message sgrad__simulation_message(struct sgrad_message message);     /* to whoever stands for its peer */
-/* What a worker does about a message that has been submitted: it reads what goes (SGRAD_R), makes what came (SGRAD_RW) usable. */
+double sgrad__simulation_carrying(void);      /* seconds of a worker for a byte of a message; 0: none */
+/* The kernel whose tasks last as long as that, and the kind of such work in pictures. */
+extern const struct sgrad_kind sgrad__simulated_reduction;
+extern const struct sgrad_kernel sgrad__simulated_carry;
+/* What a worker does about a message that has been submitted: it reads what goes (SGRAD_R), makes what came (SGRAD_RW) usable
+ * (carrying.c). */
 void sgrad__simulation_carry(const struct sgrad_message *message, enum sgrad_access access);
 
 /* Around a task's kernel on a CPU, whether or not anybody watches its call; begin returns what end takes. */

@@ -20,7 +20,7 @@
  *     SGRAD_TRY(sgrad_tensor_write(x, values));
  *     SGRAD_TRY(sgrad_task_submit_simple(&kernel, (struct sgrad_tensor *[]){ x, y },
  *                                        (enum sgrad_access[]){ SGRAD_R, SGRAD_W }, 2));
- *     SGRAD_TRY(sgrad_tensor_read(y, values));                             // waits for the task
+ *     SGRAD_TRY(sgrad_tensor_read(y, values));
  *
  * Functions return 0 or a negative SGRAD_E…; whoever decides an error logs it, once, as one line on standard error.
  * Output parameters are set only on success. Programmer mistakes assert. */
@@ -293,7 +293,8 @@ struct sgrad_submission {
 };
 int sgrad_task_submit(const struct sgrad_submission *submission);
 
-/* One call for tests and small programs: a kernel on tensors, no attributes. */
+/* For tests and small programs: submits one task, of a kernel on tensors without attributes, and waits for it and for all tasks
+ * before it. */
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
                              const enum sgrad_access *access, int operands);
 

@@ -12,7 +12,6 @@
 #include "runtime/internal.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <mpi.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
@@ -32,18 +31,15 @@ void sgrad_simulation_set(const struct sgrad_simulation *is) { simulation = is; 
 
 void sgrad_simulated_kernel(const struct sgrad_args *args) { (void)args; }
 
-/* What workers do about messages, which pictures show as what it is for. */
-static double twice(const struct sgrad_args *args) { return 2 * (double)sgrad_view_bytes(&args->view[0]); }
-static const struct sgrad_kind reduction = { "reduction", 0x8e5bb5 };
-static const struct sgrad_kernel carry_kernel = { .name = "carry", .kind = &reduction, .cpu = sgrad_simulated_kernel },
-                                 copy_kernel = { .name = "copy to itself", .kind = &reduction, .cpu = sgrad_simulated_kernel,
-                                                 .flops = sgrad_no_flops, .bytes = twice };
+const struct sgrad_kind sgrad__simulated_reduction = { "reduction", 0x8e5bb5 };
+const struct sgrad_kernel sgrad__simulated_carry = { .name = "carry", .kind = &sgrad__simulated_reduction,
+                                                     .cpu = sgrad_simulated_kernel };
 
 /* In StarPU's microseconds; a task of no time at all would be one that StarPU knows nothing of. */
 static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
     (void)arch, (void)implementation;
     const struct sgrad_call *call = call_of(task);
-    const double seconds = call->kernel == &carry_kernel ? call->bytes * simulation->carrying
+    const double seconds = call->kernel == &sgrad__simulated_carry ? call->bytes * simulation->carrying
                                                          : simulation->seconds(call, simulation->arg);
     return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
 }
@@ -55,6 +51,7 @@ void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_
 }
 
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
+double sgrad__simulation_carrying(void) { return simulation->carrying; }
 
 /* What goes to several ranks, for which one stands, is told apart there by the distance, which both ends have in common. */
 struct sgrad_message sgrad__simulation_message(struct sgrad_message m) {
@@ -125,28 +122,6 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
     int size;
     MPI_Type_size(type, &size);
     return __real_MPI_Irecv(data, count * size, MPI_BYTE, from, tag, comm, request);
-}
-
-/* ---- what workers do about messages ---- */
-
-static void forget(void *call) {
-    sgrad_call_forget(call);
-    free(call);
-}
-
-/* A task of its own: of what goes to others, beside the sending; of what comes, before it is used; what a rank sends to itself is
- * copied. */
-void sgrad__simulation_carry(const struct sgrad_message *m, enum sgrad_access access) {
-    const bool own = m->peer == world->rank;
-    if (simulation->carrying <= 0 || (own && access == SGRAD_R)) return;
-    struct sgrad_call *call = sgrad_alloc(1, sizeof *call);
-    *call = (struct sgrad_call){ .kernel = own ? &copy_kernel : &carry_kernel, .operands = 1, .view = { m->tensor->view },
-                                 .access = { access } };
-    sgrad_call_prepare(call);
-    const struct sgrad_submission task = { .call = call, .operand = (struct sgrad_tensor *const[]){ m->tensor },
-                                           .priority = INT_MAX, .workers = SGRAD_CPU_WORKERS, .name = call->kernel->name,
-                                           .done = forget, .done_arg = call };
-    if (sgrad_task_submit(&task)) forget(call);
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {

@@ -77,7 +77,10 @@ while read -r header; do
 	[ ${#cxx[@]} = 0 ] || does "${cxx[@]}" -x c++ -std=c++11 "${warnings[@]}" "${compile[@]}" -fsyntax-only one.c
 done < <(cd there/include/stargrad && find -- * -name '*.h' ! -path '*/ops/*' -o -name conv2d.h)
 
-does "${cc[@]}" -Wall -Wextra -Werror there/share/doc/stargrad/examples/03-own-operation.c -o own "${compile[@]}" "${link[@]}" -lm
+for example in there/share/doc/stargrad/examples/[0-9]*.c; do
+	does "${cc[@]}" -Wall -Wextra -Werror "$example" -o "$(basename "$example" .c)" "${compile[@]}" "${link[@]}"
+done
+mv 03-own-operation own
 does ./own
 grep -q '^runs/gelunet-.*: test accuracy' log || wrong 'an operation outside the library was not trained'
 does there/bin/stargrad list models

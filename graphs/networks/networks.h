@@ -1,5 +1,5 @@
-/* networks.h: what is computed: a network as a graph of operations on values, and its parameters. Knows no batch, no rank, no
- * step.
+/* networks.h: what is computed: a network as a graph of operations on values, and its parameters. It knows no batch, and runs no
+ * step. Each parameter states which ranks keep which part of it, and after how many steps it is frozen.
  *
  * A *graph* is values and layers: a layer applies an operation (codelets.h) to values and makes a value. Shapes are inferred, and
  * errors found, as layers are added. An operation's attributes are in codelets/ops/NAME.h. A small network:

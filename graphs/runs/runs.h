@@ -12,6 +12,10 @@
  * At the end of an epoch the weights are copied, and evaluated, and written as a checkpoint, beside the steps that follow: what
  * is told of an epoch may come after later steps, and says of which step it is.
  *
+ * The run's folder holds config.json (options, versions, the mean and deviation of the input), metrics.jsonl (a JSON object for
+ * each step and each evaluation), checkpoint-STEP.safetensors (the newest ones: weights, optimizer states, position) and, at the
+ * end, model.safetensors (weights alone).
+ *
  * Network, program and step can be printed before anything runs (options.print). */
 #ifndef SGRAD_RUNS_H
 #define SGRAD_RUNS_H
