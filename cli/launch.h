@@ -9,7 +9,7 @@
 /* Exit status, as shells and mpirun have it; to SGRAD__KILLED the number of a signal is added. */
 enum { SGRAD__NOT_FOUND = 127, SGRAD__KILLED = 128, SGRAD__STALLED = 1000 /* our own: mpirun had to be ended */ };
 
-/* From now on SIGINT, SIGTERM and SIGHUP are handed to the children that run attends to. */
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 are handed to the children that run attends to. */
 void sgrad__children_open(void);
 /* Sleeps. False: one of these came. */
 bool sgrad__children_pause(int seconds);

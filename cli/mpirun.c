@@ -1,10 +1,14 @@
 /* mpirun.c: a child process that is mpirun.
  *
- *     terminal, batch system ──SIGINT, SIGTERM, SIGHUP──> launch ──SIGUSR1, then SIGTERM──> mpirun ──> ranks
- *                standard error <──────────────────────── launch <─────────────────── standard error
+ *     terminal, batch system ──SIGINT, SIGTERM, SIGHUP, SIGUSR1──> launch ──SIGUSR1, then SIGINT──> mpirun ──> ranks
+ *                standard error <──────────────────────────────── launch <────────────────── standard error
  *
  * It has a process group of its own, so that a signal to the terminal's or the job's group comes to launch alone. The first is
- * handed on as SIGUSR1, which mpirun gives to all ranks, and they end with a checkpoint; the next as SIGTERM.
+ * handed on as SIGUSR1, which mpirun gives to all ranks, and they end with a checkpoint. Those of the next 30 seconds repeat it,
+ * and are left out; a later one ends mpirun, and with it the ranks, by SIGINT.
+ *
+ * A batch system sends SIGTERM to each process of the job, mpirun among them. Open MPI 4's hands it on, and kills the ranks a
+ * second later, before a checkpoint is written. So mpirun is started with SIGTERM blocked; it unblocks the signal in the ranks.
  *
  * A host that falls silent is noticed by the ranks (--stall-timeout), but mpirun would wait for it for a quarter of an hour:
  * launch reads along, and kills an mpirun that is still there some time after a rank has said that all stand still. */
@@ -21,13 +25,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIME_TO_END = 15 };     /* seconds */
+enum { TIME_TO_END = 15, ONE_QUESTION = 30 };      /* seconds */
 
 static sigset_t watched;
 static int signals;     /* descriptor */
 
 void sgrad__children_open(void) {
-    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
     struct sigaction is;
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)     /* one that was ignored, by nohup say, stays so */
@@ -56,14 +60,18 @@ bool sgrad__children_pause(int seconds) {
 
 /* What ends launch ends the child. */
 static pid_t start(const char *const *word, int out, int error) {
+    sigset_t blocked;
     pid_t child = fork();
     if (child) return child;
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, SIGINT);
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);    /* another process group may not read from the terminal */
     dup2(out, STDOUT_FILENO);
     dup2(error, STDERR_FILENO);
     sigprocmask(SIG_UNBLOCK, &watched, NULL);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
     execvp(*word, (char *const *)word);
     sgrad_fail(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
     _exit(SGRAD__NOT_FOUND);
@@ -109,7 +117,7 @@ static void pass_on(struct ear *ear) {
 
 int sgrad__children_run(const char *const *word, int *told) {
     int ends[2], status;
-    double end = 0;
+    double end = 0, told_at = 0;
     bool hangs = false;
     if (pipe2(ends, O_CLOEXEC)) return sgrad_fail(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -119,7 +127,10 @@ int sgrad__children_run(const char *const *word, int *told) {
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
         if (ear.from >= 0) pass_on(&ear);
-        if (asked()) kill(child, (*told)++ ? SIGTERM : SIGUSR1);
+        if (asked() && (!*told || sgrad_now() >= told_at + ONE_QUESTION)) {
+            kill(child, (*told)++ ? SIGINT : SIGUSR1);
+            told_at = sgrad_now();
+        }
         if (ear.stalled && !end) end = sgrad_now() + TIME_TO_END;
         hangs = end && sgrad_now() >= end;
         if (hangs) kill(-child, SIGKILL);

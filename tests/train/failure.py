@@ -177,13 +177,24 @@ def test_launch_leaves_out_a_host_that_is_gone():
     assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
 
 
+def children_of(parent):
+    with open(f"/proc/{parent}/task/{parent}/children") as f:
+        return [int(child) for child in f.read().split()]
+
+
 def test_launch_ends_when_told():
-    out = folder("told")
-    run = launch(2, *LONG, "--out", out, options=("--retries", 2))
-    wait_for_steps(out, 4, run)
-    run.send_signal(signal.SIGTERM)
-    status, said = end(run)
-    assert status == 1 and "checkpoint written" in said and "retry" not in said, said
+    """A batch system repeats its signal, and sends it to every process of the job: to mpirun, too, which must not kill the ranks."""
+    for signals in ((signal.SIGTERM,), (signal.SIGUSR1,), (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
+        out = folder("told")
+        run = launch(2, *LONG, "--out", out, options=("--retries", 2))
+        wait_for_steps(out, 4, run)
+        everybody = [*children_of(run.pid), *processes_of(run.pid).values()] if len(signals) > 1 else []
+        for number in signals:
+            run.send_signal(number)
+        for process in everybody:
+            os.kill(process, signal.SIGTERM)
+        status, said = end(run)
+        assert status == 1 and "checkpoint written" in said and "retry" not in said, said
 
 
 def test_launch_under_nohup():
