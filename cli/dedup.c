@@ -175,8 +175,10 @@ static void print(const struct sgrad__request *request, const struct answer *a) 
     if (damaged + deep + animated)
         printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out: %s/unusual.txt\n",
                COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.out);
-    printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near; below %g %% up to %d\n", d->threshold,
-           a->automatic ? " (auto)" : "", 100 * a->guide.worst[d->threshold], 100 * SGRAD_FALSE_RATE, a->guide.automatic);
+    printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near", d->threshold,
+           a->automatic ? " (auto)" : "", 100 * a->guide.worst[d->threshold]);
+    if (a->guide.automatic >= 0) printf("; below %g %% up to %d\n", 100 * SGRAD_FALSE_RATE, a->guide.automatic);
+    else printf("; at no threshold below %g %%\n", 100 * SGRAD_FALSE_RATE);
     printf("within     %lld %s of one class, %lld images: duplicates; by chance some %.*f, if as often as of two classes\n",
            COUNT(d->pairs[SGRAD_WITHIN]), sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]),
            d->chance < 10, d->chance);

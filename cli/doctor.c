@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/limits.h"
 #include "cli/machine.h"
+#include "runtime/environment.h"
 
 #include <hwloc.h>
 #include <mpi.h>
@@ -57,6 +58,8 @@ struct doctor {
     json_t *findings;
     bool cannot_train;
 };
+
+#define BINDING "binds a program to one core; this command undoes it, programs of your own are slower: unset it"
 
 enum level { OK, NOTE, WARNING, FATAL };
 static const char *const level_name[] = { "ok", "note", "warning", "error" };
@@ -293,12 +296,23 @@ static void check_calibration(struct doctor *d) {
              "StarPU has measured no task yet: GPU runs begin slowly");
 }
 
+static void check_home(struct doctor *d) {
+    char *trouble = sgrad_home_trouble();
+    if (trouble)
+        find(d, WARNING, "environment", "set STARPU_HOME to a folder that can be written",
+             "%s: StarPU cannot keep measured times there", trouble);
+    free(trouble);
+}
+
 static void check_environment(struct doctor *d) {
     static const struct {
         const char *name;
         enum level level;
         const char *what;
     } known[] = {
+        { "OMP_PROC_BIND", NOTE, BINDING },
+        { "OMP_PLACES", NOTE, BINDING },
+        { "GOMP_CPU_AFFINITY", NOTE, BINDING },
         { "OMP_NUM_THREADS", NOTE, "no effect: oneDNN gets one thread in each task" },
         { "DNNL_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
         { "ONEDNN_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
@@ -339,7 +353,7 @@ static void check_tools(struct doctor *d) {
 
 static void (*const checks[])(struct doctor *doctor) = {
     check_versions, check_cpu, check_quota,       check_memory,      check_gpus,
-    check_starpu,   check_mpi, check_calibration, check_environment, check_tools,
+    check_starpu,   check_mpi, check_calibration, check_home,        check_environment, check_tools,
 };
 
 /* ---- limits ---- */

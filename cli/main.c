@@ -1,12 +1,16 @@
 /* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
 #include "cli/simulate.h"
+#include "runtime/early.h"
+#include "runtime/environment.h"
 
 #if SGRAD_SIMULATED
 #include <starpu.h>     /* gives main another name: each rank comes to it by StarPU's own */
 #endif
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,19 +65,46 @@ static void keep_standard_streams(void) {
 /* UCX, which Open MPI may bring along, catches SIGHUP as it is loaded. Where nohup had it ignored it stays so: asked before any
  * library begins. */
 static bool hangup_is_ignored;
+
+/* Likewise OpenMP's library, as it is loaded, binds this process to one core where OMP_PROC_BIND or GOMP_CPU_AFFINITY says so. It
+ * gets back the cores that it had before, for StarPU's workers. */
+static cpu_set_t cpus;
+static bool cpus_are_known;
+
 #if !SGRAD_SIMULATED
-static void ask_for_hangup(int argc, char **argv, char **environment) {
+static void ask_first(int argc, char **argv, char **environment) {
     (void)argc, (void)argv, (void)environment;
     struct sigaction is;
     hangup_is_ignored = sigaction(SIGHUP, NULL, &is) == 0 && is.sa_handler == SIG_IGN;
+    cpus_are_known = sched_getaffinity(0, sizeof cpus, &cpus) == 0;
 }
-__attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = ask_for_hangup;
+__attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = ask_first;
 #endif
+
+static void unbind(void) {
+    char *bound = sgrad_binding_variable();
+    if (bound && cpus_are_known) sched_setaffinity(0, sizeof cpus, &cpus);
+    free(bound);
+}
+
+/* Of the process; what its ranks have in common they print once. */
+static int begin(int argc, char **argv) {
+#if SGRAD_SIMULATED
+    (void)argc, (void)argv;
+    return sgrad__simulated_rank();
+#else
+    sgrad_early_open();
+    const int status = dispatch(argc, argv);
+    sgrad_ranks_leave(status == SGRAD__DONE ? 0 : status == SGRAD__USAGE ? SGRAD_EINVAL : SGRAD_EIO);
+    return status;
+#endif
+}
 
 int main(int argc, char **argv) {
     if (hangup_is_ignored) signal(SIGHUP, SIG_IGN);
+    unbind();
     keep_standard_streams();
-    int status = SGRAD_SIMULATED ? sgrad__simulated_rank() : dispatch(argc, argv);
+    int status = begin(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
         sgrad_fail(SGRAD_EIO, "standard output: the result could not be written");
         status = SGRAD__FAILED;

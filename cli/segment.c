@@ -1,5 +1,6 @@
 /* segment.c: stargrad segment: a network run over a volume of any size. */
 #include "cli/cli.h"
+#include "runtime/terminal.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -62,12 +63,13 @@ static void tell(const struct sgrad_segment_options *o, const struct sgrad_segme
     static double began;
     if (!r->chunks && !r->skipped) {
         began = sgrad_now();
-        printf("%lld chunks of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
-               "%lldx%lldx%lld; %.3g GB\n", (long long)r->all_chunks, (long long)r->chunk[0], (long long)r->chunk[1],
-               (long long)r->chunk[2], (long long)r->block[0], (long long)r->block[1], (long long)r->block[2], r->shown,
+        printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
+               "%lldx%lldx%lld; %.3g GB\n", (long long)r->all_chunks, sgrad_plural(r->all_chunks, "chunk", "chunks"),
+               (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->block[0],
+               (long long)r->block[1], (long long)r->block[2], r->shown,
                (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], r->memory / 1e9);
         fflush(stdout);
-    } else if (isatty(STDERR_FILENO)) {
+    } else if (sgrad_terminal(STDERR_FILENO)) {
         const double seconds = sgrad_now() - began, each = r->chunks > 1 ? seconds / (double)(r->chunks - 1) : 0;
         char *text = sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(r->chunks + r->skipped),
                                   (long long)r->all_chunks, (long long)r->skipped,
@@ -103,11 +105,13 @@ static void print_stages(const struct sgrad_segment_result *r) {
 }
 
 static void print(const struct sgrad__request *request, const struct sgrad_segment_result *r) {
-    printf("%lld chunks done here (%lld were there already), %lld patches\n", (long long)r->chunks, (long long)r->skipped,
-           (long long)r->patches);
+    printf("%lld %s done here (%lld there already), %lld %s\n", (long long)r->chunks,
+           sgrad_plural(r->chunks, "chunk", "chunks"), (long long)r->skipped, (long long)r->patches,
+           sgrad_plural(r->patches, "patch", "patches"));
     if (r->blank)
-        printf("%lld blocks of %lldx%lldx%lld are blank, zeros or masked: zeros are written there\n", (long long)r->blank,
-               (long long)r->block[0], (long long)r->block[1], (long long)r->block[2]);
+        printf("%lld %s of %lldx%lldx%lld %s blank, zeros or masked: zeros are written there\n", (long long)r->blank,
+               sgrad_plural(r->blank, "block", "blocks"),
+               (long long)r->block[0], (long long)r->block[1], (long long)r->block[2], sgrad_plural(r->blank, "is", "are"));
     if (!r->chunks) return;
     print_stages(r);
     printf("\n%s: %.2f Mvoxel in %.1f s on %d %s: %.3g Mvoxel/s\n", request->segment.out, (double)r->voxels / 1e6, r->seconds,

@@ -158,6 +158,8 @@ static const struct sgrad__option options[] = {
     { "print", NULL, "print network and program, run nothing", &sgrad__flag, SGRAD__FIELD(print) },
     { "show-batch", "FILE", "draw the first batch as it goes into training into this PNG file, run nothing", &sgrad__text,
       SGRAD__FIELD(show_batch) },
+    { "quiet", NULL, "print no configuration, progress bar or epochs, but warnings and the result", &sgrad__flag,
+      SGRAD__FIELD(quiet) },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };

@@ -192,7 +192,8 @@ static enum sgrad__way remembered(const struct sgrad__layer *l) {
         for (way = 0; way < SGRAD__WAYS && strcmp(value, sgrad__way_name[way]) != 0; way++) continue;
     if (way == SGRAD__WAYS || !is_open(l, way)) {
         static int measured;
-        char *doing = sgrad_format("stargrad: measuring a layer's ways, number %d (STARGRAD_WAYS=rule skips this)", ++measured);
+        char *doing = sgrad_format("stargrad: measuring which kernel is fastest for layer %d (STARGRAD_WAYS=rule skips this)",
+                                   ++measured);
         sgrad_status(doing);
         free(doing);
         way = by_measurement(l);

@@ -80,8 +80,9 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
                            struct sgrad_dataset **dataset) {
     char text[SGRAD_SHAPE_TEXT];
     if (image->rank != 3 || (image->dim[2] != 1 && image->dim[2] != 3))
-        return sgrad_fail(SGRAD_EINVAL, "files become images of 1 or 3 channels, and the network takes %s",
-                          image->rank ? sgrad_shape_text(image, text) : "none");
+        return sgrad_fail(SGRAD_EINVAL, "files are read as images of 1 or 3 channels, and the network takes %s%s: --data "
+                                        "csv:FILE predicts a table's rows, --data npy:DIR those of arrays",
+                          image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
     struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
                                  .full_scale = full_scale, .state = (void *)file };

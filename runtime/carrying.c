@@ -1,5 +1,5 @@
-/* carrying.c: the work that a worker of a simulated trainer has for each message. It lies above task.c, whose tasks it submits, and
- * simulation.c, which gives their durations. */
+/* carrying.c: the work that a worker of a simulated trainer has for each message. It lies above task.c, whose tasks it submits,
+ * and simulation.c, which gives their durations. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"

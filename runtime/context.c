@@ -5,7 +5,6 @@
 
 #include <malloc.h>
 #include <omp.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <starpu.h>
@@ -89,6 +88,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
         want_large_pages();
     }
     setenv("STARPU_SILENT", "1", 0);
+    SGRAD_TRY(sgrad__environment_settle(options));
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     if (options->cpus) conf.ncpus = options->cpus > 0 ? options->cpus : 0;
@@ -137,11 +137,6 @@ void sgrad_context_close(struct sgrad_context *context) {
 bool sgrad_worker_is_cuda(int i) { return starpu_worker_get_type(i) == STARPU_CUDA_WORKER; }
 
 int sgrad_worker_here(void) { return starpu_worker_get_id(); }
-
-int sgrad_cpus(void) {
-    cpu_set_t own;
-    return sched_getaffinity(0, sizeof own, &own) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&own);
-}
 
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size) {
     int used = snprintf(text, size, "%d CPU %s (%s)", context->cpus,

@@ -66,6 +66,7 @@ char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
 int sgrad_ranks_agree(int error) {
     int worst = error;
     reduce(&worst, 1, MPI_INT, MPI_MIN, "for all ranks to come as far");
+    if (world->ranks > 1) sgrad__early_compare(world->control);
     return error ? error : worst;
 }
 
@@ -75,6 +76,7 @@ int sgrad_ranks_await(int error, const char *what) {
     if (world->ranks == 1) return error;
     MPI_Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, world->control, &request);
     sgrad__request_await(&request, what);
+    sgrad__early_compare(world->control);
     return error ? error : worst;
 }
 
@@ -109,6 +111,7 @@ int sgrad_ranks_compare(const char *text) {
     if (strcmp(first, text)) lowest = world->rank;
     reduce(&lowest, 1, MPI_INT, MPI_MIN, "for all ranks to compare their options");
     if (lowest == world->rank) tell_difference(first, text);
+    if (lowest < world->ranks) sgrad__early_compare(world->control);
     free(first);
     return lowest < world->ranks ? SGRAD_EINVAL : 0;
 }

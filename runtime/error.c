@@ -1,6 +1,7 @@
 /* error.c: one line for each thing that goes wrong. */
 #include "config.h"
 #include "runtime/runtime.h"
+#include "runtime/terminal.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -77,7 +78,8 @@ void sgrad_warn(const char *format, ...) {
 }
 
 void sgrad_status(const char *doing) {
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s", doing ? doing : "");
+    if (!sgrad_terminal(STDERR_FILENO)) return;
+    fprintf(stderr, "\r\033[K%.*s", sgrad_terminal_columns(STDERR_FILENO) - 1, doing ? doing : "");
 }
 
 static _Noreturn void out_of_memory(void) {

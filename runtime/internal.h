@@ -28,6 +28,15 @@ int sgrad__cores_share(struct hwloc_topology *topology, struct hwloc_bitmap_s *c
  * there are not so many. */
 int sgrad__gpus_share(int all, int wanted, int ranks, int rank, unsigned *gpu);
 
+bool sgrad__launched(void);     /* has a launcher started this process as one of several? */
+/* Checks and mends the environment (environment.c); an error that cannot be mended. */
+int sgrad__environment_settle(const struct sgrad_context_options *options);
+void sgrad__early_hold(int rank);   /* what sgrad_early_open does on this RANK of several */
+/* Of early.c, while lines are held. Every rank of COMM: prints those that rank 0 has not. One rank: prints all of its own. */
+void sgrad__early_compare(struct ompi_communicator_t *comm);
+void sgrad__early_flush(void);
+void sgrad__early_write(void);      /* the same, in a signal's handler, before the process ends */
+
 struct starpu_conf;
 int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf);    /* before StarPU starts: MPI */
 int sgrad__ranks_init(struct starpu_conf *conf);                                    /* StarPU, with StarPU-MPI; as starpu_init */

@@ -8,13 +8,16 @@
  * Limits: MPI starts once in the life of a process, so a context of several ranks is opened once. */
 #include "config.h"
 #include "runtime/collectives.h"
+#include "runtime/early.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
 #include <mpi.h>
+#include <signal.h>
 #include <starpu_mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CORES_TO_SPARE = 5 };        /* with so many for a rank, one is the messages' */
 #define TASKS_BETWEEN_LOOKS "2"     /* a look costs as much as a short task; 1, 2 and 4 made no difference */
@@ -27,7 +30,7 @@ static struct sgrad_group all;
 static starpu_data_handle_t awake;
 static bool thread_works;                   /* StarPU-MPI's thread is a worker */
 
-static bool launched(void) {
+bool sgrad__launched(void) {
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
     return size ? atoi(size) > 1 : getenv("PMIX_RANK") || getenv("PMI_RANK");
 }
@@ -77,17 +80,51 @@ static void share_cores(int cores, struct starpu_conf *conf) {
     if (thread_works) setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", TASKS_BETWEEN_LOOKS, 0);
 }
 
-int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
-    int level, finished, cores;
-    context->ranks = 1;
-    sgrad__stall_open(context->patience);
-    if (!launched()) return 0;
-    MPI_Finalized(&finished);
-    if (finished) return sgrad_fail(SGRAD_EDEVICE, "MPI has ended in this process, and starts only once");
+/* MPI starts on all ranks, with ERROR on this one. Returns 0, or the error of a rank, and then MPI has ended. */
+static int start_mpi(int error) {
+    int level, worst = error;
     set_up();
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-    if (level < MPI_THREAD_MULTIPLE)
-        return sgrad_fail(SGRAD_EDEVICE, "this MPI has no MPI_THREAD_MULTIPLE, which ranks need; see stargrad doctor");
+    if (!error && level < MPI_THREAD_MULTIPLE)
+        worst = sgrad_fail(SGRAD_EDEVICE, "this MPI has no MPI_THREAD_MULTIPLE, which ranks need; see stargrad doctor");
+    MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    sgrad__early_compare(MPI_COMM_WORLD);
+    if (worst) MPI_Finalize();
+    return worst;
+}
+
+/* The others have not come to MPI for as long: the lines of this rank alone. */
+static void give_up(int signal) {
+    (void)signal;
+    sgrad__early_write();
+    _exit(1);
+}
+
+void sgrad_early_open(void) {
+    if (sgrad__launched()) sgrad__early_hold(sgrad_launched_rank());
+}
+
+void sgrad_ranks_leave(int error) {
+    enum { LONG = 30 };     /* seconds */
+    int started;
+    MPI_Initialized(&started);
+    if (error && !started && sgrad__launched()) {
+        signal(SIGALRM, give_up);
+        alarm(LONG);
+        start_mpi(error);
+        alarm(0);
+    }
+    sgrad_early_close();
+}
+
+int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
+    int finished, cores;
+    context->ranks = 1;
+    sgrad__stall_open(context->patience);
+    if (!sgrad__launched()) return 0;
+    MPI_Finalized(&finished);
+    if (finished) return sgrad_fail(SGRAD_EDEVICE, "MPI has ended in this process, and starts only once");
+    SGRAD_TRY(start_mpi(0));
     MPI_Comm_dup(MPI_COMM_WORLD, &world->control);
     MPI_Comm_rank(world->control, &world->rank);
     MPI_Comm_size(world->control, &world->ranks);

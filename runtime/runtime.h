@@ -1,9 +1,8 @@
 /* runtime.h: the floor that everything else stands on: errors, tensors, kernels as tasks, random numbers, files.
  *
- * A *tensor* is a named block of memory that StarPU moves between memory nodes. A *kernel* is a function on
- * tensors, for CPUs and perhaps for CUDA devices. Submitting a kernel makes a StarPU task: it runs when the tasks
- * before it, that write what it reads, are done, on whatever worker the scheduler picks. Nothing here waits unless
- * its name says so, and nothing here knows what the tensors mean.
+ * A *tensor* is a named block of memory that StarPU moves between memory nodes. A *kernel* is a function on tensors, for CPUs and
+ * perhaps for CUDA devices. Submitting a kernel makes a StarPU task: it runs when the tasks before it, that write its operands,
+ * are done, on the worker that the scheduler picks. Functions do not wait unless their names say so.
  *
  *     static void twice(const struct sgrad_args *a) {
  *         const float *x = a->data[0];
@@ -293,8 +292,7 @@ struct sgrad_submission {
 };
 int sgrad_task_submit(const struct sgrad_submission *submission);
 
-/* For tests and small programs: submits one task, of a kernel on tensors without attributes, and waits for it and for all tasks
- * before it. */
+/* For tests and small programs: submits a task, of a kernel without attributes, and waits for it and all tasks before it. */
 int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
                              const enum sgrad_access *access, int operands);
 
@@ -402,8 +400,7 @@ const char *sgrad_devices_text(const struct sgrad_context *context, char *text, 
 int sgrad_cpus(void);       /* that this process may run on */
 
 /* Which instructions kernels of CPUs may use, the library's and oneDNN's: the best that both have on this processor, or what the
- * variable STARGRAD_MAX_ISA names (baseline, avx2, avx512, avx512_bf16, amx), if that is less. Each has all of those before
- * it. */
+ * variable STARGRAD_MAX_ISA names (baseline, avx2, avx512, avx512_bf16, amx), if that is less. Each has all before it. */
 enum sgrad_isa { SGRAD_BASELINE, SGRAD_AVX2, SGRAD_AVX512, SGRAD_AVX512_BF16, SGRAD_AMX };
 enum sgrad_isa sgrad_isa(void);
 const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16" */

@@ -18,5 +18,7 @@ int sgrad_launched_rank(void) {
 }
 
 void sgrad_ranks_abort(int status) {
-    if (sgrad__world.ranks > 1) MPI_Abort(MPI_COMM_WORLD, status);
+    if (sgrad__world.ranks == 1) return;
+    sgrad__early_flush();
+    MPI_Abort(MPI_COMM_WORLD, status);
 }

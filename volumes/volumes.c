@@ -104,8 +104,11 @@ int sgrad_volume_pixels(const struct sgrad_volume *v, enum sgrad_dtype *pixel) {
     const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
     if (v->dim[0] == 1 && (v->voxel == SGRAD_VOXEL_U8 || v->voxel == SGRAD_VOXEL_U16 || real))
         return *pixel = v->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels of %s: an image has one, of uint8, uint16, float32 or float64",
-                      v->path, (long long)v->dim[0], sgrad_voxel_name(v->voxel));
+    if (v->dim[0] != 1)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels, and is read as an image of one: split its channels into files",
+                          v->path, (long long)v->dim[0]);
+    return sgrad_fail(SGRAD_EFORMAT, "%s: has pixels of %s: an image has uint8, uint16, float32 or float64: convert it", v->path,
+                      sgrad_voxel_name(v->voxel));
 }
 
 int sgrad_volume_read_pixels(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {

@@ -3,6 +3,7 @@
  *
  * metrics.jsonl is the journal, told again: where a search goes on, it is written anew from what the checkpoint has. */
 #include "graphs/runs/search.h"
+#include "runtime/terminal.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -261,7 +262,7 @@ static void print_epoch(const struct sgrad__entrant *e, int epoch) {
 int sgrad__board_open(struct sgrad__search *s) {
     struct sgrad__board *b = s->board = sgrad_alloc(1, sizeof *b);
     b->terminal = s->options->common.json ? stderr : stdout;
-    b->table = isatty(fileno(b->terminal)) && !s->options->replay;
+    b->table = sgrad_terminal(fileno(b->terminal)) && !s->options->replay && !s->options->common.quiet;
     SGRAD_TRY(sgrad_folder_make(s->folder));
     return sgrad_lock_take(s->folder, &b->lock);
 }
@@ -296,10 +297,12 @@ void sgrad__board_round(struct sgrad__search *s, int from, int to) {
     int running = 0;
     for (int i = 0; i < s->entrants; i++) running += s->entrant[i].fate == SGRAD__RUNNING;
     s->board->lines = 0;
-    fprintf(terminal, "epochs %d-%d of %d %s: %s, %d visits in %.3g slots, ranks %.0f %% busy", from + 1, to, running,
-            sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count, s->plan.makespan, 100 * s->busy);
+    fprintf(terminal, "epochs %d-%d of %d %s: %s, %d %s in %.3g %s, ranks %.0f %% busy", from + 1, to, running,
+            sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count,
+            sgrad_plural(s->plan.count, "visit", "visits"), s->plan.makespan,
+            s->plan.makespan == 1 ? "slot" : "slots", 100 * s->busy);
     if (s->seats > 1) fprintf(terminal, ", %d side by side", s->seats);
-    fprintf(terminal, "; %ld hops, %.3g MB\n", s->hops, s->bytes / 1e6);
+    fprintf(terminal, "; %ld %s, %.3g MB\n", s->hops, sgrad_plural(s->hops, "hop", "hops"), s->bytes / 1e6);
     fflush(terminal);
 }
 

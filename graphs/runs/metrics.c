@@ -1,12 +1,12 @@
 /* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and who else listens. */
 #include "graphs/runs/files.h"
+#include "runtime/terminal.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* By number: those of a step; the metrics of an epoch's test and the shares of the workers follow. */
@@ -133,7 +133,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     struct sgrad__metrics *m = sgrad_alloc(1, sizeof *m);
     m->is = *options;
     m->path = sgrad_format("%s/metrics.jsonl", options->folder);
-    m->bar = options->terminal && isatty(fileno(options->terminal));
+    m->bar = options->terminal && sgrad_terminal(fileno(options->terminal));
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
     const bool last = at && at->step >= options->steps;
@@ -176,21 +176,28 @@ const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, c
 
 /* ---- the terminal --------------------------------------------------------------------------------------------- */
 
-/*     [===========             ] step 120/390  loss 0.5321  812 images/s  1:23 left     */
+/* One line, as much of it as the terminal has room for: the bar takes what the numbers leave.
+ *
+ *     [===========             ] step 120/390  loss 0.5321  1:23 left  812 images/s
+ *     step 120/390  loss 0.5321  1:23 lef                                                */
 static void draw_bar(struct sgrad__metrics *m, long step, double loss, double rate) {
-    enum { TEXT = 64, WIDEST = 40 };
-    struct winsize window = { 0 };
-    ioctl(fileno(m->is.terminal), TIOCGWINSZ, &window);
-    int width = (window.ws_col ? window.ws_col : 80) - TEXT;
-    width = width < 0 ? 0 : width > WIDEST ? WIDEST : width;
-    int full = (int)(m->is.steps > 0 ? (double)width * (double)step / (double)m->is.steps : 0);
-    full = full > width ? width : full;
-    long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
-    fprintf(m->is.terminal, "\r[%.*s%*s] step %ld/%ld  loss %s  %.0f %s/s  ", full,
-            "========================================", width - full, "", step, m->is.steps, SHORT(loss), rate, m->is.samples);
-    if (left >= 3600) fprintf(m->is.terminal, "%ld:%02ld:%02ld left\033[K", left / 3600, left / 60 % 60, left % 60);
-    else fprintf(m->is.terminal, "%ld:%02ld left\033[K", left / 60, left % 60);
-    fflush(m->is.terminal);
+    enum { LEAST = 10, WIDEST = 40 };
+    FILE *to = m->is.terminal;
+    char text[256];
+    const long left = (long)(m->run_seconds / (double)m->run_steps * (double)(m->is.steps - step) + 0.5);
+    const int columns = sgrad_terminal_columns(fileno(to)) - 1;
+    int used = snprintf(text, sizeof text, "step %ld/%ld  loss %s  ", step, m->is.steps, SHORT(loss));
+    if (left >= 3600) used += snprintf(text + used, sizeof text - (size_t)used, "%ld:%02ld:", left / 3600, left / 60 % 60);
+    else used += snprintf(text + used, sizeof text - (size_t)used, "%ld:", left / 60);
+    used += snprintf(text + used, sizeof text - (size_t)used, "%02ld left  %.0f %s/s", left % 60, rate, m->is.samples);
+    int width = columns - used - 3;
+    width = width > WIDEST ? WIDEST : width;
+    const double share = m->is.steps > 0 ? (double)step / (double)m->is.steps : 0;
+    const int full = (int)(width * (share > 1 ? 1 : share));
+    fputc('\r', to);
+    if (width >= LEAST) fprintf(to, "[%.*s%*s] ", full, "========================================", width - full, "");
+    fprintf(to, "%.*s\033[K", columns, text);
+    fflush(to);
 }
 
 void sgrad__metrics_say(const struct sgrad__metrics *m, const char *line) {

@@ -109,7 +109,7 @@ struct sgrad_train_options {
     int keep;
     bool best;                                  /* the weights of the best evaluation become best.safetensors */
     int patience;                               /* evaluations without a better one, after which the run ends; 0: it does not */
-    bool print, nan_ok, json;
+    bool print, nan_ok, json, quiet;            /* QUIET: rank 0 prints neither configuration nor progress */
     const char *show_batch;                     /* a PNG file: a picture of the first batch as it goes into training, and nothing
                                                    else; NULL: none */
     bool tensorboard;                           /* event files for TensorBoard in the run's folder, too */

@@ -6,6 +6,8 @@
 #include "codelets/ops/voxel_loss.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
+#include "runtime/early.h"
+#include "runtime/environment.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ static int open_context(struct sgrad__run *r) {
                                                .patience = o->stall_timeout };
     int error = sgrad_context_open(&how, &r->context);
     free(trace);
-    return error;
+    return error ? error : sgrad_launcher_check(r->context->ranks);
 }
 
 /* A layer that an image is too small for would say so as well, but neither of which network nor how small. */
@@ -292,6 +294,7 @@ int sgrad__run_open_graph(struct sgrad__run *r) {
 }
 
 int sgrad__run_open_training(struct sgrad__run *r) {
+    SGRAD_TRY(sgrad_launcher_check(0));
     SGRAD_TRY(sgrad__run_open_graph(r));
     if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
@@ -313,7 +316,9 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__graph_begin_slow(r->graph));
     r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad__program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    return sgrad__program_build(r->graph, &p, &r->program);
+    SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
+    sgrad_early_close();
+    return 0;
 }
 
 int sgrad__run_open_ground(struct sgrad__run *r) {

@@ -304,7 +304,7 @@ static int train(struct sgrad__run *r, long done) {
 static int open_metrics(struct sgrad__run *r, long done, FILE *terminal) {
     const struct sgrad__position position = position_of(r, done);
     return sgrad__metrics_open(&(struct sgrad__metrics_options){ .folder = r->folder,
-                                                                 .terminal = terminal,
+                                                                 .terminal = r->options.quiet ? NULL : terminal,
                                                                  .tensorboard = r->options.tensorboard,
                                                                  .prometheus = r->options.prometheus,
                                                                  .workers = r->workers,
@@ -365,14 +365,15 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_open_training(r));
     if (!r->options.print) SGRAD_TRY(sgrad__run_open_folder(r, &done));
     sgrad__run_tell_idle(r);
-    if (r->context->rank == 0) sgrad__run_print(r, terminal);
+    const bool tells = r->context->rank == 0 && (!r->options.quiet || r->options.print);
+    if (tells) sgrad__run_print(r, terminal);
     if (r->options.show_batch) return sgrad__run_agree(r, r->context->rank ? 0 : show_batch(r, terminal));
     if (r->options.print && r->context->rank == 0) {
         sgrad__graph_print(r->graph, stdout);
         sgrad__program_print(r->program, stdout);
     }
     if (r->options.print) return 0;
-    if (done >= r->steps && r->context->rank == 0)
+    if (done >= r->steps && tells)
         fprintf(terminal, "%ld %s of this run are done already, and %ld asked for\n", done, sgrad_plural(done, "step", "steps"),
                 r->steps);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
@@ -380,7 +381,7 @@ static int train_run(struct sgrad__run *r) {
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));
     SGRAD_TRY(train(r, done));
     sgrad__rates_keep(r);
-    if (r->context->rank == 0) sgrad__best_print(r, r->result.steps, terminal);
+    if (tells) sgrad__best_print(r, r->result.steps, terminal);
     warn_of_loss(r);
     if (r->strategy->served) sgrad__run_print_staleness(r, terminal);
     if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));

@@ -173,8 +173,9 @@ idle schedule 'the run ends after 2 epochs, and the rate would change after 30' 
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
-warns 1 "--cpus 4096: 4096 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 4096
-says '^devices    [0-9]* CPU workers ('
+warns 1 "--cpus 64: 64 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
+says '^devices    64 CPU workers ('
+refuses 2 "4096 CPU workers were asked for (--cpus): StarPU was built for [0-9]* at most, and there [a-z]* $cpus CPUs\\? here" "${train[@]}" --print --cpus 4096
 warns 1 '--augment crops nothing: that part of the shorter side of 8x8 is less than a pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print

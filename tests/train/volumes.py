@@ -106,7 +106,7 @@ with tempfile.TemporaryDirectory() as scratch:
     # A block that is cut off is not there; it alone is done again.
     name = sorted(alone)[0]
     (work / "alone.zarr" / name).write_bytes(alone[name][:-5])
-    assert "\n1 chunks done here" in stargrad(*how, "--out", work / "alone.zarr") and blocks(work / "alone.zarr") == alone
+    assert "\n1 chunk done here" in stargrad(*how, "--out", work / "alone.zarr") and blocks(work / "alone.zarr") == alone
 
     # By some processes at a time, killed or stopped now and then, while there is work: once all is done, all begins anew. One has a
     # full disk, and ends: its tasks are not to blame.

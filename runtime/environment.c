@@ -1,0 +1,217 @@
+/* environment.c: what is checked of the environment before StarPU starts, which would abort, or do something else than was meant:
+ *
+ *     a home that cannot be written       measured times go to a folder in $TMPDIR, with a warning
+ *     a number that StarPU cannot use     an error
+ *     OpenMP has bound this process       a warning
+ *     a small stack                       threads get 8 MiB */
+#include "config.h"
+#include "runtime/environment.h"
+#include "runtime/internal.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <starpu.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STACK = 8 << 20 };   /* bytes of a worker's stack, if it has less: kernels have arrays there */
+
+/* ---- home ------------------------------------------------------------------------------------------------------- */
+
+static const char *home_variable(void) {
+    static const char *const all[] = { "XDG_CACHE_HOME", "STARPU_HOME", "HOME" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (getenv(all[i])) return all[i];
+    return NULL;
+}
+
+/* Makes the missing folders of PATH, from AT on. 0, or errno. */
+static int make_folders(char *path, char *at) {
+    for (char *slash = at; (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    return mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+}
+
+/* 0, or errno: why StarPU cannot write below HOME. A user's own home is not made. */
+static int try_home(const char *home, bool make) {
+    static const char *const parts[] = { "", "/bus", "/codelets", "/codelets/45" };
+    struct stat status;
+    char *path = sgrad_format("%s/.starpu/sampling", home);
+    int error = !make && stat(home, &status) ? errno : make_folders(path, make ? path : path + strlen(home));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !error; i++) {
+        char *part = sgrad_format("%s%s", path, parts[i]);
+        if (access(part, W_OK | X_OK) && (i == 0 || errno != ENOENT)) error = errno;
+        free(part);
+    }
+    free(path);
+    return error;
+}
+
+char *sgrad_home_trouble(void) {
+    const char *name = home_variable();
+    if (!name) return sgrad_format("HOME is not set");
+    const int error = try_home(getenv(name), strcmp(name, "HOME") != 0);
+    return error ? sgrad_format("%s=%s: %s", name, getenv(name), strerror(error)) : NULL;
+}
+
+/* A folder of this user's in $TMPDIR, to free; NULL: there is none. Another user's folder of that name is not taken. */
+static char *make_home(void) {
+    const char *folder = getenv("TMPDIR");
+    struct stat status;
+    if (!folder || !*folder) folder = "/tmp";
+    char *path = sgrad_format("%s/stargrad-%ld", folder, (long)getuid());
+    mkdir(path, 0700);
+    if (lstat(path, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() || try_home(path, false)) {
+        free(path);
+        path = sgrad_format("%s/stargrad-XXXXXX", folder);
+        if (mkdtemp(path)) return path;
+        free(path);
+        return NULL;
+    }
+    return path;
+}
+
+static int settle_home(void) {
+    char *trouble = sgrad_home_trouble();
+    if (!trouble) return 0;
+    char *home = make_home();
+    int error = 0;
+    if (!home)
+        error = sgrad_fail(SGRAD_EIO, "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either: set "
+                                      "STARPU_HOME to a folder that can", trouble);
+    else {
+        sgrad_warn("%s: measured times of tasks are kept in %s; STARPU_HOME names another folder", trouble, home);
+        setenv("STARPU_HOME", home, 1);
+        if (getenv("XDG_CACHE_HOME")) setenv("XDG_CACHE_HOME", home, 1);
+    }
+    free(home);
+    free(trouble);
+    return error;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+static int count_objects(hwloc_obj_type_t type) {
+    hwloc_topology_t topology;
+    int count = -1;
+    if (hwloc_topology_init(&topology)) return -1;
+    if (!hwloc_topology_load(topology)) count = hwloc_get_nbobjs_by_type(topology, type);
+    hwloc_topology_destroy(topology);
+    return count;
+}
+
+int sgrad_cpus(void) {
+    cpu_set_t own;
+    return sched_getaffinity(0, sizeof own, &own) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&own);
+}
+
+static int check_count(const char *name, int most, const char *what) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text) return 0;
+    const long number = strtol(text, &end, 10);
+    if (end != text && !*end && number >= -1 && number <= most) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "%s=%s is not a whole number from 0 to %d, which is how many %s StarPU was built for: "
+                                    "unset it", name, text, most, what);
+}
+
+static int check_place(const char *name, hwloc_obj_type_t type, const char *what) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text) return 0;
+    const int count = count_objects(type);
+    const long number = strtol(text, &end, 10);
+    if (end != text && !*end && number >= -1 && (number < count || count < 1)) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "%s=%s names no %s of this machine, which are 0 to %d: unset it", name, text, what,
+                      count - 1);
+}
+
+static int check_numbers(const struct sgrad_context_options *options) {
+    SGRAD_TRY(check_count("STARPU_NCPU", STARPU_MAXCPUS, "CPU workers"));
+    SGRAD_TRY(check_count("STARPU_NCPUS", STARPU_MAXCPUS, "CPU workers"));
+    SGRAD_TRY(check_count("STARPU_NCUDA", STARPU_MAXCUDADEVS, "CUDA devices"));
+    SGRAD_TRY(check_place("STARPU_MAIN_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
+    SGRAD_TRY(check_place("STARPU_MAIN_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
+    SGRAD_TRY(check_place("STARPU_MPI_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
+    SGRAD_TRY(check_place("STARPU_MPI_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
+    if (options->cpus <= STARPU_MAXCPUS) return 0;
+    const int cpus = sgrad_cpus();
+    return sgrad_fail(SGRAD_EINVAL, "%d CPU workers were asked for (--cpus): StarPU was built for %d at most, and there %s %d %s "
+                                    "here", options->cpus, STARPU_MAXCPUS, sgrad_plural(cpus, "is", "are"), cpus,
+                      sgrad_plural(cpus, "CPU", "CPUs"));
+}
+
+/* ---- threads ---------------------------------------------------------------------------------------------------- */
+
+char *sgrad_binding_variable(void) {
+    static const char *const all[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *value = getenv(all[i]);
+        if (value && *value && strcasecmp(value, "false")) return sgrad_format("%s=%s", all[i], value);
+    }
+    return NULL;
+}
+
+static void look_at_binding(void) {
+    const int all = (int)sysconf(_SC_NPROCESSORS_ONLN), own = sgrad_cpus();
+    char *set = own < all ? sgrad_binding_variable() : NULL;
+    if (set) sgrad_warn("%s leaves this process %d of %d CPUs: unset it", set, own, all);
+    free(set);
+}
+
+/* Threads that are made from here on. */
+static void widen_stacks(void) {
+    pthread_attr_t attributes;
+    size_t size = 0;
+    if (pthread_getattr_default_np(&attributes)) return;
+    if (!pthread_attr_getstacksize(&attributes, &size) && size < STACK && !pthread_attr_setstacksize(&attributes, STACK))
+        pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+}
+
+int sgrad__environment_settle(const struct sgrad_context_options *options) {
+    SGRAD_TRY(settle_home());
+    if (SGRAD_SIMULATED) return 0;
+    SGRAD_TRY(check_numbers(options));
+    look_at_binding();
+    widen_stacks();
+    return 0;
+}
+
+/* ---- launchers -------------------------------------------------------------------------------------------------- */
+
+#define OWN_MPIRUN "start them by the mpirun of the Open MPI that Stargrad was built with"
+static const struct {
+    const char *size, *place;       /* how many processes there are; which this one is */
+    const char *unless;             /* does not count where this is set, too; NULL: counts */
+    const char *launcher, *help;
+} launchers[] = {
+    { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "mpirun", OWN_MPIRUN },
+    { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "srun",
+      "srun --mpi=pmix, or mpirun in a batch script, makes them ranks of one run" },
+    { "PALS_NRANKS", "PALS_RANKID", "OMPI_COMM_WORLD_SIZE", "mpiexec", OWN_MPIRUN },
+    { "PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", OWN_MPIRUN },
+};
+
+int sgrad_launcher_check(int ranks) {
+    if (!ranks && sgrad__launched()) return 0;
+    if (!ranks) ranks = 1;
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !SGRAD_SIMULATED; i++) {
+        const char *size = getenv(launchers[i].size);
+        if (!size || atoi(size) <= ranks || (launchers[i].unless && getenv(launchers[i].unless))) continue;
+        const char *place = getenv(launchers[i].place);
+        if (place && atoi(place) > 0) return SGRAD_EINVAL;      /* the first process says it for all */
+        return sgrad_fail(SGRAD_EINVAL, "%s has started %d processes (%s), and MPI has %d %s: each would train alone; %s; "
+                                        "for runs of their own, unset %s", launchers[i].launcher, atoi(size), launchers[i].size,
+                          ranks, sgrad_plural(ranks, "rank", "ranks"), launchers[i].help, launchers[i].size);
+    }
+    return 0;
+}
