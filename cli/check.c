@@ -1,5 +1,8 @@
-/* check.c: stargrad check: whether operations are right, one's own in a plug-in above all. */
+/* check.c: stargrad check: whether operations, collectives and optimizers are right, one's own in a plug-in above all. */
 #include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
@@ -14,16 +17,57 @@ static int shapes(const struct sgrad_op *op) {
     return count;
 }
 
+static const struct sgrad_optimizer *optimizer(const char *name) {
+    for (int i = 0; sgrad_optimizers[i]; i++)
+        if (!strcmp(sgrad_optimizers[i]->name, name)) return sgrad_optimizers[i];
+    return NULL;
+}
+
+/* The I-th collective of that name: one for each kind. NULL: there are not so many. */
+static const struct sgrad_collective *collective(const char *name, int i) {
+    for (int k = 0; sgrad_collectives[k]; k++)
+        if (!strcmp(sgrad_collectives[k]->name, name) && !i--) return sgrad_collectives[k];
+    return NULL;
+}
+
+static bool is_operation(const char *name) {
+    for (int i = 0; sgrad_ops[i]; i++)
+        if (!strcmp(sgrad_ops[i]->name, name)) return true;
+    return false;
+}
+
+/* What is right of NAME, "right on 3 shapes, …", or NULL, and how many shapes that is. Free it. */
+static char *check_name(const char *name, int *count) {
+    char *is = NULL;
+    *count = 0;
+    if (is_operation(name)) {
+        const struct sgrad_op *op = sgrad_op_find(name);
+        if (sgrad_op_check(op)) return NULL;
+        *count = shapes(op);
+        is = sgrad_format("right on %d %s", *count, sgrad_plural(*count, "shape", "shapes"));
+    } else if (optimizer(name)) {
+        if (sgrad_optimizer_check(optimizer(name))) return NULL;
+        is = sgrad_format("right, as an optimizer");
+    }
+    for (int i = 0; collective(name, i); i++) {
+        if (sgrad_collective_check(collective(name, i))) return free(is), NULL;
+        char *before = is;
+        is = sgrad_format("%s%sright, as %s of 1 to 33 ranks", before ? before : "", before ? "; " : "",
+                          sgrad_collective_kind_name(collective(name, i)->kind));
+        free(before);
+    }
+    return is;
+}
+
 static int check(const struct sgrad__request *request) {
     json_t *list = json_array();
-    int failed = 0;
+    int failed = 0, count;
     for (char **word = request->words; *word; word++) {
-        const struct sgrad_op *op = sgrad_op_find(*word);
-        const bool good = sgrad_op_check(op) == 0;
-        failed += !good;
-        json_array_append_new(list, json_pack("{s:s, s:i, s:b}", "name", op->name, "shapes", shapes(op), "good", good));
-        if (good && !request->train.json)
-            printf("%s: right on %d %s\n", op->name, shapes(op), sgrad_plural(shapes(op), "shape", "shapes"));
+        char *right = check_name(*word, &count);
+        failed += !right;
+        json_array_append_new(list, json_pack("{s:s, s:i, s:b}", "name", *word, "shapes", count, "good", right != NULL));
+        if (right && !request->train.json) printf("%s: %s\n", *word, right);
+        free(right);
     }
     if (request->train.json) sgrad__print_json(list);
     else json_decref(list);
@@ -34,7 +78,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = request->train.cpus, .cudas = -1, .scheduler = "eager" };
     for (char **word = request->words; *word; word++)
-        if (!sgrad_record_find("operation", *word, sgrad_ops)) return SGRAD__USAGE;
+        if (!optimizer(*word) && !collective(*word, 0) && !sgrad_record_find("operation", *word, sgrad_ops)) return SGRAD__USAGE;
     if (sgrad_context_open(&how, &context)) return SGRAD__FAILED;
     const int status = check(request);
     sgrad_context_close(context);
@@ -43,12 +87,14 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__check_command = {
     .name = "check",
-    .summary = "whether operations are right: derivatives against differences",
-    .argument = "OPERATION...",
+    .summary = "whether operations, collectives and optimizers are right",
+    .argument = "NAME...",
     .repeats = true,
     .options = options,
     .run = run,
-    .notes = "On every test shape of the operation's record: derivatives against finite differences, bf16\n"
-             "against f32, and gradients that are added to. For example:\n\n"
+    .notes = "On every test shape of an operation's record: derivatives against finite differences, bf16\n"
+             "against f32, gradients that are added to, and backward without the gradients that nobody wants.\n"
+             "Of a collective: the plans of 1 to 33 ranks, carried out in one process. Of an optimizer: steps\n"
+             "against the states of its record. For example:\n\n"
              "  stargrad check --plugin ./libswish.so swish",
 };

@@ -65,6 +65,10 @@ int sgrad__plan_meshes(const struct sgrad__request *r, const struct sgrad_machin
     double alone = 0;
     int error = 0;
     const char *only = strcmp(r->train.mesh, "auto") ? r->train.mesh : NULL;
+    if ((error = sgrad_forecast_nodes(m, to))) {
+        json_decref(points);
+        return error;
+    }
     if (!json)
         printf("%s on %s, batch %ld: %s, by cost; milliseconds of a step\n\n"
                "%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n", r->train.model, m->name, r->train.batch,

@@ -226,6 +226,8 @@ static int run(const struct sgrad__request *request) {
     int error = sgrad_machine_read(request->plan.machine, &machine);
     if (error) return sgrad__status(error);
     q.machine = machine;
+    if (!sgrad__is_asked(request, "nodes") && machine->network.most > 0 && q.to > machine->network.most)
+        q.to = (int)machine->network.most;
     if (request->train.mesh) {
         error = sgrad__plan_meshes(request, machine, q.from, q.to);
         sgrad_machine_free(machine);

@@ -1,14 +1,14 @@
 /* voxel_loss.c: the loss of a network that says of every voxel, or pixel, which class it is, and how good its segments are.
  *
- * With p = softmax(x) and q the labels, one where a voxel is of class c, a batch costs the mean over all voxels of
- * -weight[label]·log p[label], PyTorch's weighted cross entropy but for its divisor, the sum of weights; and, DICE times, the
- * mean over samples of
+ * With p = softmax(x) and q the labels, one where a voxel is of class c, a sample costs the mean over its voxels of
+ * -weight[label]·log p[label], PyTorch's weighted cross entropy but for its divisor, the sum of weights; and, DICE times,
  *
  *     1 - mean over classes of (2 Σ p q + 1) / (Σ p + Σ q + 1)        sums over the voxels of the sample
  *
- * Outside training the loss is the plain cross entropy: classes have no weights, and nothing of the Dice loss is added.
+ * A batch costs the mean over its samples. Voxels of label -1 are beyond what is known: a sample's means and sums are over its
+ * other voxels. Where there are none, it costs nothing but Dice's constant, and is left out of what is said outside training.
  *
- * Voxels of label -1 are beyond what is known: they cost nothing, and nothing is counted of them.
+ * Outside training the loss is the plain cross entropy: classes have no weights, and nothing of the Dice loss is added.
  *
  * Outside training it is told, sample by sample, how well classes and segments agree, and the samples' mean given: the
  * intersection of what is said to be of a class and what is, over their union, as the mean of the classes that occur; and of
@@ -220,8 +220,9 @@ static void compare_segments(struct segments *g, double *rand, double *voi) {
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* x (N,…,C), labels (N,…), stat (6): Σ loss; and, outside training, voxels said rightly, and Σ over samples of their voxels times
- * intersection over union, Rand F-score and variation of information; voxels. A label that is no class makes the loss NaN. */
+/* x (N,…,C), labels (N,…), stat (6): Σ over samples of their voxels, known or not, times the sample's loss and, outside
+ * training, the share said rightly, intersection over union, Rand F-score and variation of information; the voxels. A label that
+ * is no class makes the loss NaN. */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_voxel_loss *attrs = a->attrs;
     struct segments g = segments_in(a);
@@ -229,14 +230,16 @@ static void forward(const struct sgrad_args *a) {
     memset(stat, 0, 6 * sizeof *stat);
     for (int64_t s = 0; s < a->view[1].shape.dim[0]; s++) {
         struct overlap o;
-        double voxels;
-        const double loss = run_over(a, s, &o, &voxels);
-        stat[0] += loss + (attrs->dice > 0 && a->step->training ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0);
+        double known, right = 0, rand, voi;
+        const double loss = run_over(a, s, &o, &known), voxels = (double)g.voxels;
+        if (!known && !a->step->training) continue;
+        stat[0] += known ? loss / known * voxels : 0;
+        stat[0] += attrs->dice > 0 && a->step->training ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0;
         stat[5] += voxels;
         if (a->step->training) continue;
-        double rand, voi;
         take_classes(a, s, &g);
-        stat[2] += voxels * take_iou(&g, classes_of(a), &stat[1]);
+        stat[2] += voxels * take_iou(&g, classes_of(a), &right);
+        stat[1] += voxels * (known ? right / known : 1);
         compare_segments(&g, &rand, &voi);
         stat[3] += voxels * rand;
         stat[4] += voxels * voi;
@@ -249,12 +252,16 @@ static void backward(const struct sgrad_args *a) {
     const struct sgrad_voxel_loss *attrs = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t voxels = voxels_of(a);
+    const int32_t *labels = a->data[1];
     const int classes = classes_of(a);
-    const float samples = (float)a->batch->averaged, scale = 1 / (samples * (float)voxels), share = attrs->dice / samples;
+    const float samples = (float)a->batch->averaged, share = attrs->dice / samples;
     for (int64_t s = 0; s < a->view[1].shape.dim[0]; s++) {
         struct overlap o;
-        double counted;
+        double counted = 0;
         if (share > 0) run_over(a, s, &o, &counted);
+        else
+            for (int64_t i = s * voxels; i < (s + 1) * voxels; i++) counted += labels[i] != -1;
+        const float scale = 1 / (samples * (float)counted);     /* where none is counted, there is none to scale */
         float own[SGRAD_MAX_WEIGHTED] = { 0 },
               other[SGRAD_MAX_WEIGHTED] = { 0 }; /* Dice's gradient in p, of the label and else */
         for (int c = 0; c < classes && share > 0; c++) {
@@ -263,7 +270,7 @@ static void backward(const struct sgrad_args *a) {
             own[c] = other[c] - (float)(share / classes * 2 / all);
         }
         for (int64_t i = s * voxels; i < (s + 1) * voxels; i++) {
-            const int32_t label = ((const int32_t *)a->data[1])[i];
+            const int32_t label = labels[i];
             float p[SGRAD_MAX_WEIGHTED], mean = 0;
             if (label == -1) {
                 for (int c = 0; c < classes; c++)
@@ -294,8 +301,10 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
     if (input == 0) sgrad_fill_apart(test, 0, data);
     else
-        for (int64_t i = 0; i < sgrad_shape_count(&test->x[1]); i++)
-            label[i] = (int32_t)((5 * i + i / 7) % test->x[0].dim[test->x[0].rank - 1]);
+        for (int64_t i = 0; i < sgrad_shape_count(&test->x[1]); i++) {
+            const bool unknown = strstr(test->name, "unknown") && (i % 3 == 1 || (i > 3 && i < 12) || i >= 40);
+            label[i] = unknown ? -1 : (int32_t)((5 * i + i / 7) % test->x[0].dim[test->x[0].rank - 1]);
+        }
 }
 
 const struct sgrad_op sgrad_voxel_loss_op = {
@@ -325,5 +334,9 @@ const struct sgrad_op sgrad_voxel_loss_op = {
           &(struct sgrad_voxel_loss){ .weight = { 0.5f, 2, 3 } } },
         { "2 volumes of 2x3x4, Dice", { { 5, { 2, 2, 3, 4, 2 } }, { 4, { 2, 2, 3, 4 } } },
           &(struct sgrad_voxel_loss){ .weight = { 1, 0.25f }, .dice = 0.5f } },
+        { "3 slices of 4x5, some voxels unknown, all of the last", { { 4, { 3, 4, 5, 2 } }, { 3, { 3, 4, 5 } } },
+          &(struct sgrad_voxel_loss){ .weight = { 1, 3 } } },
+        { "3 slices of 4x5, some voxels unknown, Dice", { { 4, { 3, 4, 5, 3 } }, { 3, { 3, 4, 5 } } },
+          &(struct sgrad_voxel_loss){ .dice = 1 } },
     },
 };

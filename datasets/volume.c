@@ -179,9 +179,9 @@ static void make_patch(const struct state *s, const struct window *w, const stru
 static int take_patch(const struct state *s, const struct draw *d, void *const *data) {
     int64_t from[3], size[3];
     struct window w = { .image = NULL };
+    const int64_t reach = (int64_t)ceil(hypot((double)s->patch[1], (double)s->patch[2]) / 2) + MARGIN;
     for (int axis = 0; axis < 3; axis++) from[axis] = d->from[axis], size[axis] = s->patch[axis];
     for (int axis = 1; axis < 3 && d->bends; axis++) {      /* turned, its corners come to lie elsewhere */
-        const int64_t reach = (int64_t)ceil(hypot((double)size[1], (double)size[2]) / 2) + MARGIN;
         from[axis] += s->patch[axis] / 2 - reach;
         size[axis] = 2 * reach;
     }

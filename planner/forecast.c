@@ -316,19 +316,47 @@ static void find_lemma(const struct study *s, struct sgrad_forecast *f) {
     f->devices = find_devices(s, s->q->efficiency);
 }
 
+int sgrad_forecast_nodes(const struct sgrad_machine *m, int nodes) {
+    if (!m->network.most || nodes <= m->network.most) return 0;
+    return sgrad_fail(SGRAD_EINVAL,
+                      "%s: its highest switch has room for %.0f nodes, and there are to be %d: --nodes up to %.0f, or another "
+                      "switch above", m->path, m->network.most, nodes, m->network.most);
+}
+
+/* A batch that the nodes cannot share equally is none that train takes. */
+static int make_points(const struct study *s, struct sgrad_forecast *f) {
+    const struct sgrad_question *q = s->q;
+    char *out = NULL;
+    for (int nodes = q->from; nodes <= q->to; nodes = nodes * 2 > q->to && nodes < q->to ? q->to : nodes * 2) {
+        if (q->strong && q->train->batch % nodes) {
+            char *before = out;
+            out = sgrad_format("%s%s%d", before ? before : "", before ? ", " : "", nodes);
+            free(before);
+            continue;
+        }
+        f->point = sgrad_grow(f->point, f->points, sizeof *f->point);
+        find_point(s, nodes, &f->point[f->points++]);
+    }
+    int error = 0;
+    if (!f->points)
+        error = sgrad_fail(SGRAD_EINVAL, "--batch %ld: %s nodes cannot share it equally, so train refuses it; a multiple of the "
+                                         "nodes can be shared", q->train->batch, out);
+    else if (out) sgrad_warn("--batch %ld: is left out with %s nodes, which cannot share it equally", q->train->batch, out);
+    free(out);
+    return error;
+}
+
 int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f) {
     struct study s;
+    SGRAD_TRY(sgrad_forecast_nodes(q->machine, q->to));
     SGRAD_TRY(open_study(q, &s));
     *f = (struct sgrad_forecast){ .scale = find_scale(&s) };
-    for (int nodes = q->from; nodes <= q->to; nodes = nodes * 2 > q->to && nodes < q->to ? q->to : nodes * 2) {
-        f->point = sgrad_grow(f->point, f->points, sizeof *f->point);
-        find_point(&s, nodes, &f->point[f->points++]);
-    }
-    find_lemma(&s, f);
+    const int error = make_points(&s, f);
+    if (!error) find_lemma(&s, f);
     free(s.end);
     free(s.dealt);
     free(s.rank);
-    return 0;
+    return error;
 }
 
 void sgrad_point_simulated(struct sgrad_point *p, double seconds) {

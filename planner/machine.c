@@ -160,7 +160,9 @@ static int read_switches(const struct place *from, struct sgrad_machine *m) {
         if (!error && above && at < 0) error = wrong(&here, "above", "names no switch of the list");
         if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);
         if (!error && above) error = read_figure(&here, "uplink", NEEDED, ANY, &level->uplink);
-        if (!error && above && m->network.levels && level->nodes <= level[-1].nodes)
+        if (!error && !above) error = read_figure(&here, "nodes", WHOLE, 1e9, &m->network.most);
+        const double below = m->network.levels ? level[-1].nodes : 0, most = above ? level->nodes : m->network.most;
+        if (!error && below > 0 && (above || most > 0) && most <= below)
             error = wrong(&here, "nodes", "are not more than those of the switch below");
         m->network.levels += above != NULL;
         free(called);

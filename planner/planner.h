@@ -79,6 +79,7 @@ struct sgrad_machine {
         double latency, bandwidth, hop;     /* of a node's link; seconds that each further hop takes */
         double carrying;                    /* seconds that a CPU worker spends on a byte that goes or comes over it */
         int dimensions;                     /* of a torus; 0: there are switches */
+        double most;                        /* nodes that the highest switch has room for; 0: not stated */
         int levels;                         /* of switches, the lowest first; 0: one, that is never crowded */
         struct sgrad_switch *level;
     } network;
@@ -147,7 +148,9 @@ struct sgrad_forecast {
     double overhead;                    /* R_O as the lemma has it, that makes the last point what it is; NAN: nothing does */
     double lemma_devices, devices;      /* for the efficiency that is sought: by the lemma; by the points' own formulas */
 };
+/* SGRAD_EINVAL: the machine's switches have no room for so many nodes, or no number of them can share the batch equally. */
 int sgrad_forecast_make(const struct sgrad_question *question, struct sgrad_forecast *forecast);
+int sgrad_forecast_nodes(const struct sgrad_machine *machine, int nodes);      /* have the switches room for them? */
 /* A step of POINT takes so many seconds, as simulated machines say: all that follows from it is found anew. */
 void sgrad_point_simulated(struct sgrad_point *point, double seconds);
 void sgrad_forecast_free(struct sgrad_forecast *forecast);

@@ -1,21 +1,28 @@
 /* messages.c: tensors from rank to rank, by StarPU-MPI's detached transfers. */
 #include "config.h"
 #include "runtime/internal.h"
-#include "runtime/runtime.h"
+#include "runtime/parts.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <stdatomic.h>
 #include <starpu_mpi.h>
+#include <stdlib.h>
 
 int sgrad__message_limit = INT_MAX;
+
+int64_t sgrad_message_most(void) {
+    const char *asked = getenv("STARGRAD_MESSAGE_LIMIT");
+    const int64_t most = asked ? strtol(asked, NULL, 10) : 0;
+    return most > 0 && most < sgrad__message_limit ? most : sgrad__message_limit;
+}
 
 /* StarPU-MPI makes one message of a tensor, and MPI counts its bytes in an int. */
 static int check_length(const struct sgrad_message *m) {
     const size_t bytes = sgrad_view_bytes(&m->tensor->view);
-    if (bytes <= (size_t)sgrad__message_limit) return 0;
+    if (bytes <= (size_t)sgrad_message_most()) return 0;
     return sgrad_fail(SGRAD_EINVAL, "%s: has %zu bytes, and a message between ranks %d at most: it has to go in several tensors",
-                      m->tensor->name, bytes, sgrad__message_limit);
+                      m->tensor->name, bytes, (int)sgrad_message_most());
 }
 
 static atomic_llong sent_bytes, carried_bytes;

@@ -15,6 +15,9 @@
 extern "C" {
 #endif
 
+/* Bytes of a message between ranks at most: what MPI counts in an int, or, for tests, what STARGRAD_MESSAGE_LIMIT says. */
+int64_t sgrad_message_most(void);
+
 /* The element at which PART of PARTS begins, of COUNT: parts are as nearly equal as whole cache lines are, PARTS is the end. */
 int64_t sgrad_part_first(int64_t count, int parts, int part);
 struct sgrad_view sgrad_part_view(int64_t count, int parts, int part);

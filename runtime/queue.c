@@ -247,9 +247,11 @@ static int compare_work(const struct sgrad_queue *q, const char *work) {
     struct sgrad_map map;
     char *path = sgrad_format("%s/work", q->folder);
     int error = sgrad_map_open(path, 1 << 20, &map);
-    if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size)))
+    if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size))) {
+        const char *other = (const char *)map.data, *end = memchr(other, '\n', map.size);   /* a file need not end a line */
         error = sgrad_fail(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %.*s", q->folder,
-                           (int)strcspn((const char *)map.data, "\n"), (const char *)map.data, (int)strcspn(work, "\n"), work);
+                           (int)(end ? end - other : (ptrdiff_t)map.size), other, (int)strcspn(work, "\n"), work);
+    }
     if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
     free(path);
     return error;

@@ -1,4 +1,5 @@
-/* broadcast.c: a program that gives one rank's tensors to all: a checkpoint's, when a run begins, or a server's.
+/* broadcast.c: programs that are messages and nothing else. One gives one rank's tensors to all: a checkpoint's, when a run
+ * begins, or a server's; the other, to one rank.
  *
  *     root     from ─> chunks ─> plan
  *     others                     plan ─> chunks ─> to                                        */
@@ -19,6 +20,21 @@ struct sgrad__program *sgrad__broadcast_build(const struct sgrad__program_option
     struct sgrad__program *p = sgrad__program_create();
     struct sgrad__builder b = { .p = p, .o = o, .norm = -1 };
     for (int i = 0; i < count; i++) add(&b, &list[i]);
+    sgrad__mark_last_uses(p);
+    return p;
+}
+
+struct sgrad__program *sgrad__transfer_build(const struct sgrad__program_options *o, const struct sgrad__transfer *is) {
+    struct sgrad__program *p = sgrad__program_create();
+    struct sgrad__builder b = { .p = p, .o = o, .norm = -1, .collectives = is->number };
+    int64_t tag = sgrad__next_tag(&b);
+    for (int i = 0; i < is->count; i++) {
+        struct sgrad_tensor *tensor = is->tensor[i];
+        const int buffer = sgrad__lend_buffer(&b, tensor);
+        if (is->receives) sgrad__add_receive_into(&b, buffer, is->peer, tag, 0, tensor->name);
+        else sgrad__add_send(&b, buffer, is->peer, tag, 0, tensor->name);
+        tag += sgrad__message_pieces(&tensor->view);
+    }
     sgrad__mark_last_uses(p);
     return p;
 }

@@ -120,9 +120,10 @@ void sgrad__bucket_spread(struct sgrad__builder *b, struct sgrad__bucket *k, con
 /* A bucket larger than the size that buckets are to have, because of one large parameter, goes in several plans or messages: what
  * is more urgent may pass between them, and MPI counts bytes in 31 bits. */
 int sgrad__bucket_cuts(const struct sgrad__builder *b, const struct sgrad__bucket *k) {
-    enum { MOST = 1 << 30, CUTS = 64 };
+    enum { CUTS = 64 };
+    const int64_t most_bytes = sgrad_message_most() / 2 + 1;
     const int64_t wanted = most(b->p->bucket_bytes, sgrad__bucket_bytes(k) / CUTS + 1), bytes = sgrad__bucket_bytes(k);
-    const int64_t limit = b->p->bucket_bytes && wanted < MOST ? wanted : MOST;
+    const int64_t limit = b->p->bucket_bytes && wanted < most_bytes ? wanted : most_bytes;
     return bytes > limit ? (int)((bytes + limit - 1) / limit) : 1;
 }
 

@@ -167,6 +167,9 @@ int sgrad__add_chain(struct sgrad__builder *b, const struct sgrad__slice *slice,
 int64_t sgrad__next_tag(struct sgrad__builder *b);
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
+void sgrad__add_receive_into(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
+/* What is longer than a message may be goes in so many, with TAG and those that follow it. */
+int sgrad__message_pieces(const struct sgrad_view *view);
 /* CHUNK holds this rank's values, by the plan's chunks, of any sizes, and takes the results. */
 void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
 /* The COUNT peers from place FIRST on; the ranks that differ from this one along AXES alone. */

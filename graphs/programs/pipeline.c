@@ -71,8 +71,11 @@ static bool has_gradient(const struct sgrad_graph *g, const bool *live, int valu
 static int64_t tag_of(struct sgrad__builder *b, int value, bool gradient, int m) {
     const int before = sgrad__number_from(b, CROSSING + 2 * value + gradient);
     const int64_t tag = sgrad__next_tag(b);
+    struct sgrad_view view = b->g->value[value].view;
     sgrad__number_from(b, before);
-    return tag + m;
+    for (int i = 0; i < b->micros; i++)
+        if (b->p->micro[i].samples > view.shape.dim[0] || !i) view.shape.dim[0] = b->p->micro[i].samples;
+    return tag + m * sgrad__message_pieces(&view);
 }
 
 static int peer_of(const struct sgrad__builder *b, int stage) { return b->stage.rank[stage]; }
@@ -88,7 +91,7 @@ static int receive(struct sgrad__builder *b, int value, bool gradient, int m, in
     const int buffer = sgrad__add_receive(b, view, peer_of(b, stage), tag_of(b, value, gradient, m), SGRAD__PRIORITY_CHAIN,
                                           b->g->value[value].name);
     b->p->instruction[b->p->instruction_count - 1].micro = m;
-    b->p->buffer[buffer].rows = true;
+    b->p->buffer[buffer].rows = sgrad__message_pieces(&view) == 1;
     return buffer;
 }
 

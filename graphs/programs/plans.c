@@ -5,6 +5,7 @@
  *
  *     four micro-batches on one rank  (0+1) + (2+3)        on two  (0+1) │ (2+3)  →  (0+1) + (2+3) on both              */
 #include "graphs/programs/builder.h"
+#include "runtime/parts.h"
 
 #include <stdlib.h>
 
@@ -37,13 +38,53 @@ bool sgrad__is_message(const struct sgrad_call *call) {
 
 int64_t sgrad__next_tag(struct sgrad__builder *b) { return ((int64_t)b->o->tags << 44) + ((int64_t)b->collectives++ << 20); }
 
+/* Elements of a message's pieces, but of the last: all, where they are one message. */
+static int64_t piece_size(const struct sgrad_view *view) {
+    const int64_t count = sgrad_shape_count(&view->shape), most = sgrad_message_most() / (int64_t)sgrad_dtype_size(view->dtype);
+    return count <= most ? count : most > 0 ? most : 1;
+}
+
+int sgrad__message_pieces(const struct sgrad_view *view) {
+    const int64_t size = piece_size(view);
+    return (int)((sgrad_shape_count(&view->shape) + size - 1) / size);
+}
+
+/* Piece I of what is larger than a message may be, as a buffer of its own; where it begins and how long it is, in *FIRST. */
+static int add_piece(struct sgrad__builder *b, const struct sgrad_view *view, int i, const char *name, int64_t *first) {
+    const int64_t size = piece_size(view), count = sgrad_shape_count(&view->shape);
+    *first = i * size;
+    const struct sgrad_view piece = { view->dtype, { 1, { count - *first < size ? count - *first : size } } };
+    return sgrad__add_buffer(b, sgrad_format("%s piece %d", name, i), piece);
+}
+
 void sgrad__add_send(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
-    add_message(b, &sgrad__send_kernel, SGRAD_R, buffer, peer, tag, priority, name);
+    const struct sgrad_view view = b->p->buffer[buffer].view;
+    const int pieces = sgrad__message_pieces(&view);
+    for (int i = 0; i < pieces; i++) {
+        int64_t first;
+        const int piece = pieces == 1 ? buffer : add_piece(b, &view, i, name, &first);
+        if (pieces > 1) sgrad__add_slice(b, buffer, first, piece);
+        add_message(b, &sgrad__send_kernel, SGRAD_R, piece, peer, tag + i, priority, name);
+    }
+}
+
+void sgrad__add_receive_into(struct sgrad__builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
+    const struct sgrad_view view = b->p->buffer[buffer].view;
+    const int pieces = sgrad__message_pieces(&view);
+    struct sgrad__piece *piece = sgrad_alloc((size_t)pieces, sizeof *piece);
+    for (int i = 0; i < pieces; i++) {
+        int64_t first = 0;
+        const int part = pieces == 1 ? buffer : add_piece(b, &view, i, name, &first);
+        piece[i] = (struct sgrad__piece){ part, { 0, first, sgrad_shape_count(&b->p->buffer[part].view.shape) } };
+        add_message(b, &sgrad__receive_kernel, SGRAD_W, part, peer, tag + i, priority, name);
+    }
+    if (pieces > 1) sgrad__add_copies(b, piece, pieces, buffer, name);
+    free(piece);
 }
 
 int sgrad__add_receive(struct sgrad__builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name) {
-    int buffer = sgrad__add_buffer(b, sgrad_format("%s from %d", name, peer), view);
-    add_message(b, &sgrad__receive_kernel, SGRAD_W, buffer, peer, tag, priority, name);
+    const int buffer = sgrad__add_buffer(b, sgrad_format("%s from %d", name, peer), view);
+    sgrad__add_receive_into(b, buffer, peer, tag, priority, name);
     return buffer;
 }
 
@@ -117,10 +158,13 @@ void sgrad__add_plan(struct sgrad__builder *b, const struct sgrad_plan *plan, in
             const struct sgrad_kernel *whole = plan->on_gpus ? &sgrad__whole_on_gpus_kernel : &sgrad__whole_kernel;
             add_message(b, whole, SGRAD_RW, *chunk, -1, tag, priority, name);
         } else if (a->kind == SGRAD_SEND) {
-            sgrad__add_send(b, joined(b, v, a->count, name), peer, tag + sent[peer]++, priority, name);
+            const int from = joined(b, v, a->count, name);
+            sgrad__add_send(b, from, peer, tag + sent[peer], priority, name);
+            sent[peer] += sgrad__message_pieces(&b->p->buffer[from].view);
         } else {
             const struct sgrad_view view = message_view(v, a->count);
-            const int came = sgrad__add_receive(b, view, peer, tag + received[peer]++, priority, name);
+            const int came = sgrad__add_receive(b, view, peer, tag + received[peer], priority, name);
+            received[peer] += sgrad__message_pieces(&view);
             take(b, v, a->count, came, a->kind == SGRAD_ADD, name);
         }
     }

@@ -266,6 +266,15 @@ struct sgrad__broadcast {
 struct sgrad__program *sgrad__broadcast_build(const struct sgrad__program_options *options, const struct sgrad__broadcast *list,
                                               int count);
 
+/* COUNT tensors to PEER, which RECEIVES them in the same order; the NUMBER tells apart transfers that are under way at once. */
+struct sgrad__transfer {
+    int peer, number, count;
+    bool receives;
+    struct sgrad_tensor *const *tensor;
+};
+struct sgrad__program *sgrad__transfer_build(const struct sgrad__program_options *options,
+                                             const struct sgrad__transfer *transfer);
+
 /* ---- total.c ---- */
 
 /* TENSOR's sum over all ranks is the program's statistics. */

@@ -68,6 +68,30 @@ static int check_shared(const struct sgrad__run *r) {
     return 0;
 }
 
+/* What some optimizer of the run cannot do on this mesh. */
+static int check_optimizers(const struct sgrad__run *r) {
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
+        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
+        if (is && p->cuts && is->whole)
+            return sgrad_fail(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name, p->name);
+    }
+    return 0;
+}
+
+/* Tensors of a parameter's size that are kept for it, a parameter's mean by elements: its optimizer's states, slow weights of
+ * --lookahead, averages of --ema. */
+static double states_of(const struct sgrad__run *r) {
+    double elements = 0, states = 0;
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
+        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
+        const double count = (double)sgrad_shape_count(&p->kept_shape);
+        if (!is) continue;
+        elements += count;
+        for (int i = 0; is->states && is->states[i].name; i++) states += count;
+    }
+    return (elements > 0 ? states / elements : 0) + (r->lookahead.every > 0) + (r->options.ema > 0);
+}
+
 static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_question *q,
                  struct sgrad_mesh_price *price) {
     const struct sgrad_train_options *o = &r->options;
@@ -76,12 +100,12 @@ static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const
     SGRAD_TRY(check_shared(r));
     if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
     SGRAD_TRY(check_batch(r, q->batch));
-    int states = 0;
-    while (r->optimizer->states && r->optimizer->states[states].name) states++;
+    SGRAD_TRY(check_optimizers(r));
     const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
                                         .turns = sgrad__has_groups(r->graph)
                                                  && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
-                                        .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers, .states = states,
+                                        .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers,
+                                        .states = states_of(r),
                                         .shares = r->strategy->shares };
     const struct sgrad__price is = sgrad__graph_price(r->graph, &terms);
     price->step = is.step, price->computing = is.computing, price->sending = is.sending, price->waiting = is.waiting;

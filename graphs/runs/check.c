@@ -3,6 +3,7 @@
  *     gradients    backward against finite differences of forward, for inputs and parameters
  *     accumulate   a gradient that is added to is the old one plus the new
  *     adds         and so is what is no sample's, of kernels that say that they add
+ *     absent       backward without what is not wanted, as where nothing below is trained (check_absent.c)
  *     bf16         forward and backward in bf16 against f32, on the same (bf16) numbers                                */
 #include "config.h"
 #include "graphs/runs/instance.h"
@@ -19,7 +20,9 @@ static int objective(struct instance *t, double *sum) {
     SGRAD_TRY(instance_run(t, t->op->forward, 0));
     double *y = instance_read(of);
     if (of == t->tensor[SGRAD_STAT][0]) {
-        *sum = y[0] / (double)sgrad_shape_count(&t->is.x[1].shape);
+        int metrics = 0;
+        while (t->op->metrics[metrics].name) metrics++;
+        *sum = y[0] / (metrics ? y[metrics] : (double)sgrad_shape_count(&t->is.x[1].shape));     /* as a run reports it */
     } else {
         double *dy = instance_read(t->tensor[SGRAD_DY][0]);
         *sum = 0;
@@ -243,6 +246,7 @@ int sgrad_op_check(const struct sgrad_op *op) {
         SGRAD_TRY(sgrad__check_gradients(op, &op->tests[i]));
         SGRAD_TRY(sgrad__check_accumulate(op, &op->tests[i]));
         SGRAD_TRY(sgrad__check_adds(op, &op->tests[i]));
+        SGRAD_TRY(sgrad__check_absent(op, &op->tests[i]));
         SGRAD_TRY(sgrad__check_bf16(op, &op->tests[i], tolerance));
     }
     return 0;

@@ -52,7 +52,14 @@ static int open_run(struct sgrad__entrant *e, int place) {
     return error;
 }
 
+/* What was under way is not any more. */
+static void end_transfer(struct sgrad__entrant *e) {
+    if (e->transfer) sgrad__program_destroy(e->transfer);
+    e->transfer = NULL;
+}
+
 void sgrad__entrant_close(struct sgrad__entrant *e) {
+    end_transfer(e);
     if (!e->run) return;
     sgrad__run_close(e->run);
     free(e->run);
@@ -166,16 +173,22 @@ static int under_way(struct sgrad__entrant *e) {
 }
 
 /* All that outlives a step, to or from PEER, by tensors in their order. */
-static int move(struct sgrad__entrant *e, int peer, int (*how)(const struct sgrad_message *message)) {
+static int move(struct sgrad__entrant *e, int peer, bool receives) {
+    const struct sgrad__program_options how = { .rank = e->search->rank, .tags = SGRAD__TAGS_SEARCH };
     struct sgrad__items items = sgrad__parameters_list(e->run->graph, true);
-    sgrad_monitor_enter(e->search->monitor);
-    e->under_way += items.count;
-    sgrad_monitor_leave(e->search->monitor);
-    int error = 0;
-    for (int i = 0; i < items.count && !error; i++)
-        error = how(&(struct sgrad_message){ .tensor = items.item[i].tensor, .peer = peer, .done = arrived, .arg = e,
-                                             .tag = ((int64_t)SGRAD__TAGS_SEARCH << 44) + ((int64_t)e->number << 20) + i });
+    struct sgrad_tensor **tensor = sgrad_alloc((size_t)items.count, sizeof(struct sgrad_tensor *));
+    for (int i = 0; i < items.count; i++) tensor[i] = items.item[i].tensor;
+    end_transfer(e);
+    struct sgrad__program *p = e->transfer = sgrad__transfer_build(
+        &how, &(struct sgrad__transfer){ peer, e->number, items.count, receives, tensor });
     sgrad__items_free(&items);
+    free(tensor);
+    int error = sgrad__program_allocate(p);
+    sgrad_monitor_enter(e->search->monitor);
+    e->under_way += p->instruction_count;
+    sgrad_monitor_leave(e->search->monitor);
+    for (int i = 0; i < p->instruction_count && !error; i++)
+        error = sgrad__instruction_submit(p, i, &e->transferred, 0, arrived, e);
     return error;
 }
 
@@ -183,7 +196,7 @@ int sgrad__entrant_fetch(struct sgrad__entrant *e, int place, int from) {
     const struct sgrad__search *s = e->search;
     if (e->run) return 0;
     SGRAD_TRY(open_run(e, place));
-    if (from >= 0 && from != s->rank) return move(e, from, sgrad_receive);
+    if (from >= 0 && from != s->rank) return move(e, from, true);
     return from < 0 ? 0 : load(e);
 }
 
@@ -193,7 +206,7 @@ int sgrad__entrant_send(struct sgrad__entrant *e, int to) {
     e->leaves = true;
     e->search->moved[0] += e->place == 0;
     e->search->moved[1] += e->part;
-    return move(e, to, sgrad_send);
+    return move(e, to, false);
 }
 
 bool sgrad__entrant_settle(struct sgrad__entrant *e) {

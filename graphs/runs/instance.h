@@ -200,6 +200,8 @@ static inline void instance_fill(struct instance *t) {
 int sgrad__check_gradients(const struct sgrad_op *op, const struct sgrad_test *test);
 int sgrad__check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test);
 int sgrad__check_adds(const struct sgrad_op *op, const struct sgrad_test *test);
+/* check_absent.c: of backward, whose operands are made without some of the gradients. */
+int sgrad__check_absent(const struct sgrad_op *op, const struct sgrad_test *test);
 /* Elements may differ by so much of the root mean square, in training by TOLERANCE. */
 #define SGRAD__BF16_TOLERANCE     0.03
 #define SGRAD__WINOGRAD_TOLERANCE 0.12     /* the worst of 50,000 elements; they are off by 1.2 % on the average */

@@ -142,7 +142,7 @@ static double memory(const struct pricer *p, int stage, const struct kept *kept)
             made += (double)sgrad_view_bytes(&n->is.keep[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
-    return kept->parts * (1 + (double)p->is->states / sharers) + gathered + lanes * kept->whole +
+    return kept->parts * (1 + p->is->states / sharers) + gathered + lanes * kept->whole +
            in_flight * (double)p->micro * (made + 2 * largest);
 }
 

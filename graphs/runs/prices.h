@@ -11,7 +11,7 @@ struct sgrad__terms {
     bool turns;                     /* micro-batches of a stage are one group: none goes on before all are through */
     double flops, bandwidth;        /* a second, of a rank: arithmetic; bytes of its memory */
     int workers;                    /* of a rank */
-    int states;                     /* numbers that the optimizer keeps of each parameter */
+    double states;                  /* numbers that are kept for each parameter besides it, on average */
     bool shares;                    /* of them, and of updates (--shard) */
 };
 /* Of the slowest stage, seconds of a step; they are told apart, and overlap: STEP is less than their sum. */

@@ -72,7 +72,9 @@ struct sgrad__entrant {
     int planned_at;                     /* the same, by plan: as if the search had never been ended */
     struct sgrad__run *run;             /* its graph, and what that holds; NULL: it is not here */
     struct sgrad__turn turn;
-    int under_way;                      /* messages to or from here; within the search's monitor */
+    int under_way;                      /* messages to or from here, and their tasks; within the search's monitor */
+    struct sgrad__program *transfer;    /* they; NULL: there were none */
+    struct sgrad_step transferred;      /* the step of that */
     bool leaves;                        /* it has been sent */
     bool *told;                         /* rank 0's: by visit */
     int written;                        /* rank 0's: visits whose steps metrics.jsonl has */

@@ -29,7 +29,7 @@ says '^not calibrated: '
 # Weak scaling, then strong, and what does not overlap.
 passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json
 mv out weak
-passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json --batch 1024 --overlap none --efficiency 0.8
+passes plan "${small[@]}" --machine "$machines/iris-v100.json" --nodes 1-6 --json --batch 1536 --overlap none --efficiency 0.8
 python3 - <<'END' || wrong 'plan: its figures do not add up'
 import json
 weak, strong = json.load(open("weak")), json.load(open("out"))
@@ -40,9 +40,48 @@ for p in weak["points"] + strong["points"]:
     assert abs(p["speedup"] / p["gpus"] / p["efficiency"] - 1) < 1e-6 and 0 < p["efficiency"] <= 1.0001
     assert p["exposed_seconds"] >= -1e-12 and p["memory_bytes"] > 1e6
 assert [p["batch"] for p in weak["points"]] == [512, 1024, 2048, 3072]
-assert [p["batch"] for p in strong["points"]] == [1024] * 4
+assert [p["batch"] for p in strong["points"]] == [1536] * 4
 assert strong["points"][3]["efficiency"] < weak["points"][3]["efficiency"]
 assert strong["gpus"] >= 1 and strong["lemma_gpus"] >= 1
+END
+
+# What train refuses is not estimated: a batch that nodes cannot share, and more nodes than the highest switch has room for.
+refuses 2 '--batch 100: 3 nodes cannot share it equally' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 100 --nodes 3
+warns 1 '--batch 96: is left out with 64 nodes' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 96 --nodes 1-64
+says '^ *32 '
+python3 - "$machines/iris-v100.json" <<'END'
+import json, sys
+machine = json.load(open(sys.argv[1]))
+one = {"name": "only", "nodes": {"value": 2, "source": "a test"}}
+below = {"name": "leaf", "nodes": {"value": 2, "source": "a test"}, "uplink": {"value": 1e10, "source": "a test"}, "above": "only"}
+for name, switches in (("two", [one]), ("leaves", [below, {**one, "nodes": {"value": 6, "source": "a test"}}]), ("less", [below, one])):
+    machine["network"].pop("torus", None)
+    machine["network"]["switches"] = switches
+    json.dump(machine, open(name + ".json", "w"))
+END
+refuses 2 'two.json: its highest switch has room for 2 nodes, and there are to be 4' plan "${small[@]}" --machine two.json --nodes 4
+refuses 2 'leaves.json: its highest switch has room for 6 nodes' plan "${small[@]}" --machine leaves.json --nodes 1-8
+refuses 2 'two.json: its highest switch' plan "${small[@]}" --machine two.json --nodes 1-3 --mesh auto --batch 24
+refuses 1 'less.json: network.switches.1..nodes: are not more' plan "${small[@]}" --machine less.json --nodes 1
+passes plan "${small[@]}" --machine leaves.json --nodes 6
+passes plan "${small[@]}" --machine two.json
+says '^ *2 '
+
+# Meshes are priced with the optimizers that train each parameter, and with slow weights.
+split=(plan --model gpt:layers=2,heads=2,width=32,context=16,vocabulary=256 --data "text:$srcdir/tests/reference/text.txt,16" --batch 8
+	--machine "$machines/iris-v100.json" --nodes 1 --mesh tensor=1d:2 --json)
+passes "${split[@]}"
+mv out plain
+passes "${split[@]}" --lookahead 5
+mv out slow
+passes "${split[@]}" --optimizer-of 'transformer.h.*=adam'
+mv out adam
+passes "${split[@]}" --optimizer-of 'transformer.h.*=lamb'
+python3 - <<'END' || wrong 'plan: meshes are priced without --lookahead or --optimizer-of'
+import json
+kinds = {name: json.load(open(name))["points"][-1]["kinds"] for name in ("plain", "slow", "adam", "out")}
+assert kinds["slow"][0]["memory_bytes"] > kinds["plain"][0]["memory_bytes"] < kinds["adam"][0]["memory_bytes"], kinds
+assert not kinds["out"], kinds["out"]
 END
 
 # FireCaffe: Iandola et al. 2016, 128 GPUs: 39 times as fast as one.

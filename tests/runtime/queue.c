@@ -47,6 +47,16 @@ static void all_once(void **state) {
     assert_fails(sgrad_queue_open(scratch_path("once"), "other work\n", COUNT, 600, &q), SGRAD_EINVAL, "other work");
 }
 
+/* Its file fills a page, and does not end a line: what follows in memory is not read. */
+static void unended(void **state) {
+    static char text[4096];
+    struct sgrad_queue *q;
+    (void)state;
+    memset(text, 'x', sizeof text);
+    scratch_write("unended/work", text, sizeof text);
+    assert_fails(sgrad_queue_open(scratch_path("unended"), "work\n", 1, 600, &q), SGRAD_EINVAL, "is a queue of other work: xxx");
+}
+
 /* Its lease is long, but its process is gone. */
 static void dead(void **state) {
     struct sgrad_queue *q = join("dead", 1, 600);
@@ -127,7 +137,8 @@ static void left(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_once), cmocka_unit_test(dead), cmocka_unit_test(stopped),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(all_once), cmocka_unit_test(unended),
+                                        cmocka_unit_test(dead), cmocka_unit_test(stopped),
                                         cmocka_unit_test(failing), cmocka_unit_test(left) };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

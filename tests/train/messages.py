@@ -1,9 +1,10 @@
 """Ranks build programs with the same messages, whatever is trained: networks with batch norm over several ranks, of which parts stay
 as they are. Each trains as one rank does, and nothing waits in vain."""
+import json
 import os
 import struct
 
-from run import FOLDER, events, folder, losses, main, mpirun, ranks, stargrad
+from run import FOLDER, content, events, folder, losses, main, mpirun, ranks, stargrad
 
 AGREEMENT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/agreement")
 
@@ -70,6 +71,28 @@ def test_a_difference_is_an_error():
         assert said.count("have built different programs") == 1, said
         assert f"ranks 0 and {odd or 1} have" in said, said
         assert all(f"rank {r}: invalid" in said for r in range(3)), said
+
+
+def test_long_messages_are_cut():
+    """What is longer than MPI counts goes in pieces, here of 30,000 bytes: the same bits come of it."""
+    mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--steps", 3, "--evaluate-last", "--deterministic", *WAITS)
+    for words in ((), ("--shard", "gradients"), ("--optimizer", "muon"), ("--mesh", "pipe=2", "--micro-batch", 16)):
+        whole, cut = folder("whole"), folder("cut")
+        ranks(2, *mlp, *words, "--out", whole)
+        ranks(2, *mlp, *words, "--out", cut, env={"STARGRAD_MESSAGE_LIMIT": "30000"})
+        assert losses(whole) == losses(cut) and content(whole) == content(cut), words
+
+
+def test_candidates_move_in_pieces():
+    os.makedirs(FOLDER, exist_ok=True)
+    path = os.path.join(FOLDER, "candidates.json")
+    with open(path, "w") as f:
+        json.dump({"model": "mlp", "batch": 64, "epochs": 1, "partitions": 2, "candidates": [{"lr": 0.05}, {"lr": 0.02}]}, f)
+    whole, cut = folder("whole"), folder("cut")
+    for out, env in ((whole, {}), (cut, {"STARGRAD_MESSAGE_LIMIT": "30000"})):
+        ranks(2, "search", path, "--data", "digits", "--out", out, env=env)
+    for name in ("1", "2"):
+        assert content(os.path.join(whole, name)) == content(os.path.join(cut, name)), name
 
 
 # ---- a network that begins with batch norm ----
