@@ -2,6 +2,7 @@
 #include "cli/simulate.h"
 #include "runtime/early.h"
 #include "runtime/environment.h"
+#include "runtime/streams.h"
 
 #if SGRAD_SIMULATED
 #include <starpu.h>     /* gives main another name: each rank comes to it by StarPU's own */
@@ -105,8 +106,9 @@ int main(int argc, char **argv) {
     unbind();
     keep_standard_streams();
     int status = begin(argc, argv);
-    if ((fflush(stdout) || ferror(stdout)) && status == SGRAD__DONE) {
-        sgrad_fail(SGRAD_EIO, "standard output: the result could not be written");
+    const int lost = sgrad_stream_error(stdout);
+    if (lost && status == SGRAD__DONE) {
+        sgrad_fail(SGRAD_EIO, "standard output: the result could not be written: %s", strerror(lost));
         status = SGRAD__FAILED;
     }
     return status;

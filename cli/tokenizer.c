@@ -2,16 +2,17 @@
  * one, else the next from U+0100 on: a blank is Ġ.
  *
  * Text is cut into words before anything is joined: a blank and letters, a blank and digits, a blank and what is neither, blanks;
- * and the endings 's 't 're 've 'm 'll 'd. Limits: what is a letter the C library says, which takes the digits of other scripts
- * for letters. */
+ * and the endings 's 't 're 've 'm 'll 'd; by Unicode's classes (unicode_data.h). Added tokens (<|endoftext|>) are found before
+ * that, the first and of these the longest first.
+ *
+ * Limits: the steps of a tokenizer.json that GPT-2's has not are refused by name. */
 #include "cli/tokenizer.h"
+#include "cli/unicode_data.h"
 #include "runtime/runtime.h"
 
 #include <jansson.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wctype.h>
 
 enum { BYTES = 256, CHARACTER = 4, SHIFTED = 0x100, MOST = 65536 };
 #define FILE_LIMIT ((size_t)1 << 28)
@@ -24,7 +25,13 @@ struct sgrad__tokenizer {
         char *byte;
         size_t size;
     } *word;                            /* by token */
-    locale_t locale;
+    struct added {
+        char *text;
+        size_t size;
+        int32_t token;
+        bool lstrip, rstrip;            /* it takes the blanks before, after it */
+    } *added;
+    int addeds;
 };
 
 /* ---- bytes as characters ----------------------------------------------------------------------------------------- */
@@ -78,6 +85,100 @@ static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t 
     return 0;
 }
 
+/* A token that is found before words are. */
+static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t token, bool lstrip, bool rstrip) {
+    t->added = sgrad_grow(t->added, t->addeds, sizeof *t->added);
+    t->added[t->addeds++] = (struct added){ sgrad_format("%s", text), strlen(text), token, lstrip, rstrip };
+    if (token >= t->words) {
+        struct word *longer = sgrad_alloc((size_t)token + 1, sizeof *longer);
+        memcpy(longer, t->word, (size_t)t->words * sizeof *longer);
+        free(t->word);
+        t->word = longer;
+        t->words = token + 1;
+    }
+    free(t->word[token].byte);
+    t->word[token] = (struct word){ sgrad_format("%s", text), strlen(text) };
+}
+
+static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t *added) {
+    size_t i;
+    json_t *one;
+    json_array_foreach(added, i, one) {
+        const char *text = json_string_value(json_object_get(one, "content"));
+        const json_t *id = json_object_get(one, "id");
+        const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (!text || !*text || token < 0 || token >= MOST)
+            return wrong(file, "an added token has no content, or a number that is none from 0 to 65535");
+        if (json_is_true(json_object_get(one, "single_word")))
+            return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: the added token '%.100s' has single_word, which is not supported",
+                              file, text);
+        add_token(t, text, (int32_t)token, json_is_true(json_object_get(one, "lstrip")),
+                  json_is_true(json_object_get(one, "rstrip")));
+    }
+    return 0;
+}
+
+/* ---- what GPT-2's tokenizer has not ---- */
+
+static int refuse(const char *file, const char *what, const char *name) {
+    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its tokens would be others", file, what, name);
+}
+
+/* A STEP of the file, null or an object with a type, which may be a Sequence of such: the first type that is not KNOWN; NULL: all
+ * are. */
+static const char *other_type(const json_t *step, const char *known) {
+    const char *type = json_string_value(json_object_get(step, "type"));
+    size_t i;
+    const char *key;
+    json_t *list, *one;
+    if (!step || json_is_null(step)) return NULL;
+    if (!type) return "without a type";
+    if (strcmp(type, "Sequence")) return known && !strcmp(type, known) ? NULL : type;
+    json_object_foreach((json_t *)step, key, list) json_array_foreach(list, i, one) {
+        const char *other = other_type(one, known);
+        if (other) return other;
+    }
+    return NULL;
+}
+
+/* The one ByteLevel in STEP, or in its sequence; NULL: there are none, or several. */
+static const json_t *byte_level(const json_t *step) {
+    const json_t *list = json_object_get(step, "pretokenizers");
+    return list ? json_array_size(list) == 1 ? byte_level(json_array_get(list, 0)) : NULL : step;
+}
+
+static int check_steps(const char *file, const json_t *object) {
+    const json_t *pre = json_object_get(object, "pre_tokenizer"), *level = byte_level(pre);
+    const struct {
+        const char *name, *known;
+    } steps[] = { { "normalizer", NULL }, { "pre_tokenizer", "ByteLevel" }, { "post_processor", "ByteLevel" } };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const char *other = other_type(json_object_get(object, steps[i].name), steps[i].known);
+        if (other) return refuse(file, steps[i].name, other);
+    }
+    if (pre && !(level && json_is_object(level))) return refuse(file, "pre_tokenizer", json_is_null(pre) ? "null" : "Sequence");
+    if (json_is_true(json_object_get(level, "add_prefix_space")))
+        return refuse(file, "pre_tokenizer", "ByteLevel's add_prefix_space");
+    if (json_is_false(json_object_get(level, "use_regex"))) return refuse(file, "pre_tokenizer", "ByteLevel without use_regex");
+    for (const char *const *name = (const char *const[]){ "truncation", "padding", NULL }; *name; name++)
+        if (json_is_object(json_object_get(object, *name))) return refuse(file, "step", *name);
+    return 0;
+}
+
+static int check_model(const char *file, const json_t *model) {
+    const char *type = json_string_value(json_object_get(model, "type")), *key;
+    json_t *value;
+    if (type && strcmp(type, "BPE")) return refuse(file, "model", type);
+    json_object_foreach((json_t *)model, key, value) {
+        const bool flag = !strcmp(key, "byte_fallback") || !strcmp(key, "ignore_merges");
+        const bool text = !strcmp(key, "continuing_subword_prefix") || !strcmp(key, "end_of_word_suffix");
+        if (flag && json_is_true(value)) return refuse(file, "model's", key);
+        if (text && json_string_length(value)) return refuse(file, "model's", key);
+        if (!strcmp(key, "dropout") && json_number_value(value) > 0) return refuse(file, "model's", key);
+    }
+    return 0;
+}
+
 static void add_pair(struct sgrad__tokenizer *t, const char *pair) {
     if (!json_object_get(t->rank, pair)) json_object_set_new(t->rank, pair, json_integer((json_int_t)json_object_size(t->rank)));
 }
@@ -115,6 +216,28 @@ static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
     return 0;
 }
 
+/* tokenizer.json */
+static int read_whole(struct sgrad__tokenizer *t, const char *file, const json_t *object, const json_t *model) {
+    SGRAD_TRY(check_model(file, model));
+    SGRAD_TRY(check_steps(file, object));
+    SGRAD_TRY(take_vocabulary(t, file, json_object_get(model, "vocab")));
+    SGRAD_TRY(take_merges(t, file, json_object_get(model, "merges")));
+    return take_added(t, file, json_object_get(object, "added_tokens"));
+}
+
+/* vocab.json, whose values are numbers alone, and merges.txt. GPT-2's added token is in its vocabulary. */
+static int read_pair(struct sgrad__tokenizer *t, const char *file, json_t *object) {
+    static const char end[] = "<|endoftext|>";
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+        if (!json_is_integer(value))
+            return wrong(file, "is neither a tokenizer.json, with a model, nor a vocab.json, with a number for each token");
+    SGRAD_TRY(take_vocabulary(t, file, object));
+    if (json_object_get(object, end)) add_token(t, end, (int32_t)json_integer_value(json_object_get(object, end)), false, false);
+    return read_merges(t, file);
+}
+
 static int read_files(struct sgrad__tokenizer *t, const char *file) {
     struct sgrad_map map;
     json_error_t problem;
@@ -122,9 +245,8 @@ static int read_files(struct sgrad__tokenizer *t, const char *file) {
     json_t *object = json_loadb((const char *)map.data, map.size, JSON_ALLOW_NUL, &problem);
     sgrad_map_close(&map);
     if (!object) return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: line %d: %s", file, problem.line, problem.text);
-    const json_t *model = json_object_get(object, "model");
-    int error = take_vocabulary(t, file, model ? json_object_get(model, "vocab") : object);
-    if (!error) error = model ? take_merges(t, file, json_object_get(model, "merges")) : read_merges(t, file);
+    const json_t *model = json_object_get(object, "model");        /* which a vocabulary may have as a word, with a number */
+    int error = json_is_object(model) ? read_whole(t, file, object, model) : read_pair(t, file, object);
     json_decref(object);
     return error;
 }
@@ -132,7 +254,6 @@ static int read_files(struct sgrad__tokenizer *t, const char *file) {
 int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer) {
     struct sgrad__tokenizer *t = sgrad_alloc(1, sizeof *t);
     t->rank = json_object();
-    t->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     make_characters(t);
     int error = read_files(t, file);
     if (error) sgrad__tokenizer_close(t);
@@ -144,19 +265,20 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
     if (!t) return;
     for (int i = 0; i < t->words; i++) free(t->word[i].byte);
     free(t->word);
+    for (int i = 0; i < t->addeds; i++) free(t->added[i].text);
+    free(t->added);
     json_decref(t->token);
     json_decref(t->rank);
-    if (t->locale) freelocale(t->locale);
     free(t);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 /* The character at TEXT, its LENGTH in bytes; a byte that begins none is one of its own. */
-static wint_t character_at(const char *text, size_t *length) {
+static uint32_t character_at(const char *text, size_t *length) {
     const unsigned char *b = (const unsigned char *)text;
     const int bytes = b[0] >= 0xF0 ? 4 : b[0] >= 0xE0 ? 3 : b[0] >= 0xC0 ? 2 : 1;
-    wint_t code = bytes == 1 ? b[0] : b[0] & (0x7Fu >> bytes);
+    uint32_t code = bytes == 1 ? b[0] : b[0] & (0x7Fu >> bytes);
     for (int i = 1; i < bytes; i++) {
         if (b[i] >> 6 != 2) return *length = 1, 0xFFFD;
         code = code << 6 | (b[i] & 63);
@@ -166,24 +288,43 @@ static wint_t character_at(const char *text, size_t *length) {
 
 enum { END, BLANK, LETTER, DIGIT, OTHER };
 
-static int kind_at(const struct sgrad__tokenizer *t, const char *text, size_t *length) {
-    const wint_t c = character_at(text, length);
+/* Unicode's White_Space. */
+static bool is_blank(uint32_t c) {
+    static const uint32_t blanks[] = { ' ', 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000 };
+    bool is = (c >= '\t' && c <= '\r') || (c >= 0x2000 && c <= 0x200A);
+    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) is |= c == blanks[i];
+    return is;
+}
+
+static bool is_in(uint32_t c, const uint32_t (*range)[2], size_t count) {
+    size_t low = 0;
+    while (count > low) {
+        const size_t middle = (low + count) / 2;
+        if (c > range[middle][1]) low = middle + 1;
+        else if (c < range[middle][0]) count = middle;
+        else return true;
+    }
+    return false;
+}
+
+static int kind_at(const char *text, size_t *length) {
+    const uint32_t c = character_at(text, length);
     if (!*text) return END;
-    if (t->locale ? iswspace_l(c, t->locale) : iswspace(c)) return BLANK;
-    if (c >= '0' && c <= '9') return DIGIT;
-    return (t->locale ? iswalpha_l(c, t->locale) : iswalpha(c)) ? LETTER : OTHER;
+    if (is_blank(c)) return BLANK;
+    if (is_in(c, unicode_numbers, sizeof unicode_numbers / sizeof *unicode_numbers)) return DIGIT;
+    return is_in(c, unicode_letters, sizeof unicode_letters / sizeof *unicode_letters) ? LETTER : OTHER;
 }
 
 /* Bytes of the word that TEXT begins with. */
-static size_t word_length(const struct sgrad__tokenizer *t, const char *text) {
+static size_t word_length(const char *text) {
     static const char *const endings[] = { "'s", "'t", "'re", "'ve", "'m", "'ll", "'d" };
     size_t length, one;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (!strncmp(text, endings[i], strlen(endings[i]))) return strlen(endings[i]);
-    const size_t blank = *text == ' ' && kind_at(t, text + 1, &one) > BLANK;
-    const int kind = kind_at(t, text + blank, &one);
+    const size_t blank = *text == ' ' && kind_at(text + 1, &one) > BLANK;
+    const int kind = kind_at(text + blank, &one);
     size_t last = 0;
-    for (length = blank; kind_at(t, text + length, &one) == kind; length += one) last = one;
+    for (length = blank; kind_at(text + length, &one) == kind; length += one) last = one;
     /* Of blanks the last goes with the word that follows. */
     return kind == BLANK && text[length] && length > last ? length - last : length;
 }
@@ -208,12 +349,11 @@ static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
     }
 }
 
-int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *text, int *count) {
-    int32_t *token = sgrad_alloc(strlen(text) + 1, sizeof *token);
+/* Appends the tokens of TEXT, which has no added ones. */
+static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int32_t *token, int *count) {
     char **piece = sgrad_alloc(strlen(text) + 1, sizeof *piece);
-    *count = 0;
     for (size_t length; *text; text += length) {
-        length = word_length(t, text);
+        length = word_length(text);
         for (size_t i = 0; i < length; i++) piece[i] = sgrad_format("%s", t->character[(unsigned char)text[i]]);
         const int pieces = join(t, piece, (int)length);
         for (int i = 0; i < pieces; i++) {
@@ -224,6 +364,45 @@ int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *t
         }
     }
     free(piece);
+}
+
+/* The first added token in TEXT, of several there the longest, and the bytes BEFORE it; NULL: there is none. */
+static const struct added *find_added(const struct sgrad__tokenizer *t, const char *text, size_t *before) {
+    const struct added *found = NULL;
+    *before = strlen(text);
+    for (const struct added *a = t->added; a < t->added + t->addeds; a++) {
+        const char *at = strstr(text, a->text);
+        const size_t here = at ? (size_t)(at - text) : 0;
+        if (!at || here > *before || (found && here == *before && a->size <= found->size)) continue;
+        *before = here;
+        found = a;
+    }
+    return found;
+}
+
+/* Bytes up to the last of SIZE that is no blank. */
+static size_t without_blanks(const char *text, size_t size) {
+    size_t end = 0, length;
+    for (size_t i = 0; i < size; i += length)
+        if (!is_blank(character_at(text + i, &length))) end = i + length;
+    return end < size ? end : size;
+}
+
+int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *text, int *count) {
+    int32_t *token = sgrad_alloc(strlen(text) + 1, sizeof *token);
+    const struct added *added;
+    *count = 0;
+    do {
+        size_t before, length;
+        added = find_added(t, text, &before);
+        char *plain = sgrad_format("%.*s", (int)(added && added->lstrip ? without_blanks(text, before) : before), text);
+        encode_plain(t, plain, token, count);
+        free(plain);
+        text += before;
+        if (!added) break;
+        token[(*count)++] = added->token;
+        for (text += added->size; added->rstrip && is_blank(character_at(text, &length)); text += length) {}
+    } while (*text);
     return token;
 }
 

@@ -21,8 +21,9 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
 /* CIFAR-10's binary version: records of 3,073 bytes. PIXELS is (size / 3073,32,32,3), LABELS (size / 3073). */
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels);
 
-/* Tokens of 16 bits, with llm.c's header or without: the byte FROM which they lie to the end. */
-int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from);
+/* Tokens, with llm.c's header or without: the byte FROM which they lie to the end. *BYTES of a token, 2 or 4, are the header's;
+ * without one they stay as they are. */
+int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes);
 
 /* Lines of cells, all of as many columns. */
 struct sgrad__csv {

@@ -1,67 +1,161 @@
-/* tokens.c: numbers of 16 bits, the lower byte first, train.bin and val.bin, as nanoGPT writes them, without a header, or llm.c,
- * with one of 256 numbers of 32 bits: 20240520, the version 1, how many tokens follow. */
+/* tokens.c: numbers of 16 or 32 bits, the lower byte first, train.bin and val.bin: as nanoGPT writes them, without a header, or
+ * llm.c, with one of 256 numbers of 32 bits:
+ *
+ *     20240520   1   how many tokens follow   0 …      tokens of 16 bits (GPT-2's)
+ *     20240801   7   how many tokens follow   0 …      tokens of 32 bits (Llama 3's) */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/windows.h"
+#include "runtime/contents.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 44)
-#define WANTED "a folder with train.bin and val.bin, tokens of 16 bits"
-enum { HEADER = 1024, MAGIC = 20240520, FORMAT = 1 };
+#define WANTED "a folder with train.bin and val.bin, tokens of 16 or 32 bits"
+enum { HEADER = 1024, WORDS = HEADER / 4, USED = 8 };
 
-static uint32_t word(const unsigned char *at, int i) {
+static const struct format {
+    uint32_t magic, version;
+    int bytes;
+} formats[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
+
+static uint32_t word(const unsigned char *at, size_t i) {
     at += 4 * i;
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from) {
-    const bool headed = size >= HEADER && word(data, 0) == MAGIC;
-    *from = headed ? HEADER : 0;
-    if (headed && word(data, 1) != FORMAT)
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 4: has version %u of llm.c's format, %d is known", name, word(data, 1),
-                          FORMAT);
-    if (headed && (size - HEADER) / 2 != word(data, 2))
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 8: its header says %u tokens, and it has %zu", name, word(data, 2),
-                          (size - HEADER) / 2);
-    if (size % 2) return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, no whole number of tokens of 16 bits", name, size);
+static const struct format *find_format(const void *data, size_t size) {
+    for (size_t i = 0; size >= HEADER && i < sizeof formats / sizeof *formats; i++)
+        if (word(data, 0) == formats[i].magic) return &formats[i];
+    return NULL;
+}
+
+/* A few numbers and then zeros alone: a header, whosever it is. */
+static bool has_header(const void *data, size_t size) {
+    if (size <= HEADER || !word(data, 0)) return false;
+    for (size_t i = USED; i < WORDS; i++)
+        if (word(data, i)) return false;
+    return true;
+}
+
+/* What cannot be tokens: kinds of files whose first bytes are so many that no tokens are these by chance. */
+static int refuse_others(const char *name, const void *data, size_t size) {
+    static const char *const sure[] = { "LFS", "NumPy", "HTML", "HDF5", "Parquet", "Arrow", "safetensors", "zip archive" };
+    const struct sgrad_contents *is = sgrad_contents(data, size < 512 ? size : 512);
+    for (size_t i = 0; is && i < sizeof sure / sizeof *sure; i++)
+        if (strstr(is->name, sure[i]))
+            return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s", name, is->name, is->way_out ? ": " : "",
+                              is->way_out ? is->way_out : "");
     return 0;
 }
 
-/* Opens FILE of FOLDER, whose tokens begin at FROM; more than LARGEST becomes that. */
-static int open_file(const char *folder, const char *file, struct sgrad_map *map, size_t *from, int *largest) {
-    char *path = sgrad_format("%s/%s", folder, file);
-    int error = sgrad_map_open(path, FILE_LIMIT, map);
-    if (!error && (error = sgrad__tokens_parse(path, map->data, map->size, from))) sgrad_map_close(map);
-    for (size_t i = *from; !error && i + 1 < map->size; i += 2) {
-        const int token = map->data[i] | map->data[i + 1] << 8;
-        if (token > *largest) *largest = token;
+int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes) {
+    const struct format *format = find_format(data, size);
+    SGRAD_TRY(refuse_others(name, data, size));
+    if (!format && has_header(data, size))
+        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 0: begins with a header that is not known: its first number is %u, "
+                          "llm.c's are %u (16 bits) and %u (32 bits)", name, word(data, 0), formats[0].magic, formats[1].magic);
+    if (format && word(data, 1) != format->version)
+        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 4: has version %u of llm.c's format %u, %u is known", name,
+                          word(data, 1), format->magic, format->version);
+    const size_t begin = format ? HEADER : 0;
+    const int width = format ? format->bytes : *bytes;
+    if (size % (size_t)width)
+        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, no whole number of tokens of %d bits", name, size,
+                          8 * width);
+    if (format && (size - begin) / (size_t)width != word(data, 2))
+        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 8: its header says %u tokens, and it has %zu", name, word(data, 2),
+                          (size - begin) / (size_t)width);
+    *from = begin;
+    *bytes = width;
+    return 0;
+}
+
+/* A file of tokens. */
+struct file {
+    struct sgrad_map map;
+    size_t from;
+    int bytes;
+};
+
+static uint32_t token_at(const struct file *f, size_t i) {
+    const unsigned char *at = f->map.data + f->from + i * (size_t)f->bytes;
+    return f->bytes == 4 ? word(at, 0) : (uint32_t)at[0] | (uint32_t)at[1] << 8;
+}
+
+static size_t tokens_of(const struct file *f) { return (f->map.size - f->from) / (size_t)f->bytes; }
+
+/* Of tokens of 32 bits every second half is 0, or nearly. */
+static bool looks_wider(const struct file *f) {
+    enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
+    const size_t pairs = tokens_of(f) / 2 < MOST ? tokens_of(f) / 2 : MOST;
+    size_t zeros = 0, small = 0, lower = 0;
+    for (size_t i = 0; i < pairs; i++) {
+        zeros += token_at(f, 2 * i + 1) == 0;
+        small += token_at(f, 2 * i + 1) <= SMALL;
+        lower += token_at(f, 2 * i) == 0;
     }
+    return f->bytes == 2 && !f->from && pairs >= LEAST && small * 100 >= pairs * 98 && zeros * 2 > pairs && lower * 2 < pairs;
+}
+
+/* Opens FILE of FOLDER, of tokens of f->bytes unless its header says otherwise; more than LARGEST becomes that. */
+static int open_file(const char *folder, const char *file, bool asked, struct file *f, int *largest) {
+    char *path = sgrad_format("%s/%s", folder, file);
+    int error = sgrad_map_open(path, FILE_LIMIT, &f->map);
+    if (!error) error = sgrad__tokens_parse(path, f->map.data, f->map.size, &f->from, &f->bytes);
+    for (size_t i = 0; !error && i < tokens_of(f); i++) {
+        const uint32_t token = token_at(f, i);
+        if (token >= INT32_MAX)
+            error = sgrad_fail(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
+        else if ((int)token > *largest) *largest = (int)token;
+    }
+    if (!error && !asked && sgrad_launched_rank() == 0 && looks_wider(f))
+        sgrad_warn("tokens: %s: read as tokens of 16 bits, and nearly all at odd places are 0: tokens:DIR,T,32 reads 32 bits "
+                   "(,16 is sure of 16)", path);
+    if (error && f->map.data) sgrad_map_close(&f->map);
     free(path);
+    return error;
+}
+
+/* "DIR,T", or that and ",16" or ",32": *BYTES, 0 where it is not given. */
+static int read_argument(const char *argument, char **folder, int64_t *length, int *bytes) {
+    char *text = sgrad_format("%s", argument), *last = strrchr(text, ',');
+    const bool width = last && (!strcmp(last, ",16") || !strcmp(last, ",32"));
+    struct stat status;
+    *bytes = 0;
+    if (width && memchr(text, ',', (size_t)(last - text))) {
+        *last = 0;
+        if (stat(text, &status)) *bytes = last[1] == '3' ? 4 : 2;       /* else a folder whose name has a comma */
+        else *last = ',';
+    }
+    const int error = sgrad__windows_argument("tokens", text, folder, length);
+    free(text);
     return error;
 }
 
 /* Both files say how many tokens there are. */
 static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    static const char *const file[] = { [SGRAD_TRAIN] = "train.bin", [SGRAD_TEST] = "val.bin" };
-    struct sgrad_map map, other;
-    size_t from = 0, other_from = 0;
-    int largest = 0;
+    static const char *const name[] = { [SGRAD_TRAIN] = "train.bin", [SGRAD_TEST] = "val.bin" };
+    struct file own, other;
+    int largest = 0, asked;
     char *folder;
     int64_t length;
     (void)options;
-    SGRAD_TRY(sgrad__windows_argument("tokens", argument, &folder, &length));
+    SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
+    own = other = (struct file){ .bytes = asked ? asked : 2 };
     int error = sgrad__folder_check("tokens", folder, WANTED);
-    if (!error) error = open_file(folder, file[dataset->split], &map, &from, &largest);
+    if (!error) error = open_file(folder, name[dataset->split], asked || dataset->split == SGRAD_TEST, &own, &largest);
     if (!error) {
-        error = open_file(folder, file[!dataset->split], &other, &other_from, &largest);
-        if (error) sgrad_map_close(&map);
-        else sgrad_map_close(&other);
+        error = open_file(folder, name[!dataset->split], true, &other, &largest);
+        if (error) sgrad_map_close(&own.map);
+        else sgrad_map_close(&other.map);
     }
     if (!error) {
         dataset->classes = largest + 1;
-        error = sgrad__windows_open(dataset, map, argument, from, (int64_t)((map.size - from) / 2), 2, length);
+        dataset->note = sgrad_format("tokens of %d bits", 8 * own.bytes);
+        error = sgrad__windows_open(dataset, own.map, argument, own.from, (int64_t)tokens_of(&own), own.bytes, length);
     }
     free(folder);
     return error;
@@ -69,8 +163,8 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
 
 const struct sgrad_reader sgrad_tokens_reader = {
     .name = "tokens",
-    .argument = "DIR,T",
-    .summary = "train.bin and val.bin in DIR, tokens of 16 bits as nanoGPT and llm.c write them, T in a sample",
+    .argument = "DIR,T[,16|32]",
+    .summary = "train.bin and val.bin in DIR, tokens of 16 or 32 bits as nanoGPT and llm.c write them, T in a sample",
     .open = open_tokens,
     .read = sgrad__windows_read,
     .close = sgrad__windows_close,

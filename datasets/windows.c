@@ -16,7 +16,7 @@ struct windows {
     struct sgrad_map map;
     const unsigned char *first;     /* the row's first number */
     int64_t count, length;          /* numbers of the row, of a window */
-    int bytes;                      /* of a number: 1 or 2, the lower first */
+    int bytes;                      /* of a number: 1, 2 or 4, the lower first */
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
@@ -57,7 +57,9 @@ int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void
     const unsigned char *at = w->first + (wanted < last ? wanted : last) * w->bytes;
     int32_t *tokens = data[0], *next = data[1];
     for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {
-        const int32_t number = w->bytes == 1 ? *at : *at | at[1] << 8;
+        uint32_t bits = 0;
+        for (int b = w->bytes; b-- > 0;) bits = bits << 8 | at[b];
+        const int32_t number = (int32_t)bits;
         if (i < w->length) tokens[i] = number;
         if (i > 0) next[i - 1] = number;
     }

@@ -8,7 +8,7 @@
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length);
 
 /* DATASET, as its reader's open has it, gets the windows of LENGTH numbers of MAP, which it closes, on an error at once: numbers
- * of BYTES bytes, 1 or 2, COUNT of them from byte FROM on. NAME is the file's. */
+ * of BYTES bytes, 1, 2 or 4, COUNT of them from byte FROM on. NAME is the file's. */
 int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
                         int bytes, int64_t length);
 int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void *const *data);

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
+#include "runtime/streams.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /*     begin     PATH (old or absent)   PATH.part.PID  (being written)
@@ -51,10 +53,21 @@ static int sync_folder_of(const char *path) {
     return failed;
 }
 
-int sgrad_file_commit(struct sgrad_file *file) {
+/* An earlier write may have failed, whose errno nobody has looked at. A write of nothing fails on some devices; of the others the
+ * file system says whether it is full. */
+int sgrad_stream_error(FILE *stream) {
+    struct statvfs disk;
     errno = 0;
-    bool lost = ferror(file->stream); /* an earlier write failed, and nobody looked */
-    int failed = fflush(file->stream) || lost || fsync(fileno(file->stream)) ? (errno ? errno : EIO) : 0;
+    if (!fflush(stream) && !ferror(stream)) return 0;
+    if (errno) return errno;
+    if (write(fileno(stream), "", 0) < 0) return errno;
+    return !fstatvfs(fileno(stream), &disk) && disk.f_blocks && !disk.f_bavail ? ENOSPC : EIO;
+}
+
+int sgrad_file_commit(struct sgrad_file *file) {
+    int failed = sgrad_stream_error(file->stream);
+    if (failed == EIO && write(fileno(file->stream), "", 1) < 0) failed = errno;       /* a quota, a limit of size */
+    if (!failed && fsync(fileno(file->stream))) failed = errno;
     if (fclose(file->stream) && !failed) failed = errno;
     if (!failed && rename(file->part, file->path)) failed = errno;
     if (failed)

@@ -1,5 +1,6 @@
 /* metrics.c: what a run tells while it runs: metrics.jsonl, one JSON object a line, the terminal, and who else listens. */
 #include "graphs/runs/files.h"
+#include "runtime/streams.h"
 #include "runtime/terminal.h"
 
 #include <errno.h>
@@ -162,8 +163,8 @@ void sgrad__metrics_close(struct sgrad__metrics *m) {
 
 static int flush(struct sgrad__metrics *m) {
     SGRAD_TRY(sgrad__tensorboard_flush(m->tensorboard));
-    if (fflush(m->file) || ferror(m->file)) return sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
-    return 0;
+    const int lost = sgrad_stream_error(m->file);
+    return lost ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(lost)) : 0;
 }
 
 #define SHORT(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })

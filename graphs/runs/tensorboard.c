@@ -10,6 +10,7 @@
  *
  * (Summary: tensorflow/core/framework/summary.proto; its repeated doubles are packed) */
 #include "graphs/runs/files.h"
+#include "runtime/streams.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -155,8 +156,8 @@ void sgrad__tensorboard_histogram(struct sgrad__tensorboard *t, const char *name
 }
 
 int sgrad__tensorboard_flush(struct sgrad__tensorboard *t) {
-    if (!t || (fflush(t->file) == 0 && !ferror(t->file))) return 0;
-    return sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", t->path, strerror(errno));
+    const int lost = t ? sgrad_stream_error(t->file) : 0;
+    return lost ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", t->path, strerror(lost)) : 0;
 }
 
 void sgrad__tensorboard_close(struct sgrad__tensorboard *t) {

@@ -1,9 +1,11 @@
 /* Files appear whole or not at all; files that are read are regular, small enough, not empty; one process writes to a folder. */
 #include "config.h"
 #include "runtime/runtime.h"
+#include "runtime/streams.h"
 #include "tests/scratch.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -100,6 +102,20 @@ static void disk_full(void **state) {
         assert_non_null(strstr(line, "file: cannot be written: "));
         content_is(path, "old");
         assert_int_equal(files_in_scratch(), before);
+    }
+}
+
+/* The reason is found, also if the write that failed is over. */
+static void device_full(void **state) {
+    (void)state;
+    static const char zeros[200000];
+    for (size_t size = 1; size <= sizeof zeros; size += sizeof zeros - 1) {
+        FILE *stream = fopen("/dev/full", "w");
+        if (!stream) skip();
+        fwrite(zeros, 1, size, stream);
+        assert_int_equal(sgrad_stream_error(stream), ENOSPC);
+        assert_int_equal(sgrad_stream_error(stream), ENOSPC);
+        fclose(stream);
     }
 }
 
@@ -214,6 +230,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(relative_path, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
+        cmocka_unit_test(device_full),
         cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(shortened, scratch_open, scratch_close),
         cmocka_unit_test_setup_teardown(locks, scratch_open, scratch_close),

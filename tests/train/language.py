@@ -7,9 +7,10 @@ import math
 import os
 import random
 import struct
+import subprocess
 import sys
 
-from run import FOLDER, REFERENCE, Skip, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, REFERENCE, Skip, command, events, folder, losses, main, ranks, stargrad
 
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
@@ -232,6 +233,30 @@ def test_tokens():
         said.append(losses(out))
         assert "test_bits_per_byte" not in events(out, "epoch")[-1]
     assert said[0] == said[1]
+    for name, head, more in (("wide", b"", ",32"), ("llama", array.array("I", [20240801, 7, len(tokens)] + [0] * 253).tobytes(), "")):
+        path = folder(name)
+        os.makedirs(path)
+        for part in ("train", "val"):
+            with open(os.path.join(path, f"{part}.bin"), "wb") as f:
+                f.write(head + array.array("I", tokens).tobytes())
+        out = folder("tokens")
+        stargrad("train", "--model", TINY + ",vocabulary=512", "--data", f"tokens:{path},16{more}", "--batch", 4, "--optimizer", "adamw",
+                 "--steps", 3, "--deterministic", "--checkpoint-every", 0, "--out", out)
+        assert losses(out) == said[0]
+    say = ("train", "--model", TINY + ",vocabulary=512", "--batch", 4, "--print", "--data")
+    done = subprocess.run(command(*say, f"tokens:{os.path.join(FOLDER, 'wide')},16"), capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr.count("tokens:DIR,T,32 reads 32 bits") == 1, done.stderr
+    for content, why in ((array.array("I", [20990101, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "its first number is 20990101"),
+                         (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "has version 1"),
+                         (header.tobytes() + tokens.tobytes()[:-2], "its header says 400 tokens, and it has 399"),
+                         (tokens.tobytes() + b"x", "no whole number of tokens of 16 bits"),
+                         (b"\x93NUMPY\1\0" + tokens.tobytes(), "is a NumPy array"),
+                         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "is a Git LFS pointer")):
+        with open(os.path.join(path, "train.bin"), "wb") as f:
+            f.write(content)
+        wrong = stargrad(*say, f"tokens:{path},16", status=1)
+        assert why in wrong and "train.bin" in wrong and wrong.count("\n") == 1, wrong
+    path = os.path.join(FOLDER, "llm")
     said = stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--batch", 4, "--print", status=2)
     assert "vocabulary=256, and the data have tokens to" in said, said
     with open(os.path.join(path, "val.bin"), "ab") as f:

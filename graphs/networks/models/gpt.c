@@ -89,7 +89,7 @@ static int loss(struct sgrad_graph *g, int y, int target) {
 #define OPTIONS(layers, heads, width, context, vocabulary)                                                                       \
     (const struct sgrad_model_option[]) {                                                                                        \
         { "layers", layers, 1, 1000, false }, { "heads", heads, 1, 1000, false }, { "width", width, 1, 65536, false },           \
-        { "context", context, 1, 1048576, false }, { "vocabulary", vocabulary, 2, 65536, false },                                \
+        { "context", context, 1, 1048576, false }, { "vocabulary", vocabulary, 2, 1 << 20, false },                              \
         { "dropout", 0, 0, 0.99, true }, { 0 },                                                                                  \
     }
 /* Masks, which files of older versions hold; the whole network's names, without which the decoder's alone are saved. */
