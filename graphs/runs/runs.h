@@ -430,14 +430,11 @@ void sgrad_run_take_seed(struct sgrad_train_options *options);
 
 char *sgrad_run_weights(const char *folder);    /* the file of its final weights; free it */
 
-/* ---- operations of one's own ------------------------------------------------------------------------------------- */
-
 /* Is OP right, on each of its test shapes? Its derivatives against finite differences of forward, gradients that are added to,
  * bf16 against f32; in the open context (runtime.h), on CPUs. SGRAD_EINVAL: one line tells what is wrong, and by how much. */
 int sgrad_op_check(const struct sgrad_op *op);
-/* The same of a collective, by the plans of 1 to 33 ranks (rehearsal.c), and of an optimizer (check_update.c). */
-int sgrad_collective_check(const struct sgrad_collective *method);
-int sgrad_optimizer_check(const struct sgrad_optimizer *optimizer);
+int sgrad_collective_check(const struct sgrad_collective *method);     /* the same: of 1 to 33 ranks (rehearsal.c) */
+int sgrad_optimizer_check(const struct sgrad_optimizer *optimizer);    /* the same: check_update.c */
 
 /* ---- language models ------------------------------------------------------------------------------------------- */
 
