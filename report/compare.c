@@ -26,13 +26,15 @@ enum { LEFT = 24, COLUMN = 12 }; /* widths, at least */
 /* ---- settings ---- */
 
 /* Options and variables of the environment have no name in common. */
-static const char *const parts[] = { "options", "environment" };
-enum { PARTS = sizeof parts / sizeof *parts };
+enum { OPTIONS, ENVIRONMENT, PARTS };
+static const json_t *part_of(const struct run *r, int part) {
+    return part == OPTIONS ? r->history.options : json_object_get(r->history.config, "environment");
+}
 
 /* NULL: this run has none. */
 static const json_t *setting(const struct run *r, const char *key) {
     const json_t *value = NULL;
-    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(json_object_get(r->history.config, parts[p]), key);
+    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(part_of(r, p), key);
     return value;
 }
 
@@ -60,7 +62,7 @@ static json_t *find_differences(const struct runs *runs) {
     const char *key;
     for (int p = 0; p < PARTS; p++)
         for (int i = 0; i < runs->count; i++)
-            json_object_update_missing(all, json_object_get(runs->run[i].history.config, parts[p]));
+            json_object_update_missing(all, (json_t *)part_of(&runs->run[i], p));
     json_object_foreach(all, key, value) {
         if (strcmp(key, "out") == 0 || !differs(runs, key)) continue;
         json_t *values = json_array();

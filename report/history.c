@@ -106,6 +106,15 @@ static int read_config(const char *path, json_t **config) {
     return 0;
 }
 
+static json_t *options_by_now(const json_t *config) {
+    json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
+    size_t i;
+    if (!json_is_object(options)) json_decref(options), options = json_object();
+    json_array_foreach(json_object_get(config, "continued"), i, entry)
+        json_object_update(options, json_object_get(entry, "options"));
+    return options;
+}
+
 static bool is_name(const char *text) { return text && *text && strlen(text) <= LONGEST_NAME; }
 
 /* The list "metrics". Runs of before there was one are classifications. */
@@ -135,6 +144,7 @@ int sgrad__history_read(const char *folder, struct sgrad__history *history) {
     struct sgrad__history h = { 0 };
     char *config = sgrad_format("%s/config.json", folder), *lines = sgrad_format("%s/metrics.jsonl", folder);
     int error = read_config(config, &h.config);
+    if (!error) h.options = options_by_now(h.config);
     if (!error) error = read_metrics(config, &h);
     if (!error) error = read_lines(lines, &h);
     free(config);
@@ -148,6 +158,7 @@ int sgrad__history_read(const char *folder, struct sgrad__history *history) {
 
 void sgrad__history_free(struct sgrad__history *h) {
     json_decref(h->config);
+    json_decref(h->options);
     free(h->step);
     free(h->epoch);
 }

@@ -22,6 +22,7 @@ struct sgrad__history_epoch {
 };
 struct sgrad__history {
     json_t *config;
+    json_t *options;                    /* by now: what began the run, with what continuations changed */
     const char *samples;                /* what the data set has: "images" */
     int metrics, main;                  /* main: the one that tells how good the network is */
     struct sgrad__history_metric metric[SGRAD__MOST_METRICS];

@@ -81,8 +81,8 @@ json_t *sgrad_report_json(const struct sgrad_report *r) { return json_incref(r->
 
 /* ---- text ---- */
 
-static const char *setting(const struct sgrad__history *h, const char *part, const char *key) {
-    const char *text = json_string_value(json_object_get(json_object_get(h->config, part), key));
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
     return text ? text : "?";
 }
 
@@ -125,7 +125,7 @@ static void print_history(const struct sgrad__history *h) {
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
     char text[SGRAD_AMOUNT_TEXT];
-    printf("%s on %s\n", setting(h, "identity", "model"), setting(h, "options", "data"));
+    printf("%s on %s\n", text_of(json_object_get(h->config, "identity"), "model"), text_of(h->options, "data"));
     print_settings(h);
     print_epochs(h);
     printf("\n%.0f %s, loss of the last %s; %.4g %s/s (median)\n", last->step,

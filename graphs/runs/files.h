@@ -98,7 +98,9 @@ int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const ch
 /* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
 
 struct sgrad__tensorboard;
-int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard);      /* the run's; EIO */
+/* A new event file in FOLDER, the run's. FIRST: the step with which the run goes on, from which on readers drop what earlier files
+ * have; 0: it begins. EIO. */
+int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensorboard **tensorboard);
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
 void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
                                   const struct sgrad_histogram *h);

@@ -87,7 +87,7 @@ static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length)
                    json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)m->is.batch / rate : 0);
         for (int i = 1; i < m->is.metrics; i++) {
             const json_t *mean = json_object_get(event, m->is.metric[i].name);
-            m->share[i] += json_is_number(mean) ? json_number_value(mean) : NAN;
+            m->share[i] += json_is_number(mean) ? (float)json_number_value(mean) : NAN;
         }
     }
     json_decref(event);
@@ -123,9 +123,10 @@ static void make_names(struct sgrad__metrics *m) {
     for (int i = 0; i < workers; i++) m->name[m->names++] = sgrad_format("busy/%s", m->is.workers->name[i]);
 }
 
-static int open_listeners(struct sgrad__metrics *m) {
+/* FIRST: the step with which the run goes on; 0: it begins. */
+static int open_listeners(struct sgrad__metrics *m, long first) {
     make_names(m);
-    if (m->is.tensorboard) SGRAD_TRY(sgrad__tensorboard_open(m->is.folder, &m->tensorboard));
+    if (m->is.tensorboard) SGRAD_TRY(sgrad__tensorboard_open(m->is.folder, first, &m->tensorboard));
     if (!m->is.prometheus) return 0;
     return sgrad__prometheus_open(m->is.prometheus, (const char *const *)m->name, m->names, &m->prometheus);
 }
@@ -143,7 +144,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     m->owed = (options->evaluate_last ? last : ends) && m->told < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_fail(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
-    if (!error) error = open_listeners(m);
+    if (!error) error = open_listeners(m, at ? at->step + 1 : 0);
     if (error) sgrad__metrics_close(m);
     else *metrics = m;
     return error;
@@ -205,12 +206,14 @@ void sgrad__metrics_say(const struct sgrad__metrics *m, const char *line) {
     if (m && m->is.terminal) fprintf(m->is.terminal, "%s%s\n", m->bar ? "\r\033[K" : "", line), fflush(m->is.terminal);
 }
 
+/* By epochs, where both are whole, else by steps. */
 static void print_epoch(const struct sgrad__metrics *m, const struct sgrad__epoch *e) {
     FILE *to = m->is.terminal;
-    char done[SGRAD_AMOUNT_TEXT], all[SGRAD_AMOUNT_TEXT];
+    const bool whole = e->epoch == floor(e->epoch) && m->is.epochs == floor(m->is.epochs);
     if (m->bar) fprintf(to, "\r\033[K");
-    fprintf(to, "epoch %s/%s  loss %s", sgrad_amount_text(e->epoch, done), sgrad_amount_text(m->is.epochs, all),
-            SHORT(e->train_loss));
+    if (whole) fprintf(to, "epoch %.0f/%.0f", e->epoch, m->is.epochs);
+    else fprintf(to, "step %ld/%ld", e->step, m->is.steps);
+    fprintf(to, "  loss %s", SHORT(e->train_loss));
     for (int i = 0; i < m->is.metrics && e->evaluated; i++)
         fprintf(to, "  %s%s %s", i ? "" : "test ", m->is.metric[i].text,
                 sgrad_metric_text(&m->is.metric[i], e->test[i], (char[SGRAD_NUMBER_TEXT]){ 0 }));

@@ -21,13 +21,12 @@ bool sgrad__run_is_asked(const struct sgrad__run *r) {
 }
 
 double sgrad__run_rate(const struct sgrad__run *r, long step) {
-    double epoch = (double)r->steps_per_epoch;
-    return sgrad_schedule_rate(&r->schedule, r->peak, (double)step / epoch, (double)r->steps / epoch);
+    return sgrad_schedule_rate(&r->schedule, r->peak, (double)step, (double)r->steps, (double)r->steps_per_epoch);
 }
 
 double sgrad__run_damping(const struct sgrad__run *r, long step) {
-    double epoch = (double)r->steps_per_epoch;
-    return sgrad_schedule_rate(&r->damping, r->options.kfac_damping, (double)step / epoch, (double)r->steps / epoch);
+    return sgrad_schedule_rate(&r->damping, r->options.kfac_damping, (double)step, (double)r->steps,
+                               (double)r->steps_per_epoch);
 }
 
 struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run *r, bool training, int64_t batch,

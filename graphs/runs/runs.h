@@ -39,8 +39,9 @@ struct sgrad_schedule {
 };
 /* Parses "constant", "step:E1,E2:F", "cosine", "poly:P", "triangle:START,TOP,END", "onecycle". */
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule);
-/* The learning rate of a step that begins EPOCH epochs (a fraction) into a run of EPOCHS. */
-double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, double epoch, double epochs);
+/* The learning rate of the step that follows STEP others, in a run of STEPS, of which an epoch has STEPS_PER_EPOCH. */
+double sgrad_schedule_rate(const struct sgrad_schedule *schedule, double peak, double step, double steps,
+                           double steps_per_epoch);
 
 /* ---- training ------------------------------------------------------------------------------------------------- */
 

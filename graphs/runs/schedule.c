@@ -1,4 +1,5 @@
-/* schedule.c: the learning rate over a run. t goes from 0, where the warm-up ends, to 1, where the run ends:
+/* schedule.c: the learning rate over a run. t goes from 0, where the warm-up ends, to 1, where the run ends (the step after the
+ * last one):
  *
  *     warm-up    from start to where the schedule begins, linearly, before t = 0; start is 0, or, where the peak is scaled
  *                to a large batch, the rate of the small one (Goyal et al., 2017, gradual warm-up)
@@ -7,8 +8,9 @@
  *     cosine     peak · (1 + cos πt)/2 (Loshchilov, Hutter, 2017)
  *     poly       peak · (1 - t)^power
  *     triangle   from start·peak up to peak at t = top, down to end·peak, both ways straight
- *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 in the rest, each half a cosine wave
- *                (Smith, Topin, 2019; the shape and the defaults of torch.optim.lr_scheduler.OneCycleLR) */
+ *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 at the last step, each half a cosine wave
+ *                (Smith, Topin, 2019). As torch.optim.lr_scheduler.OneCycleLR has it with its defaults: of N steps the peak is that
+ *                of step 0.3 N - 1, and the end that of step N - 1 */
 #include "graphs/runs/runs.h"
 
 #include <ctype.h>
@@ -88,8 +90,16 @@ static double wave(double a, double b, double t) {
     return b + (a - b) * (1 + cos(M_PI * t)) / 2;
 }
 
-static double shape(const struct sgrad_schedule *s, double epoch, double t) {
-    const double up = 0.3, start = 1 / 25.0, end = start / 1e4;
+/* Of the step that follows STEP of STEPS, which need not be whole: a warm-up may end within one. */
+static double one_cycle(double step, double steps) {
+    const double start = 1 / 25.0, end = start / 1e4, top = 0.3 * steps - 1, last = steps - 1;
+    if (step <= top) return wave(start, 1, step / top);
+    return last > top ? wave(1, end, fmin((step - top) / (last - top), 1)) : end;
+}
+
+/* EPOCH of the run; STEP of the STEPS behind the warm-up. */
+static double shape(const struct sgrad_schedule *s, double epoch, double step, double steps) {
+    const double t = steps > 0 ? fmin(step / steps, 1) : 1;
     int passed = 0;
     switch (s->kind) {
     case SGRAD_CONSTANT: return 1;
@@ -100,16 +110,16 @@ static double shape(const struct sgrad_schedule *s, double epoch, double t) {
     case SGRAD_POLY: return pow(1 - t, s->power);
     case SGRAD_TRIANGLE:
         return t < s->top ? s->first + (1 - s->first) * t / s->top : 1 + (s->last - 1) * (t - s->top) / (1 - s->top);
-    case SGRAD_ONECYCLE: return t < up ? wave(start, 1, t / up) : wave(1, end, (t - up) / (1 - up));
+    case SGRAD_ONECYCLE: return one_cycle(step, steps);
     }
     return 1;
 }
 
-double sgrad_schedule_rate(const struct sgrad_schedule *s, double peak, double epoch, double epochs) {
-    const double rest = epochs - s->warmup;
+double sgrad_schedule_rate(const struct sgrad_schedule *s, double peak, double step, double steps, double steps_per_epoch) {
+    const double epoch = step / steps_per_epoch, before = s->warmup * steps_per_epoch, rest = steps - before;
     if (epoch < s->warmup) {
-        const double goal = peak * shape(s, epoch, 0), start = fmin(s->start, goal);
+        const double goal = peak * shape(s, epoch, 0, rest > 0 ? rest : steps), start = fmin(s->start, goal);
         return start + (goal - start) * epoch / s->warmup;
     }
-    return peak * shape(s, epoch, rest > 0 ? fmin((epoch - s->warmup) / rest, 1) : 1);
+    return peak * shape(s, epoch, step - before, rest);
 }

@@ -3,7 +3,8 @@
  * A file is a row of records (TensorFlow's TFRecord: length, its checksum, data, its checksum; CRC-32C, masked), each an Event of
  * tensorflow/core/util/event.proto in protobuf's wire format:
  *
- *     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
+ *     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; SessionLog session_log = 7; }
+ *     SessionLog { SessionStatus status = 1; }     START = 1: readers drop what they have of this step and later ones
  *     Summary { repeated Value value = 1; }     Value { string tag = 1; float simple_value = 2; HistogramProto histo = 5; }
  *     HistogramProto { double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5;
  *                      repeated double bucket_limit = 6, bucket = 7; }
@@ -12,7 +13,9 @@
 #include "graphs/runs/files.h"
 #include "runtime/streams.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +25,7 @@
 /* ---- protobuf ---- */
 
 enum { VARINT, FIXED64, BYTES, FIXED32 = 5 };   /* wire types */
+#define PREFIX "events.out.tfevents."
 enum { LARGEST = 32 << 10 };                    /* bytes of a message, here: a histogram of full buckets */
 
 struct message {
@@ -92,12 +96,33 @@ static double wall_time(void) {
 
 /* ---- the file ---- */
 
-int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tensorboard) {
+/* Readers take files in the order of their names: this one's time is after those of all files in FOLDER. */
+static long time_of_file(const char *folder) {
+    long latest = (long)time(NULL), is;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (sscanf(e->d_name, PREFIX "%ld", &is) == 1 && is >= latest && is < LONG_MAX) latest = is + 1;
+    if (d) closedir(d);
+    return latest;
+}
+
+/* Steps from FIRST on come once more. */
+static void write_start(struct sgrad__tensorboard *t, long first) {
+    static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
+    t->event.size = 0;
+    put_double(&t->event, 1, wall_time());
+    put_key(&t->event, 2, VARINT);
+    put_varint(&t->event, (uint64_t)first);
+    put_bytes(&t->event, 7, start, sizeof start);
+    write_event(t, &t->event);
+}
+
+int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensorboard **tensorboard) {
     static const char version[] = "brain.Event:2";
     char host[64] = "localhost", *inside = sgrad_format("%s/tensorboard", folder);
     struct sgrad__tensorboard *t = sgrad_alloc(1, sizeof *t);
     gethostname(host, sizeof host - 1);
-    t->path = sgrad_format("%s/events.out.tfevents.%010ld.%s.%ld", inside, (long)time(NULL), host, (long)getpid());
+    t->path = sgrad_format("%s/" PREFIX "%010ld.%s.%ld", inside, time_of_file(inside), host, (long)getpid());
     const bool made = mkdir(inside, 0777) == 0 || errno == EEXIST;
     free(inside);
     if (!made || !(t->file = fopen(t->path, "wbe"))) {
@@ -109,6 +134,7 @@ int sgrad__tensorboard_open(const char *folder, struct sgrad__tensorboard **tens
     put_double(&t->event, 1, wall_time());
     put_bytes(&t->event, 3, version, (int)strlen(version));
     write_event(t, &t->event);
+    if (first) write_start(t, first);
     *tensorboard = t;
     return 0;
 }

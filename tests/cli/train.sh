@@ -203,14 +203,15 @@ lenet=(train --model lenet --data synthetic:28x28x1,10,320 --batch 32 --micro-ba
 passes "${lenet[@]}" --steps 1 --out counted
 says '^batch      32 = 1 rank x 1 micro-batch x 32, synchronous$'
 says '; 1 step, 10 an epoch$'
-says '^epoch 0.1/0.1  loss '
+says '^step 1/1  loss '
 passes "${lenet[@]}" --steps 17 --batch 31 --micro-batch 31 --out fraction
-says '^epoch 1/1.7  loss '
+says '^step 10/17  loss '
+says '^step 17/17  loss '
 passes "${train[@]}" --steps 19 --batch 63 --micro-batch 63 --print
 says '; batch norm over 63 samples$'
 says '^training step of 63 samples: 1 micro-batch of 63, groups of 63$'
 passes "${lenet[@]}" --print
 says '^training step of 32 samples: 1 micro-batch of 32$'
 passes "${train[@]}" --steps 19 --out thirds
-says '^epoch 0.864/0.864  loss '
+says '^step 19/19  loss '
 exit 0

@@ -7,7 +7,7 @@ static double rate(const char *text, double warmup, double peak, double epoch, d
     struct sgrad_schedule s;
     assert_int_equal(sgrad_schedule_parse(text, &s), 0);
     s.warmup = warmup;
-    return sgrad_schedule_rate(&s, peak, epoch, epochs);
+    return sgrad_schedule_rate(&s, peak, 1000 * epoch, 1000 * epochs, 1000);
 }
 
 static void constant(void **state) {
@@ -53,16 +53,34 @@ static void triangle(void **state) {
     assert_near(rate("triangle:1,.5,1", 0, 1, 3, 4), 1, 0);
 }
 
-/* OneCycleLR(max_lr=0.4, total_steps=1000): its first part has 299 intervals, its second 700, and begins at step 299. */
+/* OneCycleLR(max_lr, total_steps): its first part ends at step 0.3 total_steps - 1, a fraction; its second at the last step. */
+static double torch_onecycle(double peak, int step, int steps) {
+    const double top = 0.3 * steps - 1, last = steps - 1;
+    const double a = step <= top ? peak / 25 : peak, b = step <= top ? peak : peak / 25 / 1e4;
+    return b + (a - b) / 2 * (1 + cos(M_PI * (step <= top ? step / top : (step - top) / (last - top))));
+}
+
+static double onecycle_rate(double peak, double warmup, double step, double steps, double steps_per_epoch) {
+    const struct sgrad_schedule s = { .kind = SGRAD_ONECYCLE, .warmup = warmup };
+    return sgrad_schedule_rate(&s, peak, step, steps, steps_per_epoch);
+}
+
 static void onecycle(void **state) {
     (void)state;
-    static const double up[][2] = { { 0, 0.016 }, { 100, 0.11258294457947593 }, { 150, 0.20900866724901876 }, { 299, 0.4 } };
-    static const double down[][2] = {
-        { 300, 0.3999979858064579 }, { 649, 0.2000008 }, { 998, 3.6141935421479836e-06 }, { 999, 1.6e-06 }
-    };
-    for (size_t i = 0; i < 4; i++) {
-        assert_near(rate("onecycle", 0, 0.4, 300 * up[i][0] / 299, 1000), up[i][1], 1e-12);
-        assert_near(rate("onecycle", 0, 0.4, down[i][0] + 1, 1000), down[i][1], 1e-12);
+    static const double at[][2] = { { 0, 0.016 }, { 100, 0.11258294457947593 }, { 150, 0.20900866724901876 }, { 299, 0.4 },
+                                    { 300, 0.3999979858064579 }, { 649, 0.2000008 }, { 998, 3.6141935421479836e-06 },
+                                    { 999, 1.6e-06 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        assert_near(onecycle_rate(0.4, 0, at[i][0], 1000, 390), at[i][1], 1e-12);
+    for (int steps = 1; steps < 100; steps++) {
+        for (int step = 0; step < steps; step++)
+            assert_near(onecycle_rate(0.1, 0, step, steps, 7), torch_onecycle(0.1, step, steps), 1e-15);
+        assert_near(onecycle_rate(0.1, 0, steps - 1, steps, 7), 4e-7, 1e-18);
+        /* SequentialLR([LinearLR(0, 1, 14), OneCycleLR(total_steps=steps)], milestones=[14]) */
+        for (int step = 0; step < 14; step++)
+            assert_near(onecycle_rate(0.1, 2, step, steps + 14, 7), torch_onecycle(0.1, 0, steps) * step / 14, 1e-15);
+        for (int step = 0; step < steps; step++)
+            assert_near(onecycle_rate(0.1, 2, step + 14, steps + 14, 7), torch_onecycle(0.1, step, steps), 1e-15);
     }
 }
 
@@ -83,8 +101,8 @@ static void gradual_warmup(void **state) {
     (void)state;
     struct sgrad_schedule s = { .kind = SGRAD_CONSTANT, .warmup = 5, .start = 0.1 };
     static const double at[][2] = { { 0, 0.1 }, { 1, 0.72 }, { 2.5, 1.65 }, { 5, 3.2 }, { 9, 3.2 } };
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(sgrad_schedule_rate(&s, 3.2, at[i][0], 90), at[i][1], 1e-12);
-    assert_near(sgrad_schedule_rate(&s, 0.05, 1, 90), 0.05, 0);     /* never down */
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(sgrad_schedule_rate(&s, 3.2, at[i][0], 90, 1), at[i][1], 1e-12);
+    assert_near(sgrad_schedule_rate(&s, 0.05, 1, 90, 1), 0.05, 0);     /* never down */
 }
 
 static void malformed(void **state) {
