@@ -20,7 +20,7 @@ static int objective(struct instance *t, double *sum) {
     SGRAD_TRY(instance_run(t, t->op->forward, 0));
     double *y = instance_read(of);
     if (of == t->tensor[SGRAD_STAT][0]) {
-        *sum = y[0] / y[instance_count(of) - 1];       /* the last statistic counts: the loss as a run reports it */
+        *sum = y[0] / (double)sgrad_shape_count(&t->is.x[1].shape);
     } else {
         double *dy = instance_read(t->tensor[SGRAD_DY][0]);
         *sum = 0;
