@@ -168,8 +168,10 @@ static void print(const struct sgrad__request *request, const struct answer *a) 
                   animated = images_in_state(h, SGRAD_IMAGE_ANIMATED),
                   unhashed = images_in_state(h, SGRAD_IMAGE_SKIPPED | SGRAD_IMAGE_DAMAGED);
 #define COUNT(n) (long long)(n)
-    printf("data       %s: %lld training and %lld test images\n", request->train.data, COUNT(h->train),
-           COUNT(h->count - h->train));
+    printf("data       %s: %lld training and %lld test images", request->train.data, COUNT(h->train), COUNT(h->count - h->train));
+    for (int i = 0; i < 2; i++)
+        if (a->part[i] && a->part[i]->others) printf("; %s folder: %s", i ? "test" : "training", a->part[i]->others);
+    putchar('\n');
     printf("hashes     %s, %d bits: %lld made, %lld known, in %.2f s\n", h->kind->name, h->bits,
            COUNT(h->count - h->known - damaged), COUNT(h->known), a->hashing);
     if (damaged + deep + animated)

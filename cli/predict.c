@@ -2,8 +2,6 @@
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,27 +36,20 @@ static void add(struct files *files, char *name) {
     files->name[files->count++] = name;
 }
 
-static int is_image(const struct dirent *entry) {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
-    const char *dot = strrchr(entry->d_name, '.');
-    for (size_t i = 0; dot && *entry->d_name != '.' && i < sizeof endings / sizeof *endings; i++)
-        if (!strcasecmp(dot, endings[i])) return 1;
-    return 0;
-}
-
-/* A folder stands for the images in it, in the order of their names. */
+/* A folder stands for the images in it and in its folders, in sgrad_walk's order. */
 static int add_path(struct files *files, const char *path) {
     struct stat status;
-    struct dirent **entry = NULL;
-    if (stat(path, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
-    if (!S_ISDIR(status.st_mode)) return add(files, sgrad_format("%s", path)), 0;
-    const int count = scandir(path, &entry, is_image, alphasort);
-    for (int i = 0; i < count; i++) {
-        add(files, sgrad_format("%s/%s", path, entry[i]->d_name));
-        free(entry[i]);
-    }
-    free(entry);
-    return count > 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: has no .jpg, .jpeg, .png, .tif or .tiff", path);
+    struct sgrad_walk walk = { 0 };
+    if (stat(path, &status) || !S_ISDIR(status.st_mode)) return add(files, sgrad_format("%s", path)), 0;
+    int error = sgrad_walk(path, &walk);
+    for (int64_t i = 0; i < walk.count && !error; i++) add(files, sgrad_format("%s/%s", path, walk.image[i].name));
+    char *others = error ? NULL : sgrad_walk_others(&walk), *endings = sgrad_image_endings();
+    if (!error && !walk.count) error = sgrad_fail(SGRAD_EIO, "%s: has no image (%s)", path, endings);
+    else if (others && sgrad_launched_rank() == 0) sgrad_warn("%s: %s", path, others);
+    free(others);
+    free(endings);
+    sgrad_walk_free(&walk);
+    return error;
 }
 
 /* ---- what is said ---- */
@@ -195,7 +186,7 @@ static int open_files(const struct sgrad__request *request, struct files *files,
     int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
                                        input.classes, dataset);
     sgrad_run_input_free(&input);
-    return error;
+    return error ? error : sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
 }
 
 static int run(const struct sgrad__request *request) {
@@ -206,6 +197,11 @@ static int run(const struct sgrad__request *request) {
     int error = request->words[1] ? open_files(request, &files, &dataset)
                                   : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
+    if (!error && request->words[1] && dataset->damaged) {     /* the others were predicted */
+        error = SGRAD_EFORMAT;
+        if (sgrad_launched_rank() == 0)
+            sgrad_warn("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
+    }
     sgrad_dataset_close(dataset);
     for (int i = 0; i < files.count; i++) free(files.name[i]);
     free(files.name);
@@ -223,6 +219,7 @@ const struct sgrad__command sgrad__predict_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Files are JPEGs, PNGs, TIFFs, or folders with such, scaled and cut to what the run was trained on. Without any\n"
-             "it is the test part of the run's data set. One line for each sample and class: sample,class,probability.",
+    .notes = "Files are images (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), or folders with such, scaled and cut to what the run was\n"
+             "trained on. Without any it is the test part of the run's data set. One line for each sample and class:\n"
+             "sample,class,probability. A file that cannot be read is named; the others are predicted, and the status is 1.",
 };

@@ -23,6 +23,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(partition) },
     { "exclude", "FILE", "leave out the training samples that FILE lists, one a line, as stargrad dedup writes them",
       &sgrad__file, SGRAD__FIELD(exclude) },
+    { "damaged", "stop|skip", "samples that cannot be read: an error, or named and left out; skip reads all of them at start",
+      &sgrad__choice, SGRAD__FIELD(skip_damaged) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
     { "class-weights", "LIST", "weights of classes in the loss of volumes, with commas between; 1 if not given", &sgrad__text,
       SGRAD__FIELD(class_weights) },

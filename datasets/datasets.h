@@ -64,6 +64,7 @@ struct sgrad_dataset_options {
     int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
     size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
     bool pictures;      /* sgrad_dataset_picture alone will be asked for images, which may have any size, and be damaged */
+    bool damaged;       /* sgrad_dataset_skip_damaged follows: the shape is that of the first image that can be read */
     const char *exclude;        /* a file that lists samples to leave out, as if they had never been there; NULL: none */
     /* What a network was trained on: columns are matched by title, features normalised as there, labels numbered as there by the
      * names of classes. SGRAD_EFORMAT: a column is missing, or a class is unknown there. NULL: nothing is known. */
@@ -95,12 +96,15 @@ struct sgrad_dataset {
     const struct sgrad_reader *reader;
     enum sgrad_split split;
     int64_t count;                      /* samples, at least 1 */
-    int64_t excluded;                   /* those that were left out */
+    int64_t excluded;                   /* those that were left out, by a list */
+    int64_t damaged;                    /* those that were left out by sgrad_dataset_skip_damaged */
     struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* two at least; end without a name */
     int classes;                        /* of labels, a last field of I32: they are 0 to classes - 1; 0: there are none */
     const char *const *class_name;      /* of each class; NULL: its number is its name */
     float full_scale;                   /* the largest value of a pixel: 255, digits 16, of U16 65535 */
     const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
+    const char *plain;                  /* why its images are not augmented unless that is asked for; NULL: no reason is known */
+    const char *others;                 /* files beside its samples: "3 other files: 2 .txt, 1 hidden"; NULL: there are none */
     int64_t shifts;                     /* samples are windows, which may begin later by less than this; 0: they are none */
     struct sgrad_origin *origin;        /* what the reader knows of features and target; NULL: they are no numbers */
     char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: nothing to add */
@@ -198,6 +202,11 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
  * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
+/* Reads all samples, and leaves out those that cannot be read, as if they had never been there. The reasons, which name the
+ * files, are warnings where TELL, as is a class that loses all its samples; they are appended to LIST, where that is not NULL,
+ * a line each; the caller frees it. SGRAD_ESHAPE: an image has another size, which is no damage. SGRAD_EFORMAT: none stays. */
+int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list);
+
 /* What files call a sample: "train/cat/1.jpg", below the folder's own name; "17" where it has no name. Free it. */
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
 
@@ -221,6 +230,35 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
  * CLASSES. FILE has to live as long. SGRAD_EINVAL: no such images can be had. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            struct sgrad_dataset **dataset);
+
+/* ---- files of images below a folder -------------------------------------------------------------------------- */
+
+struct sgrad_walk {
+    int64_t count;                      /* images: files whose names have an ending of a format that is known */
+    struct sgrad_walk_image {
+        char *name;                     /* below the folder: "cat/1.jpg" */
+        int64_t size;                   /* bytes; -1: the file cannot be found: a link without its target */
+    } *image;
+    int64_t others;                     /* files that are no images */
+    int kinds;
+    struct sgrad_walk_other {
+        char *kind;                     /* ".txt", "hidden" */
+        int64_t files;
+    } *other;
+    int64_t room;                       /* private */
+};
+/* Lists the images in FOLDER and in all folders in it, by the bytes of their folders' paths, then of their names; links are
+ * followed. Files and folders whose names begin with a dot are hidden: they are counted. WALK is zero; the caller frees it, also
+ * after an error. SGRAD_EIO: a folder cannot be read. */
+int sgrad_walk(const char *folder, struct sgrad_walk *walk);
+/* Counts a file that is no image; all that MORE has counted. */
+void sgrad_walk_note(struct sgrad_walk *walk, const char *kind);
+void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more);
+/* "3 other files: 2 .txt, 1 hidden"; NULL: there are none. The caller frees it. */
+char *sgrad_walk_others(struct sgrad_walk *walk);
+void sgrad_walk_free(struct sgrad_walk *walk);
+/* The endings of images: ".jpg, .jpeg, .png, …". The caller frees it. */
+char *sgrad_image_endings(void);
 
 /* COUNT samples of DTYPE and SHAPE each, at DATA, that nobody has classified: a copy. What a sample is, what is said of it, the
  * classes and the full scale are as of LIKE. SGRAD_ESHAPE: its samples are others, or have more than two fields. */
@@ -348,6 +386,7 @@ struct sgrad_reader {
     int (*picture)(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
     uint64_t (*stamp)(const struct sgrad_dataset *dataset, int64_t index);
     bool computes;                      /* read looks at no file: it never fails */
+    const char *resizes;                /* how to ask for images of one size: "folder:DIR,SIZE"; NULL: there is no such way */
 };
 
 extern const struct sgrad_reader *const *sgrad_readers;         /* all of datasets.def, and of plug-ins; ends with NULL */

@@ -83,7 +83,7 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
     return error;
 }
 
-/* Keeps what is not OUT. */
+/* Keeps the KEPT samples that are not OUT. */
 static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t kept) {
     int64_t *which = sgrad_alloc((size_t)kept, sizeof *which), n = 0;
     for (int64_t i = 0; i < dataset->count; i++)
@@ -95,9 +95,21 @@ static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t ke
         char *less = data ? realloc(data, (size_t)kept * bytes) : NULL;
         if (less) f->data = less;
     }
+    for (int64_t i = 0; i < kept; i++) which[i] = sgrad__dataset_kept(dataset, which[i]);
+    free(dataset->kept);
     dataset->kept = which;
-    dataset->excluded = dataset->count - kept;
     dataset->count = kept;
+}
+
+int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
+    if (!kept) return sgrad_fail(SGRAD_EFORMAT, "%s: none of the %lld %s samples can be read", dataset->reader->name,
+                                 (long long)dataset->count, dataset->split == SGRAD_TRAIN ? "training" : "test");
+    if (kept == dataset->count) return 0;
+    dataset->damaged += dataset->count - kept;
+    leave_out(dataset, out, kept);
+    return 0;
 }
 
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
@@ -111,7 +123,10 @@ int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     int64_t kept = 0;
     for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
     if (!error && !kept) error = sgrad_fail(SGRAD_EFORMAT, "%s: leaves out every sample", file);
-    if (!error && kept < dataset->count) leave_out(dataset, out, kept);
+    if (!error && kept < dataset->count) {
+        dataset->excluded = dataset->count - kept;
+        leave_out(dataset, out, kept);
+    }
     free(out);
     return error;
 }

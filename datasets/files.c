@@ -4,15 +4,27 @@
 #include "datasets/formats.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILE_LIMIT ((size_t)1 << 30)
+#define KEPT_LIMIT ((int64_t)1 << 30)
+
+struct files {
+    const char *const *name;
+    void **pixels;              /* of each, once it is read and; NULL: it is not kept */
+    _Atomic int64_t room;       /* bytes that may still be kept */
+};
+
+static const char *name_of(const struct sgrad_dataset *dataset, int64_t index) {
+    return ((const struct files *)dataset->state)->name[index];
+}
 
 static bool is_deep(const struct sgrad_dataset *dataset) { return dataset->field[0].dtype == SGRAD_U16; }
 
 static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct sgrad__image *image) {
-    const char *path = ((const char *const *)dataset->state)[index];
+    const char *path = name_of(dataset, index);
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
     int error = (is_deep(dataset) ? sgrad__image_decode_deep : sgrad__image_decode)(path, map.data, map.size, image);
@@ -30,8 +42,8 @@ static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct 
         return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
         return sgrad_fail(SGRAD_EINVAL, "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
-                          "no square, none is scaled", ((const char *const *)dataset->state)[index], (int)image->height,
-                          (int)image->width, (int)dim[0], (int)dim[1]);
+                          "no square, none is scaled", name_of(dataset, index), (int)image->height, (int)image->width,
+                          (int)dim[0], (int)dim[1]);
     sgrad__image_fit(image, (int)dim[0], to);
     return 0;
 }
@@ -51,28 +63,51 @@ static void convert(const struct sgrad_dataset *dataset, const void *rgb, void *
         }
 }
 
-static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int decode_sample(const struct sgrad_dataset *dataset, int64_t index, void *to) {
     const int64_t *dim = dataset->field[0].shape.dim;
     struct sgrad__image image;
     SGRAD_TRY(read_file(dataset, index, &image));
     void *rgb = sgrad_alloc((size_t)(dim[0] * dim[1]), 3 * sgrad_dtype_size(dataset->field[0].dtype));
     int error = fit(dataset, index, &image, rgb);
-    if (!error) convert(dataset, rgb, data[0]);
-    *(int32_t *)data[1] = 0;
+    if (!error) convert(dataset, rgb, to);
     free(rgb);
     free(image.rgb);
     free(image.rgb16);
     return error;
 }
 
+/* Two threads may decode the same image; one of them keeps it. */
+static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+    struct files *files = dataset->state;
+    const int64_t bytes = (int64_t)sgrad_field_bytes(&dataset->field[0]);
+    void *kept = files->pixels[index], *none = NULL;
+    *(int32_t *)data[1] = 0;
+    if (kept) return memcpy(data[0], kept, (size_t)bytes), 0;
+    SGRAD_TRY(decode_sample(dataset, index, data[0]));
+    if (atomic_fetch_sub(&files->room, bytes) < bytes) return 0;
+    kept = sgrad_alloc(1, (size_t)bytes);
+    memcpy(kept, data[0], (size_t)bytes);
+    if (!atomic_compare_exchange_strong(&files->pixels[index], &none, kept)) free(kept);
+    return 0;
+}
+
 static char *name_sample(const struct sgrad_dataset *dataset, int64_t index) {
-    return sgrad_format("%s", ((const char *const *)dataset->state)[index]);
+    return sgrad_format("%s", name_of(dataset, index));
+}
+
+static void close_files(struct sgrad_dataset *dataset) {
+    struct files *files = dataset->state;
+    const int64_t count = dataset->count + dataset->damaged;
+    for (int64_t i = 0; i < count; i++) free(files->pixels[i]);
+    free((void *)files->pixels);
+    free(files);
 }
 
 static const struct sgrad_reader reader = {
     .name = "files",
     .summary = "images that nobody has classified",
     .read = read_sample,
+    .close = close_files,
     .sample_name = name_sample,
 };
 
@@ -85,7 +120,11 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
                           image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
     struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
-                                 .full_scale = full_scale, .state = (void *)file };
+                                 .full_scale = full_scale };
+    struct files *files = d->state = sgrad_alloc(1, sizeof *files);
+    files->name = file;
+    files->pixels = sgrad_alloc((size_t)count + 1, sizeof *files->pixels);
+    files->room = KEPT_LIMIT;
     d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };
     d->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     return 0;

@@ -1,18 +1,19 @@
-/* folder.c: a folder of JPEGs, PNGs and TIFFs, one folder a class, as torchvision's ImageFolder has it.
+/* folder.c: a folder of images, one folder a class, as torchvision's ImageFolder has it.
  *
- *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes and files in the order of their bytes
- *     DIR/train/dog/1.jpg
+ *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes in the order of their bytes, files as walk.c has them
+ *     DIR/train/dog/old/1.jpg     folders in a class's folder belong to the class
  *     DIR/val/cat/9.png           the test split; its classes are train's, where train is there
  *
  * Images have one size, or argument or options name the side of a square that each is scaled and cut to. They are decoded
  * when they are read; where all of them together fit in memory, once.
  *
- * Pixels are bytes; where the first training image of any class has more than 8 bits a channel, they are U16, 0 to 65535, of all.
+ * A sample of the training images (survey.c) decides for all: pixels are bytes; where one image has more than 8 bits a channel,
+ * they are U16, 0 to 65535.
  *
  * Most are photographs, whose classes neither a small shift nor a mirror changes: padded by an eighth, as CIFAR's 32 pixels by 4
  * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Grey ones are mostly
- * not: scans, digits, letters; they are left as they are. Digits and letters, other signs in a mirror, may have colours: there
- * the user says --augment crop:1/8. */
+ * not: scans, digits, letters; where the whole sample is grey, images are left as they are, and that is printed. Digits and
+ * letters, other signs in a mirror, may have colours: there the user says --augment crop:1/8. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -22,14 +23,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_LIMIT   ((size_t)1 << 28)
 #define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
-#define WANTED       "folder:DIR names a folder that holds train/CLASS/*.jpg, *.png or *.tif, and val/CLASS/ likewise"
+#define WANTED       "folder:DIR names a folder that holds images in train/CLASS/, and in val/CLASS/"
 
 enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
 
@@ -43,6 +43,9 @@ struct folder {
     char **file;   /* CLASS/NAME of each sample, FILES of them */
     int64_t files;
     bool deep;     /* pixels are U16 */
+    bool skips;    /* images may be damaged */
+    struct sgrad_walk beside;       /* files that are no images */
+    char *plain, *others;           /* the data set's */
     uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
     _Atomic bool told_deep;
@@ -51,14 +54,6 @@ struct folder {
 /* ---- what is there ------------------------------------------------------------------------------------------------ */
 
 static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
-
-static int is_image(const struct dirent *entry) {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".tif", ".tiff" };
-    const char *dot = strrchr(entry->d_name, '.');
-    bool is = false;
-    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) is |= !strcasecmp(dot, endings[i]);
-    return is_visible(entry) && is;
-}
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
@@ -109,40 +104,96 @@ static int check_classes(const struct folder *folder) {
     return error;
 }
 
-/* Adds a class's files to the data set. */
-static int add_class(struct sgrad_dataset *dataset, int class) {
+static int no_images(const char *path, const char *where) {
+    char *endings = sgrad_image_endings();
+    int error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no image (%s)%s", path, endings, where);
+    free(endings);
+    return error;
+}
+
+/* The images of all classes in one split, class by class. */
+struct images {
+    char **name;        /* "cat/1.jpg" */
+    int64_t *size;      /* as sgrad_walk_image has it */
+    int32_t *label;
+    int64_t count;
+};
+
+static int append(struct images *images, const char *class_name, int class, const struct sgrad_walk *walk) {
+    const size_t count = (size_t)(images->count + walk->count) + 1;
+    char **name = realloc(images->name, count * sizeof *name);
+    if (name) images->name = name;
+    int64_t *size = realloc(images->size, count * sizeof *size);
+    if (size) images->size = size;
+    int32_t *label = realloc(images->label, count * sizeof *label);
+    if (label) images->label = label;
+    if (!name || !size || !label) return sgrad_fail(SGRAD_ENOMEM, "folder: no memory for the names of its files");
+    for (int64_t i = 0; i < walk->count; i++) {
+        const int64_t to = images->count++;
+        name[to] = sgrad_format("%s/%s", class_name, walk->image[i].name);
+        size[to] = walk->image[i].size;
+        label[to] = class;
+    }
+    return 0;
+}
+
+/* Lists the images of all classes in PATH, one split; what else is there is counted BESIDE them. A class without images is an
+ * error where ALL have to be there. */
+static int list_images(const struct folder *folder, const char *path, bool all, struct images *images,
+                       struct sgrad_walk *beside) {
+    int error = 0;
+    for (int k = 0; k < folder->classes && !error; k++) {
+        char *class = sgrad_format("%s/%s", path, folder->class_name[k]);
+        struct sgrad_walk walk = { 0 };
+        error = is_folder(class) || all ? sgrad_walk(class, &walk) : 0;
+        if (!error && !walk.count && all) error = no_images(class, "");
+        if (!error) error = append(images, folder->class_name[k], k, &walk);
+        sgrad_walk_add(beside, &walk);
+        sgrad_walk_free(&walk);
+        free(class);
+    }
+    return error;
+}
+
+static void free_images(struct images *images) {
+    free_names(images->name, images->count);
+    free(images->size);
+    free(images->label);
+}
+
+/* Takes the images as the data set's samples. */
+static void take_images(struct sgrad_dataset *dataset, struct images *images) {
     struct folder *folder = dataset->state;
-    const char *name = folder->class_name[class];
-    char *path = sgrad_format("%s/%s", folder->path, name);
-    struct dirent **entry = NULL;
-    int entries = is_folder(path) || dataset->split == SGRAD_TRAIN ? list(path, is_image, &entry) : 0;
-    const size_t before = (size_t)dataset->count, count = before + (size_t)(entries > 0 ? entries : 0);
-    int32_t *label = realloc((void *)dataset->field[1].data, (count + 1) * sizeof *label);
-    if (label) dataset->field[1].data = label;
-    char **file = realloc(folder->file, (count + 1) * sizeof *file);
-    if (file) folder->file = file;
-    int error = entries < 0 ? entries : 0;
-    if (!label || !file) error = sgrad_fail(SGRAD_ENOMEM, "folder: %s: no memory for its names", path);
+    for (int64_t i = 0; i < images->count; i++) {
+        const char *name = images->name[i];
+        dataset->identity = sgrad__fingerprint_add(sgrad__fingerprint_add(dataset->identity, name, strlen(name)),
+                                                   &images->size[i], sizeof *images->size);
+    }
+    dataset->count = folder->files = images->count;
+    dataset->field[1].data = images->label;
+    folder->file = images->name;
+    free(images->size);
+    *images = (struct images){ 0 };
+}
+
+/* Counts what lies beside the classes' folders. */
+static int count_beside(struct folder *folder) {
+    struct dirent **entry;
+    const int entries = list(folder->path, NULL, &entry);
+    if (entries < 0) return entries;
     for (int i = 0; i < entries; i++) {
-        struct stat status;
-        char *image = sgrad_format("%s/%s", path, entry[i]->d_name);
-        if (!error && stat(image, &status)) error = sgrad_fail(SGRAD_EIO, "folder: %s: %s", image, strerror(errno));
-        if (!error) {
-            const int64_t size = status.st_size;
-            char *shown = file[before + (size_t)i] = sgrad_format("%s/%s", name, entry[i]->d_name);
-            label[before + (size_t)i] = class;
-            dataset->identity =
-                sgrad__fingerprint_add(sgrad__fingerprint_add(dataset->identity, shown, strlen(shown)), &size, sizeof size);
-            dataset->count = ++folder->files;
-        }
-        free(image);
+        const char *name = entry[i]->d_name;
+        char *path = sgrad_format("%s/%s", folder->path, name);
+        struct sgrad_walk walk = { 0 };
+        if (!is_folder(path)) sgrad_walk_note(&folder->beside, *name == '.' ? "hidden" : "outside of the classes' folders");
+        else if (*name == '.' && strcmp(name, ".") && strcmp(name, "..") && !sgrad_walk(path, &walk))
+            for (int64_t n = walk.count + walk.others; n > 0; n--) sgrad_walk_note(&folder->beside, "hidden");
+        sgrad_walk_free(&walk);
+        free(path);
         free(entry[i]);
     }
-    if (!error && entries == 0 && dataset->split == SGRAD_TRAIN)
-        error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg, .png, .tif or .tiff", path);
     free(entry);
-    free(path);
-    return error;
+    return 0;
 }
 
 /* ---- images -------------------------------------------------------------------------------------------------------- */
@@ -176,7 +227,7 @@ static int decode_deep(const char *path, const struct sgrad_map *map, struct sgr
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
     const int64_t *dim = dataset->field[0].shape.dim;
-    return sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
+    return sgrad_fail(SGRAD_ESHAPE, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
                       folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
 }
 
@@ -184,41 +235,51 @@ static int find_header(const struct sgrad_dataset *dataset, int64_t i, struct sg
     return with_file(dataset->state, sgrad__dataset_kept(dataset, i), read_header, image);
 }
 
-/* Without a size that was asked for, images have the first one's. Others are refused when they are read: not every rank opens
- * every file at every start. */
+/* Without a size that was asked for, images have that of the first, or, where images may be damaged, of the first whose header
+ * can be read. Others are refused when they are read: not every rank opens every file at every start. */
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
     struct sgrad__image image = { .height = folder->side, .width = folder->side };
-    if (!folder->side) SGRAD_TRY(find_header(dataset, 0, &image));
+    char reason[1024];
+    int error = folder->side ? 0 : SGRAD_EFORMAT;
+    for (int64_t i = 0; i < dataset->count && error && folder->skips; i++) {
+        sgrad_hush(reason, sizeof reason);
+        error = find_header(dataset, i, &image);
+        sgrad_hush(NULL, 0);
+    }
+    if (error) SGRAD_TRY(find_header(dataset, 0, &image));
     dataset->field[0].shape = sgrad_shape(3, image.height, image.width, 3);
     return 0;
 }
 
-/* Both splits ask the training images, so that they agree, and whether they can be read is another question. */
-static void find_depth(struct sgrad_dataset *dataset) {
-    struct folder *folder = dataset->state;
-    for (int k = 0; k < folder->classes && !folder->deep; k++) {
-        char *path = sgrad_format("%s/%s", folder->trained, folder->class_name[k]);
-        struct dirent **entry = NULL;
-        const int entries = is_folder(path) ? scandir(path, &entry, is_image, by_name) : 0;
-        char *first = sgrad_format("%s/%s", path, entries > 0 ? entry[0]->d_name : "");
-        folder->deep = entries > 0 && sgrad__image_is_deep(first);
-        for (int i = 0; i < entries; i++) free(entry[i]);
-        free(entry);
-        free(first);
-        free(path);
+/* Both splits look at the training images, so that they agree. */
+static int look_at_some(const struct sgrad_dataset *dataset, struct sgrad__survey *survey) {
+    const struct folder *folder = dataset->state;
+    struct images images = { 0 };
+    struct sgrad_walk beside = { 0 };
+    if (!strcmp(folder->trained, folder->path)) {
+        sgrad__survey(folder->path, folder->file, folder->files, survey);
+        return 0;
     }
-    dataset->field[0].dtype = folder->deep ? SGRAD_U16 : SGRAD_U8;
-    dataset->full_scale = folder->deep ? 65535 : 255;
+    int error = list_images(folder, folder->trained, false, &images, &beside);
+    if (!error) sgrad__survey(folder->trained, images.name, images.count, survey);
+    free_images(&images);
+    sgrad_walk_free(&beside);
+    return error;
 }
 
-/* Images are grey where the first of each class is: not every file is opened at every start. */
-static int find_colour(struct sgrad_dataset *dataset) {
-    const int32_t *label = dataset->field[1].data;
-    struct sgrad__image image = { .grey = true };
-    for (int64_t i = 0; i < dataset->count && image.grey; i++)
-        if (i == 0 || label[i] != label[i - 1]) SGRAD_TRY(find_header(dataset, i, &image));
-    if (image.grey) dataset->augment = NULL;
+/* Pixels are deep where one image is; images are grey where all are. */
+static int find_kind(struct sgrad_dataset *dataset) {
+    struct folder *folder = dataset->state;
+    struct sgrad__survey survey;
+    SGRAD_TRY(look_at_some(dataset, &survey));
+    folder->deep = survey.deep > 0;
+    dataset->field[0].dtype = folder->deep ? SGRAD_U16 : SGRAD_U8;
+    dataset->full_scale = folder->deep ? 65535 : 255;
+    if (dataset->split != SGRAD_TRAIN || survey.coloured || !survey.images) return 0;
+    dataset->augment = NULL;
+    dataset->plain = folder->plain = sgrad_format("%lld of %lld sampled images are grey", (long long)survey.images,
+                                                  (long long)survey.images);
     return 0;
 }
 
@@ -226,7 +287,7 @@ static int find_colour(struct sgrad_dataset *dataset) {
 static void tell_deep(struct folder *folder, int64_t i) {
     if (!atomic_exchange(&folder->told_deep, true))
         sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: the "
-                   "first of each training class, which decide, have not", folder->path, folder->file[i]);
+                   "images that were sampled, which decide, have not", folder->path, folder->file[i]);
 }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
@@ -319,9 +380,8 @@ static void make_room(struct sgrad_dataset *dataset) {
 }
 
 static int measure(struct sgrad_dataset *dataset) {
-    find_depth(dataset);
+    SGRAD_TRY(find_kind(dataset));
     SGRAD_TRY(find_size(dataset));
-    if (dataset->split == SGRAD_TRAIN) SGRAD_TRY(find_colour(dataset));
     make_room(dataset);
     return 0;
 }
@@ -337,11 +397,14 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     if (!is_folder(folder->trained)) strcpy(folder->trained + strlen(root), "/val");
     int error = list_classes(folder->trained, &folder->class_name, &folder->classes);
     if (!error && !train) error = check_classes(folder);
-    for (int k = 0; k < folder->classes && !error; k++) error = add_class(dataset, k);
+    struct images images = { 0 };
+    if (!error) error = list_images(folder, folder->path, train, &images, &folder->beside);
+    if (!error) take_images(dataset, &images);
+    free_images(&images);
+    if (!error) error = count_beside(folder);
     SGRAD_TRY(error);
-    if (dataset->count == 0)
-        return sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no .jpg, .jpeg, .png, .tif or .tiff in its folders", folder->path);
-    return 0;
+    dataset->others = folder->others = sgrad_walk_others(&folder->beside);
+    return dataset->count ? 0 : no_images(folder->path, " in its folders");
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
@@ -349,6 +412,7 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     char *root = NULL;
     folder->side = options->size;
     folder->memory = options->memory;
+    folder->skips = options->damaged;
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
     dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     SGRAD_TRY(parse_argument(argument, folder, &root));
@@ -365,6 +429,9 @@ static void close_folder(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     free_names(folder->class_name, folder->classes);
     free_names(folder->file, folder->files);
+    sgrad_walk_free(&folder->beside);
+    free(folder->plain);
+    free(folder->others);
     free(folder->path);
     free(folder->trained);
     free(folder->kept);
@@ -375,8 +442,8 @@ static void close_folder(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
-    .summary = "JPEGs, PNGs and TIFFs in DIR/train/CLASS/ and DIR/val/CLASS/, scaled and cut to SIZE x SIZE; grey ones are not "
-               "augmented; letters and digits want no flip",
+    .summary = "images in DIR/train/CLASS/ and DIR/val/CLASS/ (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), scaled and cut to SIZE x "
+               "SIZE; grey ones are not augmented; letters and digits want no flip",
     .augment = "crop:1/8,flip",
     .open = open_folder,
     .measure = measure,
@@ -384,5 +451,6 @@ const struct sgrad_reader sgrad_folder_reader = {
     .close = close_folder,
     .sample_name = name_sample,
     .picture = decode_picture,
+    .resizes = "folder:DIR,SIZE",
     .stamp = stamp_sample,
 };

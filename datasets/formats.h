@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sgrad_dataset;
+
 /* idx (yann.lecun.com/exdb/mnist): an array of bytes, gzipped or not. RANK is the number of dimensions it must have. */
 #define SGRAD__IDX_RANK 3
 struct sgrad__idx {
@@ -72,7 +74,9 @@ double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* numbe
 int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
 bool sgrad__zip_has(const void *data, size_t size, const char *member);     /* false where it is no archive, too */
 
-/* JPEG, PNG or TIFF, told by their first bytes, as RGB: grey is repeated, transparency dropped. */
+/* ---- images: image.c; a format is one file of datasets/images/ and one line of datasets/images.def ---------------- */
+
+/* An image as RGB: grey is repeated in all three; of transparency the colour is taken as it is stored. */
 struct sgrad__image {
     int height, width;
     bool grey;       /* the file has no colours */
@@ -81,14 +85,39 @@ struct sgrad__image {
     uint8_t *rgb;    /* (height,width,3), 0 to 255, or */
     uint16_t *rgb16; /* 0 to 65535; the other is NULL; the caller frees both */
 };
-/* Without pixels; as rgb, whatever the file has; as rgb16. */
+struct sgrad__image_format {
+    const char *name, *endings;                         /* "JPEG", ".jpg .jpeg" */
+    bool (*is)(const unsigned char *data, size_t size); /* by the first bytes */
+    /* As deep as the file is; without PIXELS both are NULL. */
+    int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
+};
+/* Has the name of a file an ending of any format, in capital letters or small ones? */
+bool sgrad__image_is_named(const char *name);
+/* All endings: ".jpg, .jpeg, …"; free it. */
+char *sgrad__image_endings(void);
+/* Finds the format by the first bytes. Without pixels; as rgb, whatever the file has; as rgb16. SGRAD_EFORMAT: the file is
+ * damaged, or of no known format, or of one that this build has no library for. */
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);
-/* Has the file PATH more than 8 bits a channel? No message says that it is none of these. */
-bool sgrad__image_is_deep(const char *path);
-/* A part of these: as deep as it is. */
-int sgrad__tiff_read(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
+
+/* raster.c: parts that formats share. */
+#define SGRAD__SIDE_LIMIT 65535
+/* Before anything is allocated: SGRAD_EFORMAT where sides are out of range, or the file cannot hold more than MOST pixels. */
+int sgrad__image_check_size(const char *format, const char *name, uint64_t width, uint64_t height, uint64_t most);
+/* Turns and mirrors the image, with or without pixels, from TIFF's and EXIF's ORIENTATION, 1 to 8, to upright; others change
+ * nothing. */
+void sgrad__image_orient(struct sgrad__image *image, int orientation);
+/* Cyan, magenta, yellow and black, 0 to MOST, to red, green and blue of the same range, as Pillow converts CMYK. */
+void sgrad__image_of_inks(const uint16_t ink[4], unsigned most, uint16_t rgb[3]);
+
+/* ---- survey.c ---- */
+
+struct sgrad__survey {
+    int64_t images, coloured, deep;     /* headers that could be read; images with colours; with more than 8 bits a channel */
+};
+/* Reads headers of a sample of COUNT images, NAMEs in FOLDER: the same sample whenever the list is the same. */
+void sgrad__survey(const char *folder, char *const *name, int64_t count, struct sgrad__survey *survey);
 
 /* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3), U8 or, of rgb16,
  * U16. */
@@ -101,6 +130,11 @@ int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
 /* Leaves out the samples that FILE lists. */
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);
+/* Reads all samples; REASON[i] of each that cannot be read is set to the message, which is not printed; the caller frees it.
+ * Errors other than SGRAD_EIO and SGRAD_EFORMAT are errors. */
+int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reason);
+/* Leaves out the samples with OUT[i] set. SGRAD_EFORMAT: none would stay. */
+int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out);
 
 /* Continues HASH over more bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);

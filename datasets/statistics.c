@@ -1,6 +1,7 @@
 /* statistics.c: what follows from reading many samples: sums, mean and deviation, and whether all of them can be read. */
 #include "config.h"
 #include "datasets/datasets.h"
+#include "datasets/formats.h"
 
 #include <assert.h>
 #include <math.h>
@@ -14,6 +15,7 @@
 struct tally {
     const struct sgrad_dataset *dataset;
     bool adds;            /* else samples are read and forgotten */
+    char **damaged;       /* of each sample: why it cannot be read, which is no error; NULL: it is one */
     _Atomic int64_t next; /* sample that no thread has taken */
     int64_t end;          /* the first that none takes */
     _Atomic int error;
@@ -50,6 +52,19 @@ static bool in_memory(const struct sgrad_dataset *dataset) {
     return all;
 }
 
+/* A sample that cannot be read is told, or marked. */
+static int read_one(struct tally *tally, int64_t i, void *const *room) {
+    char reason[1024];
+    if (!tally->damaged) return sgrad_dataset_read(tally->dataset, &i, 1, room);
+    sgrad_hush(reason, sizeof reason);
+    const int error = sgrad_dataset_read(tally->dataset, &i, 1, room);
+    sgrad_hush(NULL, 0);
+    if (!error && *reason) sgrad_warn("%s", reason);
+    if (error != SGRAD_EIO && error != SGRAD_EFORMAT) return error ? sgrad_fail(error, "%s", reason) : 0;
+    tally->damaged[i] = sgrad_format("%s", reason);
+    return 0;
+}
+
 /* Whole numbers: their sum does not depend on which thread took what. */
 static void *tally_samples(void *argument) {
     struct tally *tally = argument;
@@ -63,7 +78,7 @@ static void *tally_samples(void *argument) {
     struct sgrad_dataset_sums sums = { { 0 }, { 0 }, { 0 } };
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
         for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
-            int error = reads ? sgrad_dataset_read(dataset, &i, 1, room) : 0;
+            int error = reads ? read_one(tally, i, room) : 0;
             if (error)
                 tally->error = error;
             else if (tally->adds && image)
@@ -98,6 +113,11 @@ static int run(struct tally *tally, int64_t from, int64_t count) {
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count) {
     struct tally tally = { .dataset = dataset };
     return in_memory(dataset) || dataset->reader->computes ? 0 : run(&tally, from, count);
+}
+
+int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reason) {
+    struct tally tally = { .dataset = dataset, .damaged = reason };
+    return in_memory(dataset) || dataset->reader->computes ? 0 : run(&tally, 0, dataset->count);
 }
 
 int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset) {

@@ -136,6 +136,7 @@ findings=$(
 	records codelets codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
 	records datasets/augmentations datasets/augmentations.def sgrad_augmentation
+	records datasets/images datasets/images.def sgrad__image_format
 	records duplicates/hashes duplicates/hashes.def sgrad_hash_kind
 	records graphs/networks/layers graphs/networks/layers.def sgrad_composite
 	records graphs/networks/models graphs/networks/models.def sgrad_model

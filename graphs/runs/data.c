@@ -20,9 +20,11 @@ static int check_shapes(const struct sgrad__run *r) {
     for (int f = 0; a->field[f].name || b->field[f].name; f++) {
         char *one = field_text(&a->field[f]), *other = field_text(&b->field[f]);
         int error = 0;
+        const char *resizes = f ? NULL : a->reader->resizes;
         if (strcmp(one, other))
-            error = sgrad_fail(SGRAD_ESHAPE, "%s: field %d of the training part is %s, of the test part %s", r->options.data, f,
-                               one, other);
+            error = sgrad_fail(SGRAD_ESHAPE, "%s: field %d of the training part is %s, of the test part %s%s%s%s",
+                               r->options.data, f, one, other, resizes ? ": " : "", resizes ? resizes : "",
+                               resizes ? " brings all to one size" : "");
         free(one);
         free(other);
         SGRAD_TRY(error);
@@ -33,21 +35,37 @@ static int check_shapes(const struct sgrad__run *r) {
     return 0;
 }
 
+/* Every rank reads all of them, before it knows of the others: so all have the same samples; that they do is compared later. */
+static int skip_damaged(struct sgrad__run *r, struct sgrad_dataset *dataset) {
+    if (!r->options.skip_damaged) return 0;
+    const int64_t before = dataset->count;
+    const bool tell = sgrad_launched_rank() == 0;
+    SGRAD_TRY(sgrad_dataset_skip_damaged(dataset, tell, &r->damaged));
+    if (tell && dataset->damaged)
+        sgrad_warn("%s: %lld of %lld %s samples are damaged and left out", r->options.data, (long long)dataset->damaged,
+                   (long long)before, dataset->split == SGRAD_TRAIN ? "training" : "test");
+    return 0;
+}
+
 static int open_training_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if ((r->train = o->custom_dataset[SGRAD_TRAIN])) return 0;
     struct sgrad_dataset_options how = {
-        .custom = o->custom_reader, .seed = o->seed, .size = o->image_size, .exclude = o->exclude
+        .custom = o->custom_reader, .seed = o->seed, .size = o->image_size, .exclude = o->exclude,
+        .damaged = o->skip_damaged
     };
     if (o->partition) how.memory = 1;       /* an image that is decoded for the placement is not kept twice */
-    return sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train);
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
+    return skip_damaged(r, r->train);
 }
 
 static int open_test_set(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if ((r->test = o->custom_dataset[SGRAD_TEST])) return 0;
-    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size };
-    return sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test);
+    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
+                                               .damaged = o->skip_damaged };
+    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TEST, &how, &r->test));
+    return skip_damaged(r, r->test);
 }
 
 int sgrad__run_open_samples(struct sgrad__run *r) {
@@ -71,6 +89,19 @@ int sgrad__run_open_data(struct sgrad__run *r) {
     warn_of_one_class(r);
     SGRAD_TRY(open_test_set(r));
     return check_shapes(r);
+}
+
+int sgrad__run_write_damaged(const struct sgrad__run *r) {
+    struct sgrad_file file;
+    if (!r->damaged) return 0;
+    char *path = sgrad_format("%s/damaged.txt", r->folder);
+    int error = sgrad_file_begin(path, &file);
+    if (!error) {
+        fputs(r->damaged, file.stream);
+        error = sgrad_file_commit(&file);
+    }
+    free(path);
+    return error;
 }
 
 /* ---- mean and deviation ----------------------------------------------------------------------------------------- */
@@ -224,6 +255,7 @@ int sgrad__run_add_augmentation(struct sgrad__run *r) {
     struct sgrad_dataset *d = r->train;
     const struct sgrad_field *image = sgrad_dataset_image(d);
     const char *wanted = !image ? "none" : r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
+    if (r->options.augment) d->plain = NULL;
     const int height = image ? (int)sgrad_field_plane(image)[0] : 0, width = image ? (int)sgrad_field_plane(image)[1] : 0;
     SGRAD_TRY(sgrad_augmentations_parse(wanted, height, width, &d->drawn));
     SGRAD_TRY(check_augmentation(r, wanted));

@@ -17,7 +17,8 @@ static const struct field {
     enum type type;
     size_t at, size;
 } fields[] = {
-    FIELD(TEXT, model), FIELD(TEXT, data), FIELD(TEXT, exclude), FIELD(REAL, epochs), FIELD(INTEGER, steps),
+    FIELD(TEXT, model), FIELD(TEXT, data), FIELD(TEXT, exclude), FIELD(FLAG, skip_damaged), FIELD(REAL, epochs),
+    FIELD(INTEGER, steps),
     FIELD(INTEGER, batch), FIELD(INTEGER, micro_batch), FIELD(INTEGER, bn_group),
     FIELD(TEXT, optimizer), FIELD(REAL, lr), FIELD(INTEGER, lr_scale_base), FIELD(REAL, momentum), FIELD(FLAG, nesterov),
     FIELD(REAL, weight_decay), FIELD(FLAG, no_decay_1d), FIELD(REAL, beta1), FIELD(REAL, beta2), FIELD(REAL, eps),

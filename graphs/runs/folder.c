@@ -189,6 +189,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     sgrad__run_describe(r, &config, devices, sizeof devices);
     r->identity = sgrad__config_identity(&config);
     int error = r->context->rank ? 0 : open_own_folder(r, &config, done);
+    if (!error && !r->context->rank) error = sgrad__run_write_damaged(r);
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;

@@ -144,9 +144,12 @@ int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, stru
     free(folder);
     SGRAD_TRY(error);
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
-                                               .origin = origin, .every = every };
+                                               .origin = origin, .every = every, .damaged = o->skip_damaged };
     error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
     sgrad_origin_free(origin);
+    if (error || !o->skip_damaged) return error;
+    error = sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
+    if (error) sgrad_dataset_close(*dataset);
     return error;
 }
 

@@ -85,7 +85,13 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
             sgrad_plural(r->test->count, "sample", "samples"));
     if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, r->options.exclude);
     if (d->note) fprintf(to, "; %s", d->note);
+    if (d->damaged + r->test->damaged)
+        fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged, (long long)r->test->damaged,
+                sgrad_plural(r->test->damaged, "sample", "samples"));
+    if (d->others) fprintf(to, "; training folder: %s", d->others);
+    if (r->test->others) fprintf(to, "; test folder: %s", r->test->others);
     if (image) fprintf(to, "; augmentation %s", r->options.augment);
+    if (image && d->plain) fprintf(to, ": %s", d->plain);
     fputc('\n', to);
 }
 

@@ -54,6 +54,7 @@ struct sgrad__run {
     uint64_t fingerprint;                       /* of the training set; known once the ranks' options are compared */
     char *model_text;                           /* its name, and all of its options */
     char *folder, *identity, *augment;
+    char *damaged;                              /* samples left out that cannot be read, a line each; NULL: none */
     bool uncropped;                             /* --augment asks to crop by a part of the images that is less than a pixel */
     bool unkept;                                /* it has no folder, and leaves nothing */
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
@@ -127,6 +128,8 @@ int sgrad__run_open_samples(struct sgrad__run *run);         /* the test set tha
 /* Mean and deviation of the training set, and whether all samples can be read: known to a run that goes on, else measured by all
  * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_samples. */
 int sgrad__run_measure_data(struct sgrad__run *run);
+/* Writes damaged.txt, the list of samples that cannot be read, into the folder, where there are any. Rank 0 calls it. */
+int sgrad__run_write_damaged(const struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_set_input(struct sgrad__run *run);          /* the graph learns of mean and deviation */
 void sgrad__run_open_placement(struct sgrad__run *run);

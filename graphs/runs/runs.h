@@ -87,6 +87,7 @@ struct sgrad_train_options {
     const char *class_weights;                  /* "1,0.5": by class, of labels of voxels (voxel_loss.c); NULL: 1 */
     double dice;                                /* how much of the Dice loss is added; 0: none */
     const char *exclude;                        /* a file that lists training samples to leave out (datasets.h); NULL: none */
+    bool skip_damaged;                          /* samples that cannot be read are named and left out; else one ends the run */
     bool no_shuffle, no_fuse, no_cuda_graphs;
     bool recompute;                             /* blocks compute what they made again in backward (sgrad_graph_block) */
     const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: as the data set's reader has it */

@@ -442,5 +442,6 @@ void sgrad__run_close(struct sgrad__run *r) {
     free(r->identity);
     free(r->history);
     free(r->augment);
+    free(r->damaged);
     free(r->folder);
 }

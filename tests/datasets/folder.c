@@ -135,7 +135,7 @@ static void sizes(void **state) {
     assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);     /* looks at the first alone */
     assert_int_equal(dataset->field[0].shape.dim[0] * 100 + dataset->field[0].shape.dim[1], H * 100 + W);
     assert_int_equal(sgrad_dataset_check(dataset, 0, 1), 0);
-    assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_EFORMAT,
+    assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_ESHAPE,
                  "a/2.png: is 12x16, others are 16x12: folder:DIR,SIZE brings");
     sgrad_dataset_close(dataset);
     assert_fails(open_split(",0", SGRAD_TRAIN, &dataset), SGRAD_EINVAL, "the size must be 1 to 8192");
@@ -186,16 +186,15 @@ static void classes(void **state) {
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "which would be the classes: folder:DIR names");
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no .jpg, .jpeg, .png, .tif or .tiff");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no image (.jpg, .jpeg, ");
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "has no folder val: folder:DIR");
     scratch_write("val/c/1.txt", "x", 1);
-    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT,
-                 "val: has no .jpg, .jpeg, .png, .tif or .tiff in its folders");
+    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, ".gif) in its folders");
     write_png("val/bb/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, "val/bb: the training split has no such class");
 }
 
-/* Every shortened image is refused, every damaged byte survived. */
+/* Every image without all its pixels is refused, every damaged byte survived. */
 static void damaged(void **state) {
     (void)state;
     uint8_t good[2][5000], bytes[5000];
@@ -206,7 +205,8 @@ static void damaged(void **state) {
         for (size_t n = 0; n < size[kind]; n++) {
             uint8_t *shorter = malloc(n + !n); /* so that a sanitizer sees a step beyond it */
             memcpy(shorter, good[kind], n);
-            assert_false(survives(sgrad__image_decode("file", shorter, n, &image)));
+            const bool whole = survives(sgrad__image_decode("file", shorter, n, &image));
+            if (whole) assert_true(kind == 0 && n + 2 >= size[kind]), free(image.rgb); /* of a JPEG the marker of the end alone */
             free(shorter);
         }
         for (size_t i = 0; i < size[kind]; i++)
@@ -221,9 +221,9 @@ static void damaged(void **state) {
     memcpy(bytes, good[1], size[1]);
     bytes[size[1] - 20] ^= 1;
     assert_fails(sgrad__image_decode("file", bytes, size[1], &image), SGRAD_EFORMAT, "png: file: byte ");
-    assert_fails(sgrad__image_decode("file", good[0], size[0] / 2, &image), SGRAD_EFORMAT, "Premature end of JPEG file");
-    assert_fails(sgrad__image_decode("file", "GIF89a__________", 16, &image), SGRAD_EFORMAT,
-                 "image: file: byte 0: begins neither");
+    assert_fails(sgrad__image_decode("file", good[0], size[0] / 2, &image), SGRAD_EFORMAT, "remature end of ");
+    assert_fails(sgrad__image_decode("file", "GIF99a__________", 16, &image), SGRAD_EFORMAT,
+                 "image: file: byte 0: does not begin like");
     uint8_t *frame = memmem(good[0], size[0], "\xff\xc0", 2);
     memcpy(frame + 5, "\xff\x00\xff\x00", 4); /* 65280 x 65280 */
     assert_fails(sgrad__image_decode("file", good[0], size[0], &image), SGRAD_EFORMAT, "65280x65280 pixels: sides are");
@@ -303,7 +303,7 @@ static void changed_since(void **state) {
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), 2, 2);
-    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EFORMAT,
+    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_ESHAPE,
                  "a/1.png: is 2x2, others are 16x12");
     unlink(scratch_path("train/a/1.png"));
     assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,

@@ -203,15 +203,58 @@ def test_deep():
 
 
 def test_deep_among_others():
-    """Where the first of no class has 16 bits, 8 are read: told once of training images, once of those of testing, and of each file."""
+    """Where no training image has 16 bits, 8 are read: told once of the test images, and of each file."""
     pets, run = make_folder(folder("pets")), folder("deep")
-    for part in ("train", "val"):
-        for i in range(2, 5):
-            write_png(f"{pets}/{part}/ant/0{i}.png", picture(random.Random(i), 0), depth=16)
-    for words in (("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 2, "--out", run),
-                  ("predict", run, f"{pets}/val/ant/02.png", f"{pets}/val/ant/03.png")):
+    for i in range(2, 5):
+        write_png(f"{pets}/val/ant/0{i}.png", picture(random.Random(i), 0), depth=16)
+    for words, told in ((("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 2, "--out", run), 1),
+                        (("predict", run, f"{pets}/val/ant/02.png", f"{pets}/val/ant/03.png"), 2)):
         done = subprocess.run(command(*words), capture_output=True, text=True)
-        assert done.returncode == 0 and done.stderr.count("has more than 8 bits a channel") == 2, done.stderr
+        assert done.returncode == 0 and done.stderr.count("has more than 8 bits a channel") == told, done.stderr
+    write_png(f"{pets}/train/bee, wild/07.png", picture(random.Random(7), 1), depth=16)     # one of 72 decides for all
+    done = subprocess.run(command("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--steps", 1, "--out",
+                                  folder("deeper")), capture_output=True, text=True)
+    assert done.returncode == 0 and "has more than 8 bits" not in done.stderr, done.stderr
+
+
+def test_damaged():
+    """One damaged file costs no other its prediction; training stops there, and names it, or leaves it out, alike on all ranks."""
+    pets = make_folder(folder("pets"))
+    run, again = trained(pets), folder("again")
+    os.makedirs(f"{pets}/val/ant/more")
+    shutil.copy(f"{pets}/val/ant/00.png", f"{pets}/val/ant/more/00.png")
+    for path in ("val/ant/03.png", "train/ant/00.png"):
+        with open(f"{pets}/{path}", "r+b") as f:
+            f.truncate(60)
+    os.symlink("nowhere", f"{pets}/val/ant/zz.png")
+    with open(f"{pets}/val/ant/Thumbs.db", "w") as f:
+        f.write("x")
+    for words in ((), ("--json",)):
+        done = subprocess.run(command("predict", run, f"{pets}/val/ant", *words), capture_output=True, text=True)
+        lines = done.stdout.splitlines()[not words:]
+        assert done.returncode == 1 and len(lines) == 6, done
+        assert "ant/more/00.png" in lines[5] and "val/ant/03.png" not in done.stdout
+        for told in ("val/ant/03.png: ", "val/ant/zz.png: No such file", "2 of 8 files cannot be read", "1 other file: 1 .db"):
+            assert told in done.stderr, done.stderr
+    assert ranks(2, "predict", run, f"{pets}/val/ant", status=1).count("val/ant/03.png: ") == 1
+
+    words = ("--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--steps", 3, "--cpus", 1)
+    assert "train/ant/00.png: byte " in stargrad("train", *words, "--out", folder("none"), status=1)
+    one = stargrad("train", *words, "--damaged", "skip", "--out", again)
+    for told in ("71 training and 18 test samples; 1 training and 2 test samples damaged and left out", "1 .db"):
+        assert told in one, one
+    assert [line.split(": ")[1].split("/val/")[-1].split("/train/")[-1] for line in open(f"{again}/damaged.txt")][0] == "ant/00.png"
+    assert "samples" in stargrad("eval", again, "--json", "--details")
+    shared = folder("shared")
+    assert "71 training and 18 test samples" in ranks(2, "train", *words, "--damaged", "skip", "--out", shared)
+    assert open(f"{shared}/damaged.txt").read() == open(f"{again}/damaged.txt").read()
+
+    shutil.copy(f"{pets}/val/ant/01.png", f"{pets}/val/ant/00.png")
+    for path in sorted(os.listdir(f"{pets}/val/ant")):
+        os.remove(f"{pets}/val/ant/{path}") if path.endswith("png") else None
+    write_png(f"{pets}/val/ant/00.png", picture(random.Random(1), 0, 9), 9)
+    said = stargrad("train", *words, "--out", folder("none"), status=1)
+    assert "of the test part pixels, U8 (9,9,3): folder:DIR,SIZE brings all to one size" in said, said
 
 
 def test_like():

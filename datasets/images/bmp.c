@@ -1,0 +1,118 @@
+/* bmp.c: Windows bitmaps: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits with colours, rows from below or from above.
+ *
+ *     byte 0     "BM", size of the file, two words, where the pixels begin
+ *     byte 14    size of the header, width, height, planes, bits, compression, …; masks of colours; palette
+ *
+ * Limits: compressed ones (RLE, JPEG, PNG) are refused; alpha is dropped. */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40, RGB = 0, BITFIELDS = 3, ALPHA_BITFIELDS = 6 };
+
+struct bmp {
+    const unsigned char *data;
+    size_t size, begin, stride;         /* begin: of the pixels; stride: from row to row */
+    int64_t width, height;              /* height: below 0 where the first row is the upper one */
+    int bits;
+    uint32_t mask[3];                   /* of red, green and blue, of 16 and 32 bits */
+    const unsigned char *palette;       /* blue, green, red, and for all but old files a byte more: ENTRY bytes each */
+    size_t entry, colours;
+};
+
+static uint32_t number(const unsigned char *at, int bytes) {
+    uint32_t n = 0;
+    for (int i = bytes - 1; i >= 0; i--) n = n << 8 | at[i];
+    return n;
+}
+
+static int wrong(const char *name, const char *what) { return sgrad_fail(SGRAD_EFORMAT, "bmp: %s: %s", name, what); }
+
+static int read_header(const char *name, struct bmp *b) {
+    const unsigned char *data = b->data;
+    if (b->size < FILE_HEADER + CORE_HEADER) return wrong(name, "the file ends early");
+    const size_t header = number(data + FILE_HEADER, 4);
+    const bool core = header == CORE_HEADER;
+    if ((!core && header < INFO_HEADER) || header > b->size - FILE_HEADER) return wrong(name, "byte 14: is no header's size");
+    b->begin = number(data + 10, 4);
+    b->width = core ? (int64_t)number(data + 18, 2) : (int32_t)number(data + 18, 4);
+    b->height = core ? (int64_t)number(data + 20, 2) : (int32_t)number(data + 22, 4);
+    b->bits = (int)number(data + (core ? 24 : 28), 2);
+    const uint32_t packing = core ? RGB : number(data + 30, 4), used = core ? 0 : number(data + 46, 4);
+    const bool fields = packing == BITFIELDS || packing == ALPHA_BITFIELDS;
+    if (packing == 1 || packing == 2)
+        return wrong(name, "is compressed by RLE, which is not read: save it uncompressed, or as PNG");
+    if (packing != RGB && !(fields && (b->bits == 16 || b->bits == 32)))
+        return wrong(name, "is compressed in a way that is not read");
+    if (b->bits != 1 && b->bits != 2 && b->bits != 4 && b->bits != 8 && b->bits != 16 && b->bits != 24 && b->bits != 32)
+        return wrong(name, "takes pixels of 1, 2, 4, 8, 16, 24 or 32 bits");
+    const int five = b->bits == 16 ? 5 : 8;
+    for (int c = 0; c < 3; c++) b->mask[c] = ((1u << five) - 1) << ((2 - c) * five);
+    if (fields && b->size < FILE_HEADER + INFO_HEADER + 12) return wrong(name, "the file ends early");
+    for (int c = 0; c < 3 && fields; c++) b->mask[c] = number(data + FILE_HEADER + INFO_HEADER + 4 * c, 4);
+    const size_t masks = fields && header == INFO_HEADER ? (packing == BITFIELDS ? 12 : 16) : 0;
+    b->entry = core ? 3 : 4;
+    b->palette = data + FILE_HEADER + header + masks;
+    if (b->bits <= 8) {
+        const size_t most = (size_t)1 << b->bits, room = (size_t)(data + b->size - b->palette) / b->entry;
+        b->colours = used && used < most ? used : most;
+        const size_t before = b->begin > (size_t)(b->palette - data) ? (b->begin - (size_t)(b->palette - data)) / b->entry : 0;
+        if (b->colours > before) b->colours = before;       /* the pixels follow at once */
+        if (b->colours > room || !b->colours) return wrong(name, "its palette is not there");
+    }
+    return 0;
+}
+
+/* Where the bits of a mask are, as 0 to 255. */
+static uint8_t field(uint32_t pixel, uint32_t mask) {
+    if (!mask) return 0;
+    const int low = __builtin_ctz(mask);
+    const uint32_t most = mask >> low;
+    return (uint8_t)(((uint64_t)((pixel & mask) >> low) * 255 + most / 2) / most);
+}
+
+static void read_row(const struct bmp *b, const unsigned char *row, uint8_t *rgb) {
+    for (size_t x = 0; x < (size_t)b->width; x++, rgb += 3) {
+        if (b->bits <= 8) {
+            const size_t bit = x * (size_t)b->bits, i = row[bit / 8] >> (8 - b->bits - (int)(bit % 8)) & ((1 << b->bits) - 1);
+            for (size_t c = 0; c < 3; c++) rgb[c] = i < b->colours ? b->palette[i * b->entry + 2 - c] : 0;
+        } else if (b->bits == 24) {
+            for (size_t c = 0; c < 3; c++) rgb[c] = row[3 * x + 2 - c];
+        } else {
+            const uint32_t pixel = number(row + x * (size_t)(b->bits / 8), b->bits / 8);
+            for (size_t c = 0; c < 3; c++) rgb[c] = field(pixel, b->mask[c]);
+        }
+    }
+}
+
+/* A palette without colours makes a grey image. */
+static bool is_grey(const struct bmp *b) {
+    bool grey = b->bits <= 8;
+    for (size_t i = 0; grey && i < b->colours; i++) {
+        const unsigned char *entry = b->palette + i * b->entry;
+        grey = entry[0] == entry[1] && entry[1] == entry[2];
+    }
+    return grey;
+}
+
+static int read_bmp(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    struct bmp b = { .data = data, .size = size };
+    SGRAD_TRY(read_header(name, &b));
+    const uint64_t width = b.width < 0 ? 0 : (uint64_t)b.width, height = (uint64_t)(b.height < 0 ? -b.height : b.height);
+    SGRAD_TRY(sgrad__image_check_size("bmp", name, width, height, (uint64_t)size * 8));
+    b.stride = (size_t)((width * (uint64_t)b.bits + 31) / 32 * 4);
+    const size_t last = (size_t)((width * (uint64_t)b.bits + 7) / 8);   /* some writers do not fill the last row up */
+    if (b.begin > size || (height - 1) * b.stride + last > size - b.begin) return wrong(name, "the file ends early");
+    struct sgrad__image is = { .height = (int)height, .width = (int)width, .grey = is_grey(&b) };
+    if (pixels) is.rgb = sgrad_alloc((size_t)(height * width), 3);
+    for (size_t y = 0; y < height && pixels; y++)
+        read_row(&b, b.data + b.begin + (b.height < 0 ? y : (size_t)height - 1 - y) * b.stride, is.rgb + y * (size_t)width * 3);
+    *image = is;
+    return 0;
+}
+
+static bool is_bmp(const unsigned char *data, size_t size) { return size >= FILE_HEADER && !memcmp(data, "BM", 2); }
+
+const struct sgrad__image_format sgrad__bmp_image = { .name = "BMP", .endings = ".bmp .dib", .is = is_bmp, .read = read_bmp };

@@ -1,0 +1,151 @@
+/* gif.c: the first image of a GIF file, by giflib, which a build may lack.
+ *
+ * What the image leaves of the file's screen has the transparent colour, or colour 0, as Pillow has it. */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+#ifdef SGRAD_HAVE_GIF
+#include <gif_lib.h>
+
+struct gif {
+    const char *name;
+    const unsigned char *data;
+    size_t size, at;
+    GifFileType *file;
+    int transparent;    /* colour; NO_TRANSPARENT_COLOR: none */
+};
+
+static int take(GifFileType *file, GifByteType *to, int count) {
+    struct gif *g = file->UserData;
+    const size_t left = g->size - g->at, n = (size_t)count < left ? (size_t)count : left;
+    memcpy(to, g->data + g->at, n);
+    g->at += n;
+    return (int)n;
+}
+
+static int wrong(const struct gif *g, int code) {
+    const char *why = code ? GifErrorString(code) : NULL;
+    return sgrad_fail(SGRAD_EFORMAT, "gif: %s: byte %zu: %s", g->name, g->at, why ? why : "is damaged, or ends early");
+}
+
+/* The file is to be read from the next image on; *THERE: there is one. */
+static int find_image(struct gif *g, bool *there) {
+    for (;;) {
+        GifRecordType type;
+        GifByteType *block;
+        int code;
+        if (DGifGetRecordType(g->file, &type) == GIF_ERROR) return g->file->Error ? g->file->Error : D_GIF_ERR_READ_FAILED;
+        *there = type == IMAGE_DESC_RECORD_TYPE;
+        if (*there || type == TERMINATE_RECORD_TYPE) return 0;
+        if (DGifGetExtension(g->file, &code, &block) == GIF_ERROR) return g->file->Error;
+        GraphicsControlBlock control;
+        if (code == GRAPHICS_EXT_FUNC_CODE && block && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK)
+            g->transparent = control.TransparentColor;
+        while (block)
+            if (DGifGetExtensionNext(g->file, &block) == GIF_ERROR) return g->file->Error;
+    }
+}
+
+static bool is_without_colours(const ColorMapObject *map) {
+    bool grey = true;
+    for (int i = 0; grey && i < map->ColorCount; i++)
+        grey = map->Colors[i].Red == map->Colors[i].Green && map->Colors[i].Green == map->Colors[i].Blue;
+    return grey;
+}
+
+static void put(const ColorMapObject *map, int colour, uint8_t *rgb) {
+    if (colour >= map->ColorCount) return;      /* black */
+    rgb[0] = map->Colors[colour].Red, rgb[1] = map->Colors[colour].Green, rgb[2] = map->Colors[colour].Blue;
+}
+
+/* The rows of an interlaced image come in four passes. */
+static int read_pixels(struct gif *g, const ColorMapObject *map, struct sgrad__image *image) {
+    static const int first[] = { 0, 4, 2, 1, 0 }, every[] = { 8, 8, 4, 2, 1 };
+    const GifImageDesc *is = &g->file->Image;
+    GifPixelType *line = sgrad_alloc((size_t)is->Width, sizeof *line);
+    int code = 0;
+    for (int i = 0; i < image->height * image->width; i++)
+        put(map, g->transparent == NO_TRANSPARENT_COLOR ? 0 : g->transparent, image->rgb + 3 * (size_t)i);
+    for (int pass = is->Interlace ? 0 : 4; pass < (is->Interlace ? 4 : 5) && !code; pass++)
+        for (int y = first[pass]; y < is->Height && !code; y += every[pass]) {
+            if (DGifGetLine(g->file, line, is->Width) == GIF_ERROR)
+                code = g->file->Error ? g->file->Error : D_GIF_ERR_IMAGE_DEFECT;
+            uint8_t *row = image->rgb + ((size_t)(is->Top + y) * (size_t)image->width + (size_t)is->Left) * 3;
+            for (int x = 0; x < is->Width && !code; x++) memset(row + 3 * x, 0, 3), put(map, line[x], row + 3 * x);
+        }
+    free(line);
+    return code;
+}
+
+/* Is there a further image? What is damaged behind the first does not matter. */
+static bool is_animated(struct gif *g) {
+    GifByteType *block;
+    int size;
+    bool there = false;
+    if (DGifGetCode(g->file, &size, &block) == GIF_ERROR) return false;
+    while (block)
+        if (DGifGetCodeNext(g->file, &block) == GIF_ERROR) return false;
+    return !find_image(g, &there) && there;
+}
+
+static int read_first(struct gif *g, bool pixels, struct sgrad__image *image) {
+    bool there;
+    int code = find_image(g, &there);
+    if (code || !there) return wrong(g, code);
+    if (DGifGetImageDesc(g->file) == GIF_ERROR) return wrong(g, g->file->Error);
+    const GifImageDesc *is = &g->file->Image;
+    const ColorMapObject *map = is->ColorMap ? is->ColorMap : g->file->SColorMap;
+    int width = g->file->SWidth, height = g->file->SHeight;
+    if (is->Left + is->Width > width) width = is->Left + is->Width;
+    if (is->Top + is->Height > height) height = is->Top + is->Height;
+    if (!map || is->Width < 1 || is->Height < 1) return wrong(g, 0);
+    SGRAD_TRY(sgrad__image_check_size("gif", g->name, (uint64_t)width, (uint64_t)height, UINT64_MAX));
+    struct sgrad__image found = { .height = height, .width = width, .grey = is_without_colours(map) };
+    if (pixels) {
+        found.rgb = sgrad_alloc((size_t)height * (size_t)width, 3);
+        if ((code = read_pixels(g, map, &found))) return free(found.rgb), wrong(g, code);
+    } else {
+        found.animated = is_animated(g);
+    }
+    *image = found;
+    return 0;
+}
+
+static int open_and_read(struct gif *g, bool pixels, struct sgrad__image *image) {
+    int code = 0;
+    g->transparent = NO_TRANSPARENT_COLOR;
+    g->at = 0;
+    g->file = DGifOpen(g, take, &code);
+    if (!g->file) return wrong(g, code);
+    int error = read_first(g, pixels, image);
+    DGifCloseFile(g->file, &code);
+    return error;
+}
+
+/* Whether there are further images is found by a reader that passes over the first. */
+static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    struct gif g = { .name = name, .data = data, .size = size };
+    struct sgrad__image is;
+    SGRAD_TRY(open_and_read(&g, false, &is));
+    if (pixels) {
+        const bool animated = is.animated;
+        SGRAD_TRY(open_and_read(&g, true, &is));
+        is.animated = animated;
+    }
+    *image = is;
+    return 0;
+}
+#else
+static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    (void)data, (void)size, (void)pixels, (void)image;
+    return sgrad_fail(SGRAD_EFORMAT, "gif: %s: this build reads no GIF: install libgif-dev and build again", name);
+}
+#endif
+
+static bool is_gif(const unsigned char *data, size_t size) {
+    return size >= 6 && (!memcmp(data, "GIF87a", 6) || !memcmp(data, "GIF89a", 6));
+}
+
+const struct sgrad__image_format sgrad__gif_image = { .name = "GIF", .endings = ".gif", .is = is_gif, .read = read_gif };

@@ -1,0 +1,129 @@
+/* jpeg.c: JPEG files, by libjpeg.
+ *
+ * The library leaves by longjmp when a file is wrong. A decoder's state lives with the caller of the function that sets the
+ * jump, so that nothing it changes is lost in a jump. Of its warnings those are errors that say that pixels are missing, which
+ * the library then guesses; others, about markers and parameters, cost no pixel.
+ *
+ * Limits: colour profiles and EXIF's orientation are not applied (torchvision's ImageFolder does not either). */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <stdio.h>
+#include <jpeglib.h>
+#include <jerror.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCAN_LIMIT  500        /* of a progressive JPEG: each costs a pass over the whole image */
+#define JPEG_PIXELS 512        /* a byte of JPEG holds at most so many: 64 pixels take a bit or more */
+
+struct jpeg {
+    struct jpeg_decompress_struct decoder;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf back;
+    const char *name;
+    const unsigned char *data;
+    size_t size;
+    struct sgrad__image image;
+    uint8_t *cmyk; /* a row */
+};
+
+static _Noreturn void jpeg_leave(struct jpeg *jpeg, const char *reason) {
+    const unsigned char *next = jpeg->decoder.src ? jpeg->decoder.src->next_input_byte : jpeg->data;
+    const bool inside = next >= jpeg->data && next < jpeg->data + jpeg->size; /* else in the library's stand-in for an end */
+    sgrad_fail(SGRAD_EFORMAT, "jpeg: %s: byte %zu: %s", jpeg->name, inside ? (size_t)(next - jpeg->data) : jpeg->size, reason);
+    longjmp(jpeg->back, 1);
+}
+
+static _Noreturn void jpeg_error(j_common_ptr decoder) {
+    char reason[JMSG_LENGTH_MAX];
+    decoder->err->format_message(decoder, reason);
+    jpeg_leave(decoder->client_data, reason);
+}
+
+/* Does the file's only scan hold all pixels? Where it ends before them JWRN_HIT_MARKER follows; further scans would be missed by
+ * nobody. */
+static bool is_one_scan(const struct jpeg_decompress_struct *decoder) {
+    return decoder->output_height && !decoder->progressive_mode && decoder->comps_in_scan == decoder->num_components;
+}
+
+static void jpeg_message(j_common_ptr decoder, int level) {
+    static const int missing[] = { JWRN_HIT_MARKER, JWRN_HUFF_BAD_CODE, JWRN_MUST_RESYNC, JWRN_ARITH_BAD_CODE };
+    const int code = decoder->err->msg_code;
+    if (level >= 0) return; /* a trace, not a warning */
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (code == missing[i]) jpeg_error(decoder);
+    if (code == JWRN_JPEG_EOF && !is_one_scan(&((struct jpeg *)decoder->client_data)->decoder)) jpeg_error(decoder);
+}
+
+static void jpeg_progress(j_common_ptr decoder) {
+    struct jpeg *jpeg = decoder->client_data;
+    if (jpeg->decoder.input_scan_number > SCAN_LIMIT) jpeg_leave(jpeg, "too many scans");
+}
+
+/* Adobe stores the ink that is absent, the standard the ink that is there. */
+static void cmyk_to_rgb(const uint8_t *cmyk, bool adobe, int width, uint8_t *rgb) {
+    const unsigned flip = adobe ? 255 : 0;
+    for (int x = 0; x < width; x++) {
+        uint16_t ink[4], colour[3];
+        for (int c = 0; c < 4; c++) ink[c] = cmyk[4 * x + c] ^ flip;
+        sgrad__image_of_inks(ink, 255, colour);
+        for (int c = 0; c < 3; c++) rgb[3 * x + c] = (uint8_t)colour[c];
+    }
+}
+
+static int jpeg_run(struct jpeg *jpeg, bool pixels) {
+    struct jpeg_decompress_struct *decoder = &jpeg->decoder;
+    if (setjmp(jpeg->back)) return SGRAD_EFORMAT;
+    jpeg_create_decompress(decoder);
+    decoder->client_data = jpeg;
+    decoder->progress = &jpeg->progress;
+    jpeg_mem_src(decoder, jpeg->data, jpeg->size);
+    jpeg_read_header(decoder, TRUE);
+    SGRAD_TRY(sgrad__image_check_size("jpeg", jpeg->name, decoder->image_width, decoder->image_height,
+                                      (uint64_t)jpeg->size * JPEG_PIXELS));
+    struct sgrad__image *image = &jpeg->image;
+    image->width = (int)decoder->image_width;
+    image->height = (int)decoder->image_height;
+    image->grey = decoder->jpeg_color_space == JCS_GRAYSCALE;
+    if (!pixels) return 0;
+
+    const bool cmyk = decoder->jpeg_color_space == JCS_CMYK || decoder->jpeg_color_space == JCS_YCCK;
+    const size_t stride = 3 * (size_t)image->width;
+    decoder->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(decoder);
+    image->rgb = sgrad_alloc((size_t)image->height, stride);
+    if (cmyk) jpeg->cmyk = sgrad_alloc((size_t)image->width, 4);
+    while (decoder->output_scanline < decoder->output_height) {
+        uint8_t *to = image->rgb + decoder->output_scanline * stride, *row = cmyk ? jpeg->cmyk : to;
+        jpeg_read_scanlines(decoder, &row, 1);
+        if (cmyk) cmyk_to_rgb(row, decoder->saw_Adobe_marker, image->width, to);
+    }
+    jpeg_finish_decompress(decoder);
+    return 0;
+}
+
+static int read_jpeg(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    struct jpeg jpeg = { .name = name, .data = data, .size = size };
+    jpeg.decoder.err = jpeg_std_error(&jpeg.errors);
+    jpeg.decoder.client_data = &jpeg;
+    jpeg.errors.error_exit = jpeg_error;
+    jpeg.errors.emit_message = jpeg_message;
+    jpeg.progress.progress_monitor = jpeg_progress;
+    int error = jpeg_run(&jpeg, pixels);
+    jpeg_destroy_decompress(&jpeg.decoder);
+    free(jpeg.cmyk);
+    if (error)
+        free(jpeg.image.rgb);
+    else
+        *image = jpeg.image;
+    return error;
+}
+
+static bool is_jpeg(const unsigned char *data, size_t size) { return size >= 3 && !memcmp(data, "\xff\xd8\xff", 3); }
+
+const struct sgrad__image_format sgrad__jpeg_image = {
+    .name = "JPEG", .endings = ".jpg .jpeg .jpe .jfif", .is = is_jpeg, .read = read_jpeg
+};

@@ -1,0 +1,103 @@
+/* netpbm.c: PBM, PGM and PPM files: P1 to P3 are text, P4 to P6 bytes.
+ *
+ *     P6                   kind: 1, 4 black and white, 2, 5 grey, 3, 6 colours
+ *     # comment
+ *     640 480              width, height
+ *     255                  the largest value, to 65535; kinds 1 and 4 have none
+ *     …                    pixels, behind one blank
+ *
+ * Above 255 a value has two bytes, the upper first. Values are scaled to 255 or, above it, to 65535. Limits: no PAM (P7). */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct netpbm {
+    const char *name;
+    const unsigned char *data;
+    size_t size, at;
+};
+
+static int wrong(const struct netpbm *n, const char *what) {
+    return sgrad_fail(SGRAD_EFORMAT, "netpbm: %s: byte %zu: %s", n->name, n->at, what);
+}
+
+/* Passes over blanks and comments. */
+static void pass_blanks(struct netpbm *n) {
+    for (; n->at < n->size && (isspace(n->data[n->at]) || n->data[n->at] == '#'); n->at++)
+        if (n->data[n->at] == '#')
+            while (n->at + 1 < n->size && n->data[n->at] != '\n' && n->data[n->at] != '\r') n->at++;
+}
+
+/* The next number; below 0: there is none. */
+static int64_t next_number(struct netpbm *n) {
+    int64_t number = -1;
+    pass_blanks(n);
+    for (; n->at < n->size && isdigit(n->data[n->at]) && number < 1000000; n->at++)
+        number = (number < 0 ? 0 : number) * 10 + n->data[n->at] - '0';
+    return number;
+}
+
+/* The next value of a text; of P1 a digit, which no blank has to follow. */
+static int64_t next_text(struct netpbm *n, bool bits) {
+    if (!bits) return next_number(n);
+    pass_blanks(n);
+    return n->at < n->size && (n->data[n->at] == '0' || n->data[n->at] == '1') ? n->data[n->at++] - '0' : -1;
+}
+
+/* Value I of a row: of bytes, at the place where pixels begin. */
+static int64_t value_at(const unsigned char *row, size_t i, bool bits, unsigned most) {
+    if (bits) return row[i / 8] >> (7 - i % 8) & 1;
+    return most > 255 ? row[2 * i] << 8 | row[2 * i + 1] : row[i];
+}
+
+/* CHANNELS values of each pixel, of 0 to MOST, as RGB. */
+static int read_pixels(struct netpbm *n, int kind, int channels, unsigned most, struct sgrad__image *image) {
+    const size_t height = (size_t)image->height, values = (size_t)image->width * (size_t)channels;
+    const bool bits = kind == 1 || kind == 4, text = kind <= 3;
+    const size_t stride = bits ? (values + 7) / 8 : values * (most > 255 ? 2 : 1);
+    if (!text && height * stride > n->size - n->at) return n->at = n->size, wrong(n, "the file ends early");
+    const unsigned range = image->deep ? 65535 : 255;
+    for (size_t i = 0; i < height * values; i++) {
+        int64_t value = text ? next_text(n, bits) : value_at(n->data + n->at + i / values * stride, i % values, bits, most);
+        if (value < 0) return wrong(n, n->at < n->size ? "is no number" : "the file ends early");
+        if (value > most) value = most;
+        if (bits) value = !value;
+        value = (int64_t)rint((double)value / most * range);
+        for (size_t c = channels == 3 ? i % 3 : 0; c < (channels == 3 ? i % 3 + 1 : 3); c++)
+            if (image->deep) image->rgb16[(channels == 3 ? i / 3 : i) * 3 + c] = (uint16_t)value;
+            else image->rgb[(channels == 3 ? i / 3 : i) * 3 + c] = (uint8_t)value;
+    }
+    return 0;
+}
+
+static int read_netpbm(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    struct netpbm n = { .name = name, .data = data, .size = size, .at = 2 };
+    const int kind = n.data[1] - '0', channels = kind % 3 ? 1 : 3;
+    const int64_t width = next_number(&n), height = next_number(&n), most = kind % 3 == 1 ? 1 : next_number(&n);
+    if (width < 0 || height < 0 || most < 1 || most > 65535) return wrong(&n, "the header is no width, height and largest value");
+    if (n.at >= n.size || !isspace(n.data[n.at])) return wrong(&n, "a blank follows the header");
+    n.at++;
+    SGRAD_TRY(sgrad__image_check_size("netpbm", name, (uint64_t)width, (uint64_t)height, (uint64_t)size * 8));
+    struct sgrad__image is = { .height = (int)height, .width = (int)width, .grey = channels == 1, .deep = most > 255 };
+    if (pixels) {
+        void *to = sgrad_alloc((size_t)(height * width), is.deep ? 6 : 3);
+        if (is.deep) is.rgb16 = to;
+        else is.rgb = to;
+        int error = read_pixels(&n, kind, channels, (unsigned)most, &is);
+        if (error) return free(to), error;
+    }
+    *image = is;
+    return 0;
+}
+
+static bool is_netpbm(const unsigned char *data, size_t size) {
+    return size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6' && (isspace(data[2]) || data[2] == '#');
+}
+
+const struct sgrad__image_format sgrad__netpbm_image = {
+    .name = "PBM, PGM, PPM", .endings = ".ppm .pgm .pbm .pnm", .is = is_netpbm, .read = read_netpbm
+};

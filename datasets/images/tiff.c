@@ -1,0 +1,293 @@
+/* tiff.c: the first image of a TIFF file, by libtiff.
+ *
+ * Samples of grey, of palettes, of RGB and of CMYK are taken as they are stored, in 1 to 8 or 16 bits, strip by strip, or tile by
+ * tile. Colours that are stored times alpha are divided by it; of another alpha the colour stays. All else, YCbCr and CIELab, is
+ * converted to RGB by libtiff. The image comes upright, as its tag Orientation states, whatever its depth.
+ *
+ * Limits: no real numbers, no signs and no 32 bits: volumes take those. */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tiffio.h>
+
+#define TIFF_PIXELS  (8 * 1032 * 16)    /* a byte of TIFF holds at most so many: deflate's most, of bits, with room to spare */
+#define MEMORY_LIMIT ((tmsize_t)1 << 31)
+
+struct tiff {
+    const char *name;
+    const unsigned char *data;
+    size_t size, at;
+    bool told;                          /* the first thing that is wrong */
+    TIFF *file;
+    uint32_t width, height;
+    uint16_t bits, samples, format, planar, photometric, orientation;
+    int colours;                        /* samples of a pixel's colour: 1, 3 or 4; 0: libtiff makes RGB of them */
+    bool times_alpha;                   /* the sample that follows them is alpha, and they are multiplied by it */
+    uint16_t *map[3];                   /* of a palette */
+};
+
+/* ---- a file in memory ---- */
+
+static tmsize_t take(thandle_t handle, void *to, tmsize_t count) {
+    struct tiff *t = handle;
+    const size_t left = t->at < t->size ? t->size - t->at : 0, n = (size_t)count < left ? (size_t)count : left;
+    memcpy(to, t->data + t->at, n);
+    t->at += n;
+    return (tmsize_t)n;
+}
+static tmsize_t refuse(thandle_t handle, void *from, tmsize_t count) { return (void)handle, (void)from, (void)count, 0; }
+static toff_t seek(thandle_t handle, toff_t offset, int from) {
+    struct tiff *t = handle;
+    t->at = (size_t)(from == SEEK_SET ? offset : from == SEEK_CUR ? t->at + offset : t->size + offset);
+    return t->at;
+}
+/* Where a file is mapped, libtiff reads it in place, and some parts that it would refuse to copy. */
+static int map_file(thandle_t handle, void **base, toff_t *size) {
+    struct tiff *t = handle;
+    *base = (void *)t->data;
+    *size = t->size;
+    return 1;
+}
+static void unmap_file(thandle_t handle, void *base, toff_t size) { (void)handle, (void)base, (void)size; }
+static int leave(thandle_t handle) { return (void)handle, 0; }
+static toff_t size_of(thandle_t handle) { return ((struct tiff *)handle)->size; }
+
+/* Warnings, of unknown tags most often, are none of ours. */
+static int hear_warning(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
+    return (void)file, (void)arg, (void)module, (void)format, (void)list, 1;
+}
+static int hear_error(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
+    struct tiff *t = arg;
+    char why[256];
+    (void)file, (void)module;
+    vsnprintf(why, sizeof why, format, list);
+    if (!t->told) sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, why);
+    t->told = true;
+    return 1;
+}
+
+static int wrong(struct tiff *t, const char *what) {
+    if (!t->told) sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, what);
+    return SGRAD_EFORMAT;
+}
+
+static bool is_grey(const struct tiff *t) {
+    return t->photometric == PHOTOMETRIC_MINISBLACK || t->photometric == PHOTOMETRIC_MINISWHITE;
+}
+
+static void find_colours(struct tiff *t) {
+    uint16_t extras = 0, *extra = NULL, inks = INKSET_CMYK;
+    const bool split = t->bits == 1 || t->bits == 2 || t->bits == 4 || t->bits == 8 || t->bits == 16;
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_INKSET, &inks);
+    if (is_grey(t)) t->colours = 1;
+    else if (t->photometric == PHOTOMETRIC_RGB) t->colours = 3;
+    else if (t->photometric == PHOTOMETRIC_SEPARATED && inks == INKSET_CMYK) t->colours = 4;
+    else if (t->photometric == PHOTOMETRIC_PALETTE && t->bits <= 8 &&
+             TIFFGetField(t->file, TIFFTAG_COLORMAP, &t->map[0], &t->map[1], &t->map[2]))
+        t->colours = 1;
+    if (t->samples < t->colours || !split) t->colours = 0;
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_EXTRASAMPLES, &extras, &extra);
+    t->times_alpha = t->colours && !t->map[0] && t->samples > t->colours && extras && extra[0] == EXTRASAMPLE_ASSOCALPHA;
+}
+
+static int open_tiff(struct tiff *t) {
+    TIFFOpenOptions *how = TIFFOpenOptionsAlloc();
+    TIFFOpenOptionsSetErrorHandlerExtR(how, hear_error, t);
+    TIFFOpenOptionsSetWarningHandlerExtR(how, hear_warning, t);
+    TIFFOpenOptionsSetMaxSingleMemAlloc(how, MEMORY_LIMIT);
+    t->file = TIFFClientOpenExt(t->name, "r", t, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
+    TIFFOpenOptionsFree(how);
+    if (!t->file) return wrong(t, "is no TIFF file, or a damaged one");
+    TIFFGetField(t->file, TIFFTAG_IMAGEWIDTH, &t->width);
+    TIFFGetField(t->file, TIFFTAG_IMAGELENGTH, &t->height);
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_BITSPERSAMPLE, &t->bits);
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_SAMPLESPERPIXEL, &t->samples);
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_SAMPLEFORMAT, &t->format);
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_PLANARCONFIG, &t->planar);
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_ORIENTATION, &t->orientation);
+    if (!TIFFGetField(t->file, TIFFTAG_PHOTOMETRIC, &t->photometric))
+        t->photometric = t->samples >= 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
+    find_colours(t);
+    return 0;
+}
+
+static bool is_deep(const struct tiff *t) { return t->bits == 16 && t->colours; }
+
+/* Before anything is allocated. */
+static int check(struct tiff *t) {
+    SGRAD_TRY(sgrad__image_check_size("tiff", t->name, t->width, t->height, (uint64_t)t->size * TIFF_PIXELS));
+    const bool whole = t->format == SAMPLEFORMAT_UINT || t->format == SAMPLEFORMAT_VOID;
+    if (!whole || t->bits > 16 || (t->bits > 8 && !is_deep(t)))
+        return wrong(t, "takes whole numbers without sign, of 16 bits grey, RGB or CMYK, of up to 8 bits any");
+    if (!t->colours && t->photometric == PHOTOMETRIC_SEPARATED)
+        return wrong(t, "has inks other than cyan, magenta, yellow, black");
+    return 0;
+}
+
+/* ---- samples as they are stored ---- */
+
+/* Where a part of the image lies, of one plane or of all samples, each row in STRIDE bytes. */
+struct part {
+    uint32_t x, y, width, height;
+    size_t stride;
+    uint16_t plane;
+};
+
+static inline uint16_t sample_at(const uint8_t *row, size_t i, int bits) {
+    if (bits == 8) return row[i];
+    if (bits == 16) return ((const uint16_t *)(const void *)row)[i];
+    return (uint16_t)(row[i * (size_t)bits / 8] >> (8 - bits - (int)(i * (size_t)bits % 8)) & ((1 << bits) - 1));
+}
+
+/* ROOM has the part's rows; TO (height,width,kept). */
+static void place(const struct tiff *t, const struct part *p, const uint8_t *room, uint16_t *to, size_t kept) {
+    const bool whole = t->planar == PLANARCONFIG_CONTIG;
+    for (uint32_t h = 0; h < p->height && p->y + h < t->height; h++)
+        for (uint32_t w = 0; w < p->width && p->x + w < t->width; w++) {
+            const uint8_t *row = room + h * p->stride;
+            uint16_t *at = to + ((size_t)(p->y + h) * t->width + p->x + w) * kept;
+            if (!whole) at[p->plane] = sample_at(row, w, t->bits);
+            for (size_t c = 0; whole && c < kept; c++) at[c] = sample_at(row, (size_t)w * t->samples + c, t->bits);
+        }
+}
+
+/* Bytes of a row of WIDTH pixels. */
+static tmsize_t row_bytes(const struct tiff *t, uint32_t width) {
+    const uint64_t samples = t->planar == PLANARCONFIG_CONTIG ? t->samples : 1;
+    return (tmsize_t)((width * samples * t->bits + 7) / 8);
+}
+
+static int read_strips(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept) {
+    uint32_t rows = t->height;
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_ROWSPERSTRIP, &rows);
+    if (rows > t->height) rows = t->height;
+    const tmsize_t size = TIFFStripSize(t->file), line = TIFFScanlineSize(t->file);
+    if (!rows || size <= 0 || line < row_bytes(t, t->width) || size > MEMORY_LIMIT) return wrong(t, "its strips are none");
+    uint8_t *room = sgrad_alloc(1, (size_t)size);
+    int error = 0;
+    for (uint32_t y = 0; y < t->height && !error; y += rows) {
+        const struct part part = { 0, y, t->width, rows, (size_t)line, plane };
+        const uint32_t wanted = rows < t->height - y ? rows : t->height - y;
+        const tmsize_t got = TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, plane), room, size);
+        if (got < (tmsize_t)wanted * line) error = wrong(t, "a strip ends early");
+        else place(t, &part, room, to, kept);
+    }
+    free(room);
+    return error;
+}
+
+static int read_tiles(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept) {
+    uint32_t width = 0, height = 0;
+    TIFFGetField(t->file, TIFFTAG_TILEWIDTH, &width);
+    TIFFGetField(t->file, TIFFTAG_TILELENGTH, &height);
+    const tmsize_t size = TIFFTileSize(t->file), line = TIFFTileRowSize(t->file);
+    if (!width || !height || size <= 0 || size > MEMORY_LIMIT || line < row_bytes(t, width) || size / height < line)
+        return wrong(t, "its tiles are none");
+    uint8_t *room = sgrad_alloc(1, (size_t)size);
+    int error = 0;
+    for (uint32_t y = 0; y < t->height && !error; y += height)
+        for (uint32_t x = 0; x < t->width && !error; x += width) {
+            const struct part part = { x, y, width, height, (size_t)line, plane };
+            const tmsize_t got = TIFFReadEncodedTile(t->file, TIFFComputeTile(t->file, x, y, 0, plane), room, size);
+            if (got < size) error = wrong(t, "a tile ends early");
+            else place(t, &part, room, to, kept);
+        }
+    free(room);
+    return error;
+}
+
+/* ---- and their colours ---- */
+
+/* Sample VALUES of a pixel, 0 to MOST each, as RGB of the same range; of a palette of 0 to 65535. */
+static void find_colour(const struct tiff *t, const uint16_t *value, unsigned most, uint16_t rgb[3]) {
+    uint16_t own[4];
+    for (int c = 0; c < t->colours; c++) {
+        const unsigned alpha = t->times_alpha ? value[t->colours] : most;
+        const uint64_t pure = alpha ? (uint64_t)value[c] * most / alpha : 0;
+        own[c] = (uint16_t)(pure < most ? pure : most);
+        if (t->photometric == PHOTOMETRIC_MINISWHITE) own[c] = (uint16_t)(most - own[c]);
+    }
+    if (t->colours == 4) sgrad__image_of_inks(own, most, rgb);
+    for (int c = 0; c < 3 && t->colours < 4; c++) rgb[c] = t->map[0] ? t->map[c][own[0]] : own[t->colours == 3 ? c : 0];
+}
+
+/* Some writers fill a palette with bytes. */
+static unsigned palette_most(const struct tiff *t) {
+    for (int i = 0; i < 3 << t->bits; i++)
+        if (t->map[i % 3][i / 3] > 255) return 65535;
+    return 255;
+}
+
+static void convert(const struct tiff *t, const uint16_t *value, size_t kept, struct sgrad__image *image) {
+    const size_t count = (size_t)t->height * t->width;
+    const unsigned most = (1u << t->bits) - 1, range = t->map[0] ? palette_most(t) : most;
+    void *to = sgrad_alloc(count, image->deep ? 6 : 3);
+    uint16_t rgb[3];
+    for (size_t i = 0; i < count; i++, value += kept) {
+        find_colour(t, value, most, rgb);
+        for (size_t c = 0; c < 3; c++)
+            if (image->deep) ((uint16_t *)to)[3 * i + c] = rgb[c];
+            else ((uint8_t *)to)[3 * i + c] = (uint8_t)(range == 65535 ? rgb[c] >> 8 : rgb[c] * 255u / range);
+    }
+    if (image->deep) image->rgb16 = to;
+    else image->rgb = to;
+}
+
+static int read_samples(struct tiff *t, struct sgrad__image *image) {
+    const size_t kept = (size_t)t->colours + t->times_alpha;
+    const int planes = t->planar == PLANARCONFIG_CONTIG ? 1 : (int)kept;
+    uint16_t *value = sgrad_alloc((size_t)t->height * t->width, kept * sizeof *value);
+    int error = 0;
+    for (int plane = 0; plane < planes && !error; plane++)
+        error = (TIFFIsTiled(t->file) ? read_tiles : read_strips)(t, (uint16_t)plane, value, kept);
+    if (!error) convert(t, value, kept, image);
+    free(value);
+    return error;
+}
+
+/* By libtiff, in the order in which the pixels are stored. */
+static int read_converted(struct tiff *t, struct sgrad__image *image) {
+    const size_t count = (size_t)t->height * t->width;
+    uint32_t *raster = sgrad_alloc(count, sizeof *raster);
+    if (!TIFFReadRGBAImageOriented(t->file, t->width, t->height, raster, t->orientation, 1) || t->told) {
+        free(raster);
+        return wrong(t, "its pixels cannot be read");
+    }
+    uint8_t *to = image->rgb = sgrad_alloc(count, 3);
+    for (size_t i = 0; i < count; i++, to += 3)
+        to[0] = TIFFGetR(raster[i]), to[1] = TIFFGetG(raster[i]), to[2] = TIFFGetB(raster[i]);
+    free(raster);
+    return 0;
+}
+
+static int read_tiff(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    struct tiff t = { .name = name, .data = data, .size = size };
+    struct sgrad__image is = { 0 };
+    int error = open_tiff(&t);
+    if (!error) error = check(&t);
+    if (!error) {
+        is = (struct sgrad__image){ .height = (int)t.height, .width = (int)t.width, .grey = is_grey(&t), .deep = is_deep(&t),
+                                    .animated = !TIFFLastDirectory(t.file) };
+        if (pixels) error = (t.colours ? read_samples : read_converted)(&t, &is);
+    }
+    if (t.file) TIFFClose(t.file);
+    if (error) return error;
+    sgrad__image_orient(&is, t.orientation);
+    *image = is;
+    return 0;
+}
+
+/* Classic and BigTIFF, of either order of bytes. */
+static bool is_tiff(const unsigned char *data, size_t size) {
+    static const char *const begins[] = { "II*\0", "MM\0*", "II+\0", "MM\0+" };
+    bool is = false;
+    for (int i = 0; i < 4 && size >= 4; i++) is |= !memcmp(data, begins[i], 4);
+    return is;
+}
+
+const struct sgrad__image_format sgrad__tiff_image = {
+    .name = "TIFF", .endings = ".tif .tiff", .is = is_tiff, .read = read_tiff
+};

@@ -1,0 +1,438 @@
+/* Images of every format: pixels, orientation, transparency, odd files that are whole, files that are not. */
+#include "config.h"
+#include "datasets/formats.h"
+#include "tests/scratch.h"
+
+#include <jpeglib.h>
+#include <png.h>
+#include <tiffio.h>
+#include <zlib.h>
+
+enum { H = 3, W = 5 };
+
+/* The picture of all files below. */
+static int planted(int y, int x, int c) { return c == 0 ? 40 * x : c == 1 ? 100 * y : (x + y) % 2 ? 200 : 10; }
+
+static const uint8_t webp[] = {
+    82, 73, 70, 70, 82, 0, 0, 0, 87, 69, 66, 80, 86, 80, 56, 76, 69, 0, 0, 0, 47, 4, 128, 0, 0, 119, 64, 144, 109, 83, 172,
+    195, 30, 104, 136, 4, 217, 54, 69, 28, 234, 113, 142, 67, 38, 109, 147, 187, 178, 38, 124, 218, 230, 63, 104, 16, 131,
+    8, 126, 131, 17, 126, 132, 240, 49, 96, 42, 146, 141, 247, 30, 254, 164, 84, 65, 1, 21, 228, 211, 64, 162, 136, 254,
+    199, 180, 255, 229, 86, 0, 0
+};
+static const uint8_t animated_webp[] = {
+    82, 73, 70, 70, 216, 0, 0, 0, 87, 69, 66, 80, 86, 80, 56, 88, 10, 0, 0, 0, 18, 0, 0, 0, 4, 0, 0, 2, 0, 0, 65, 78, 73,
+    77, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 65, 78, 77, 70, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 2, 0, 0, 0, 0, 0, 2, 86, 80,
+    56, 76, 55, 0, 0, 0, 47, 4, 128, 0, 0, 119, 64, 144, 109, 115, 172, 1, 213, 223, 226, 14, 131, 34, 22, 76, 254, 176, 6,
+    30, 219, 252, 119, 97, 202, 160, 3, 86, 238, 0, 6, 1, 32, 17, 168, 88, 82, 72, 33, 184, 20, 86, 24, 53, 162, 255, 225,
+    33, 199, 190, 0, 0, 65, 78, 77, 70, 84, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 2, 0, 0, 0, 0, 0, 0, 86, 80, 56, 76, 60, 0,
+    0, 0, 47, 4, 128, 0, 16, 119, 64, 16, 8, 50, 214, 64, 193, 238, 181, 196, 160, 144, 73, 219, 236, 158, 172, 8, 175, 182,
+    249, 175, 66, 76, 60, 129, 14, 144, 102, 230, 71, 0, 138, 25, 73, 130, 230, 128, 155, 239, 96, 44, 212, 42, 172, 194,
+    114, 70, 244, 63, 126, 124, 213, 134
+};
+static const uint8_t gif[] = {
+    71, 73, 70, 56, 55, 97, 5, 0, 3, 0, 131, 0, 0, 120, 200, 200, 160, 200, 10, 80, 200, 10, 40, 200, 200, 0, 200, 10, 160,
+    100, 200, 120, 100, 10, 80, 100, 200, 0, 100, 200, 40, 100, 10, 120, 0, 200, 160, 0, 10, 80, 0, 10, 40, 0, 200, 0, 0,
+    10, 0, 0, 0, 44, 0, 0, 0, 0, 5, 0, 3, 0, 0, 8, 20, 0, 29, 52, 96, 160, 96, 1, 130, 4, 7, 12, 20, 32, 48, 64, 0, 128, 0,
+    1, 1, 0, 59
+};
+static const uint8_t animated_gif[] = {
+    71, 73, 70, 56, 55, 97, 5, 0, 3, 0, 131, 0, 0, 120, 200, 200, 160, 200, 10, 80, 200, 10, 40, 200, 200, 0, 200, 10, 160,
+    100, 200, 120, 100, 10, 80, 100, 200, 0, 100, 200, 40, 100, 10, 120, 0, 200, 160, 0, 10, 80, 0, 10, 40, 0, 200, 0, 0,
+    10, 0, 0, 0, 44, 0, 0, 0, 0, 5, 0, 3, 0, 0, 8, 20, 0, 29, 52, 96, 160, 96, 1, 130, 4, 7, 12, 20, 32, 48, 64, 0, 128, 0,
+    1, 1, 0, 33, 249, 4, 1, 0, 0, 15, 0, 44, 0, 0, 0, 0, 5, 0, 3, 0, 131, 120, 200, 200, 160, 200, 10, 80, 200, 10, 40, 200,
+    200, 0, 200, 10, 160, 100, 200, 120, 100, 10, 80, 100, 200, 0, 100, 200, 40, 100, 10, 120, 0, 200, 160, 0, 10, 80, 0,
+    10, 40, 0, 200, 0, 0, 10, 0, 0, 0, 8, 20, 0, 3, 0, 16, 48, 128, 64, 1, 3, 15, 18, 32, 88, 160, 128, 65, 3, 7, 1, 1, 0,
+    59
+};
+
+static void assert_picture(const char *what, const struct sgrad__image *image) {
+    if (image->height != H || image->width != W) fail_msg("%s: is %dx%d", what, image->width, image->height);
+    for (int i = 0; i < H * W * 3; i++)
+        if (image->rgb[i] != planted(i / 3 / W, i / 3 % W, i % 3)) fail_msg("%s: value %d is %d", what, i, image->rgb[i]);
+}
+
+/* DATA is the picture; what is shorter is refused, or the same; what is damaged is survived. */
+static void assert_file(const char *what, const void *data, size_t size, bool animated) {
+    struct sgrad__image image, header;
+    if (sgrad__image_decode(what, data, size, &image)) fail_msg("%s is not read", what);
+    assert_picture(what, &image);
+    assert_int_equal(image.animated, animated);
+    assert_int_equal(sgrad__image_header(what, data, size, &header), 0);
+    assert_true(header.height == H && header.width == W && !header.rgb && header.animated == animated);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *shorter = malloc(n + !n);
+        memcpy(shorter, data, n);
+        if (survives(sgrad__image_decode(what, shorter, n, &header))) assert_picture(what, &header), free(header.rgb);
+        free(shorter);
+    }
+    uint8_t *wrong = malloc(size);
+    for (size_t i = 0; i < size && i < 200; i++) {
+        memcpy(wrong, data, size);
+        wrong[i] ^= (uint8_t)(1 << i % 8);
+        if (survives(sgrad__image_decode(what, wrong, size, &header))) free(header.rgb);
+    }
+    free(wrong);
+    free(image.rgb);
+}
+
+static void put(uint8_t *to, uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* A bitmap of BITS, rows from above or below. */
+static size_t make_bmp(int bits, bool down, uint32_t packing, uint8_t *to) {
+    const int colours = bits <= 8 ? 1 << bits : 0, masks = packing == 3 ? 12 : 0;
+    const size_t begin = 54 + (size_t)(4 * colours + masks), stride = (size_t)(W * bits + 31) / 32 * 4;
+    memset(to, 0, begin + stride * H);
+    memcpy(to, "BM", 2);
+    put(to + 10, (uint32_t)begin, 4), put(to + 14, 40, 4), put(to + 18, W, 4), put(to + 22, (uint32_t)(down ? -H : H), 4);
+    put(to + 26, 1, 2), put(to + 28, (uint32_t)bits, 2), put(to + 30, packing, 4);
+    for (int c = 0; c < 3 && masks; c++) put(to + 54 + 4 * c, 0xffu << 8 * c, 4);        /* red is the lowest byte */
+    for (int i = 0; i < H * W; i++) {
+        const int y = i / W, x = i % W;
+        uint8_t *row = to + begin + (size_t)(down ? y : H - 1 - y) * stride;
+        for (int c = 0; c < 3; c++) {
+            if (bits <= 8) to[54 + 4 * i + 2 - c] = (uint8_t)planted(y, x, c);
+            else row[x * bits / 8 + (masks ? c : 2 - c)] = (uint8_t)planted(y, x, c);
+        }
+        if (bits == 8) row[x] = (uint8_t)i;
+        if (bits == 4) row[x / 2] |= (uint8_t)(i << (x % 2 ? 0 : 4));
+    }
+    return begin + stride * H;
+}
+
+static void bitmaps(void **state) {
+    (void)state;
+    uint8_t data[4096];
+    struct sgrad__image image;
+    for (int down = 0; down < 2; down++) {
+        static const int bits[] = { 4, 8, 24, 32 };
+        for (int i = 0; i < 4; i++) assert_file("bmp", data, make_bmp(bits[i], down, 0, data), false);
+        assert_file("masked.bmp", data, make_bmp(32, down, 3, data), false);
+    }
+    size_t size = make_bmp(8, false, 1, data);
+    assert_fails(sgrad__image_decode("a.bmp", data, size, &image), SGRAD_EFORMAT, "bmp: a.bmp: is compressed by RLE");
+    size = make_bmp(1, false, 0, data);
+    put(data + 54, 0x000000, 4), put(data + 58, 0xffffff, 4), data[62] = 0xa8;         /* the last row: 1 0 1 0 1 */
+    assert_int_equal(sgrad__image_decode("b.bmp", data, size, &image), 0);
+    for (int x = 0; x < W; x++) assert_int_equal(image.rgb[3 * ((H - 1) * W + x)], x % 2 ? 0 : 255);
+    assert_true(image.grey);
+    free(image.rgb);
+}
+
+static void netpbm(void **state) {
+    (void)state;
+    struct sgrad__image image;
+    char text[2048];
+    int used = sprintf(text, "P3\n# a comment\n%d # another\n%d\n255\n", W, H);
+    for (int i = 0; i < H * W * 3; i++) used += sprintf(text + used, "%d\n", planted(i / 3 / W, i / 3 % W, i % 3));
+    assert_int_equal(sgrad__image_decode("p3", text, (size_t)used, &image), 0);
+    assert_picture("p3", &image);
+    free(image.rgb);
+    assert_fails(sgrad__image_decode("p3", text, (size_t)used - 5, &image), SGRAD_EFORMAT, "the file ends early");
+    used = sprintf(text, "P6 %d %d 255\n", W, H);
+    for (int i = 0; i < H * W * 3; i++) text[used++] = (char)planted(i / 3 / W, i / 3 % W, i % 3);
+    assert_file("p6", text, (size_t)used, false);
+
+    static const struct { const char *file; int size, value[4]; bool deep; } grey[] = {     /* 4x1 */
+        { "P1 4 1 0110", 11, { 255, 0, 0, 255 }, false },   { "P1\n4 1\n0 1 1 0\n", 15, { 255, 0, 0, 255 }, false },
+        { "P2 4 1 51 0 1 50 51", 19, { 0, 5, 250, 255 }, false }, { "P4 4 1\n\x60", 8, { 255, 0, 0, 255 }, false },
+        { "P5 4 1 255\n\0\1\2\377", 15, { 0, 1, 2, 255 }, false },
+        { "P5 4 1 65535\n\0\0\1\1\2\2\377\377", 21, { 0, 1, 2, 255 }, true },
+    };
+    for (size_t i = 0; i < sizeof grey / sizeof *grey; i++) {
+        assert_int_equal(sgrad__image_decode("grey", grey[i].file, (size_t)grey[i].size, &image), 0);
+        assert_true(image.width == 4 && image.height == 1 && image.grey && image.deep == grey[i].deep);
+        for (int k = 0; k < 12; k++) assert_int_equal(image.rgb[k], grey[i].value[k / 3]);
+        free(image.rgb);
+    }
+    assert_fails(sgrad__image_decode("x", "P6 1 1 70000\n", 13, &image), SGRAD_EFORMAT, "width, height and largest value");
+    assert_fails(sgrad__image_decode("x", "P2 1 1 9 x", 10, &image), SGRAD_EFORMAT, "is no number");
+}
+
+static void from_libraries(void **state) {
+    (void)state;
+#ifdef SGRAD_HAVE_WEBP
+    assert_file("webp", webp, sizeof webp, false);
+    assert_file("animated webp", animated_webp, sizeof animated_webp, true);
+#else
+    struct sgrad__image none;
+    (void)animated_webp;
+    assert_fails(sgrad__image_decode("a.webp", webp, sizeof webp, &none), SGRAD_EFORMAT, "a.webp: this build reads no WebP");
+#endif
+#ifdef SGRAD_HAVE_GIF
+    assert_file("gif", gif, sizeof gif, false);
+    assert_file("animated gif", animated_gif, sizeof animated_gif, true);
+    uint8_t other[sizeof gif];
+    struct sgrad__image image;
+    memcpy(other, gif, sizeof gif);
+    uint8_t *frame = memchr(other + 13 + 48, ',', sizeof other - 13 - 48);
+    frame[9] |= 0x40;           /* interlaced: rows 0, 2, 1 */
+    assert_int_equal(sgrad__image_decode("gif", other, sizeof other, &image), 0);
+    for (int i = 0; i < H * W * 3; i++)
+        assert_int_equal(image.rgb[i], planted((int[]){ 0, 2, 1 }[i / 3 / W], i / 3 % W, i % 3));
+    free(image.rgb);
+    other[6] = 7, frame[9] = 0, frame[1] = 2;   /* a screen of 7 columns, of which the image has the last five */
+    assert_int_equal(sgrad__image_decode("gif", other, sizeof other, &image), 0);
+    for (int i = 0; i < H * 7; i++)
+        for (int c = 0; c < 3; c++)
+            assert_int_equal(image.rgb[3 * i + c], i % 7 < 2 ? other[13 + c] : planted(i / 7, i % 7 - 2, c));
+    free(image.rgb);
+#else
+    struct sgrad__image nothing;
+    (void)animated_gif;
+    assert_fails(sgrad__image_decode("a.gif", gif, sizeof gif, &nothing), SGRAD_EFORMAT, "a.gif: this build reads no GIF");
+#endif
+}
+
+/* ---- whole, though a library warns ------------------------------------------------------------------------------- */
+
+enum { SIDE = 32 };
+
+static size_t make_jpeg(bool progressive, uint8_t *to, size_t room) {
+    struct jpeg_compress_struct encoder;
+    struct jpeg_error_mgr errors;
+    unsigned long size = (unsigned long)room;
+    uint8_t row[SIDE * 3];
+    encoder.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&encoder);
+    jpeg_mem_dest(&encoder, &to, &size);
+    encoder.image_height = encoder.image_width = SIDE;
+    encoder.in_color_space = JCS_RGB;
+    encoder.input_components = 3;
+    jpeg_set_defaults(&encoder);
+    if (progressive) jpeg_simple_progression(&encoder);
+    jpeg_start_compress(&encoder, TRUE);
+    for (int y = 0; y < SIDE; y++) {
+        for (int i = 0; i < SIDE * 3; i++) row[i] = (uint8_t)(i * 37 + y * y * 11);
+        jpeg_write_scanlines(&encoder, &(JSAMPROW){ row }, 1);
+    }
+    jpeg_finish_compress(&encoder);
+    jpeg_destroy_compress(&encoder);
+    return size;
+}
+
+/* Inserts N bytes at AT. */
+static size_t insert(uint8_t *data, size_t size, size_t at, const void *more, size_t n) {
+    memmove(data + at + n, data + at, size - at);
+    memcpy(data + at, more, n);
+    return size + n;
+}
+
+static void assert_as(const char *what, const uint8_t *data, size_t size, const uint8_t *rgb) {
+    struct sgrad__image image;
+    scratch_listen();
+    const int error = sgrad__image_decode(what, data, size, &image);
+    const char *said = scratch_said();
+    if (error || *said) fail_msg("%s: %s", what, said);
+    assert_memory_equal(image.rgb, rgb, SIDE * SIDE * 3);
+    free(image.rgb);
+}
+
+static void odd_jpegs(void **state) {
+    (void)state;
+    uint8_t good[2][8000], odd[9000];
+    const size_t size[2] = { make_jpeg(false, good[0], 8000), make_jpeg(true, good[1], 8000) };
+    struct sgrad__image image, part;
+    for (int kind = 0; kind < 2; kind++) {
+        assert_int_equal(sgrad__image_decode("jpeg", good[kind], size[kind], &image), 0);
+        const uint8_t *frame = memmem(good[kind], size[kind], kind ? "\xff\xc2" : "\xff\xc0", 2);
+        const size_t at = (size_t)(frame - good[kind]);
+        memcpy(odd, good[kind], size[kind]);
+        assert_as("bytes before a marker", odd, insert(odd, size[kind], at, "\1\2\3", 3), image.rgb);
+        memcpy(odd, good[kind], size[kind]);
+        odd[11] = 2;            /* JFIF 2.01 */
+        assert_as("JFIF 2", odd, size[kind], image.rgb);
+        memcpy(odd, good[kind], size[kind]);
+        memset(odd + size[kind], 0, 100);
+        assert_as("bytes behind the end", odd, size[kind] + 100, image.rgb);
+        memcpy(odd, good[kind], size[kind]);
+        if (kind == 0) {
+            uint8_t *scan = memmem(odd, size[kind], "\xff\xda", 2);
+            scan[2 + 2 + 1 + 2 * 3] = 1;        /* the first coefficient, of which a baseline scan has none but 0 */
+            assert_as("parameters of a scan", odd, size[kind], image.rgb);
+            assert_as("no marker of an end", good[kind], size[kind] - 2, image.rgb);
+        }
+        for (size_t n = size[kind] / 2; n + 20 < size[kind]; n += 7)
+            if (survives(sgrad__image_decode("jpeg", good[kind], n, &part)))
+                fail_msg("%d: %zu bytes of %zu", kind, n, size[kind]);
+        free(image.rgb);
+    }
+}
+
+/* A chunk; returns its bytes. */
+static size_t make_chunk(const char *type, const void *data, size_t size, uint8_t *to) {
+    const uint32_t length = (uint32_t)size;
+    for (int i = 0; i < 4; i++) to[i] = (uint8_t)(length >> (24 - 8 * i));
+    memcpy(to + 4, type, 4);
+    memcpy(to + 8, data, size);
+    const uint32_t sum = (uint32_t)crc32(crc32(0, NULL, 0), to + 4, (unsigned)size + 4);
+    for (int i = 0; i < 4; i++) to[8 + size + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    return size + 12;
+}
+
+static void odd_pngs(void **state) {
+    (void)state;
+    uint8_t pixels[SIDE * SIDE], rgb[SIDE * SIDE * 3], good[4000], odd[5000], chunk[100];
+    for (int i = 0; i < SIDE * SIDE * 3; i++) rgb[i] = pixels[i / 3] = (uint8_t)(i / 3 * 7);
+    png_image png = { .version = PNG_IMAGE_VERSION, .width = SIDE, .height = SIDE, .format = PNG_FORMAT_GRAY };
+    size_t size = sizeof good;
+    struct sgrad__image image;
+    assert_true(png_image_write_to_memory(&png, good, &size, 0, pixels, 0, NULL));
+    assert_as("png", good, size, rgb);
+    const size_t begin = (size_t)((uint8_t *)memmem(good, size, "IDAT", 4) - good) - 4;
+    memcpy(odd, good, size);
+    assert_as("a palette of grey", odd, insert(odd, size, begin, chunk, make_chunk("PLTE", "abc", 3, chunk)), rgb);
+    memcpy(odd, good, size);
+    assert_as("more IDAT", odd, insert(odd, size, size - 12, chunk, make_chunk("IDAT", "xyzxyz", 6, chunk)), rgb);
+    memcpy(odd, good, size);
+    const size_t timed = insert(odd, size, begin, chunk, make_chunk("tIME", "1234567", 7, chunk));
+    assert_as("a time twice", odd, insert(odd, timed, begin, chunk, 19), rgb);
+    memcpy(odd, good, size);
+    size_t longer = insert(odd, size, begin, chunk, make_chunk("tEXt", "a\0b", 3, chunk));
+    odd[begin + 9] ^= 1;        /* its check sum is wrong */
+    assert_fails(sgrad__image_decode("x", odd, longer, &image), SGRAD_EFORMAT, "png: x: byte ");
+}
+
+/* ---- TIFF --------------------------------------------------------------------------------------------------------- */
+
+struct form {
+    int bits, samples, extra, orientation, photometric, tile;      /* extra: of the last sample; -1: there is none */
+    const char *mode;
+};
+
+static uint8_t *write_tiff(const struct form *f, const uint8_t *value, int height, int width, size_t *size) {
+    const char *path = scratch_write("one.tif", "", 0);
+    TIFF *file = TIFFOpen(path, f->mode);
+    const int tile = f->tile, bytes = f->bits / 8;
+    TIFFSetField(file, TIFFTAG_IMAGEWIDTH, width);
+    TIFFSetField(file, TIFFTAG_IMAGELENGTH, height);
+    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, f->bits);
+    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, f->samples);
+    TIFFSetField(file, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, f->photometric);
+    TIFFSetField(file, TIFFTAG_ORIENTATION, f->orientation);
+    if (f->extra >= 0) TIFFSetField(file, TIFFTAG_EXTRASAMPLES, 1, (uint16_t[]){ (uint16_t)f->extra });
+    if (tile) TIFFSetField(file, TIFFTAG_TILEWIDTH, tile), TIFFSetField(file, TIFFTAG_TILELENGTH, tile);
+    else TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 2);
+    const int high = tile ? tile : 2, wide = tile ? tile : width;
+    for (int top = 0; top < height; top += high)
+        for (int left = 0; left < width; left += wide) {
+            uint16_t room[16 * 16 * 4] = { 0 };
+            const int rows = !tile && top + high > height ? height - top : high;
+            for (int i = 0; i < rows * wide * f->samples; i++) {
+                const int y = top + i / f->samples / wide, x = left + i / f->samples % wide;
+                if (y >= height || x >= width) continue;
+                const int is = value[(y * width + x) * f->samples + i % f->samples];
+                if (f->bits == 16) room[i] = (uint16_t)(257 * is);
+                else ((uint8_t *)room)[i] = (uint8_t)is;
+            }
+            const tmsize_t count = rows * wide * f->samples * bytes;
+            if (tile) TIFFWriteTile(file, room, (uint32_t)left, (uint32_t)top, 0, 0);
+            else TIFFWriteEncodedStrip(file, TIFFComputeStrip(file, (uint32_t)top, 0), room, count);
+        }
+    TIFFClose(file);
+    FILE *from = fopen(path, "rb");
+    uint8_t *data = malloc(100000);
+    *size = fread(data, 1, 100000, from);
+    fclose(from);
+    return data;
+}
+
+/* Row and column of the stored picture that pixel (y,x) of the upright one, H x W, lies at. */
+static void stored_at(int orientation, int y, int x, int *row, int *column) {
+    static const int rows[9][3] = { [1] = { 1 }, { 1 }, { -1 }, { -1 }, { 0, 1 }, { 0, -1 }, { 0, -1 }, { 0, 1 } };
+    static const int columns[9][3] = { [1] = { 0, 1 }, { 0, -1 }, { 0, -1 }, { 0, 1 }, { 1 }, { 1 }, { -1 }, { -1 } };
+    const int *r = rows[orientation], *c = columns[orientation];
+    *row = r[0] ? (r[0] > 0 ? y : H - 1 - y) : r[1] > 0 ? x : W - 1 - x;
+    *column = c[0] ? (c[0] > 0 ? y : H - 1 - y) : c[1] > 0 ? x : W - 1 - x;
+}
+
+static void orientations(void **state) {
+    (void)state;
+    static const char *const mode[] = { "wl", "wb", "wl8", "wb8" };
+    for (int orientation = 1; orientation <= 8; orientation++)
+        for (int way = 0; way < 8; way++) {
+            const int height = orientation > 4 ? W : H, width = orientation > 4 ? H : W;
+            const struct form form = { way % 2 ? 16 : 8, 3, -1, orientation, PHOTOMETRIC_RGB, way / 2 % 2 ? 16 : 0,
+                                       mode[way / 2] };
+            uint8_t value[H * W * 3];
+            size_t size;
+            for (int i = 0; i < H * W; i++) {
+                int row, column;
+                stored_at(orientation, i / W, i % W, &row, &column);
+                for (int c = 0; c < 3; c++) value[(row * width + column) * 3 + c] = (uint8_t)planted(i / W, i % W, c);
+            }
+            uint8_t *data = write_tiff(&form, value, height, width, &size);
+            struct sgrad__image image, header;
+            assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+            assert_picture("tiff", &image);
+            assert_int_equal(image.deep, form.bits == 16);
+            assert_int_equal(sgrad__image_header("tiff", data, size, &header), 0);
+            assert_true(header.height == H && header.width == W);
+            free(image.rgb);
+            free(data);
+        }
+}
+
+static void alphas(void **state) {
+    (void)state;
+    static const int extra[] = { EXTRASAMPLE_UNASSALPHA, EXTRASAMPLE_ASSOCALPHA, EXTRASAMPLE_UNSPECIFIED };
+    for (int i = 0; i < 3; i++)
+        for (int bits = 8; bits <= 16; bits += 8)
+            for (int colours = 1; colours <= 3; colours += 2) {
+                const struct form f = { bits, colours + 1, extra[i], 1, colours == 1 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB,
+                                        0, "w" };
+                uint8_t value[2 * 2 * 4];       /* of 100, half transparent, and of 100, not at all, and of nothing */
+                size_t size;
+                const int alpha[] = { 128, 255, 0, 128 }, colour[] = { 100, 100, 0, 100 };
+                for (int k = 0; k < 4 * (colours + 1); k++)
+                    value[k] = (uint8_t)(k % (colours + 1) == colours ? alpha[k / (colours + 1)] : colour[k / (colours + 1)]);
+                uint8_t *data = write_tiff(&f, value, 2, 2, &size);
+                struct sgrad__image image;
+                assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+                for (int k = 0; k < 12; k++) {
+                    const int half = extra[i] == EXTRASAMPLE_ASSOCALPHA ? 100 * 255 / 128 : 100;
+                    assert_int_equal(image.rgb[k], k / 3 % 3 == 0 ? half : k / 3 == 1 ? 100 : 0);
+                }
+                free(image.rgb);
+                free(data);
+            }
+}
+
+/* Tiles whose size is no multiple of 1,024 bytes; inks. */
+static void other_tiffs(void **state) {
+    (void)state;
+    uint8_t value[20 * 20 * 4];
+    size_t size;
+    struct sgrad__image image;
+    for (int i = 0; i < 20 * 20 * 4; i++) value[i] = (uint8_t)(i * 7);
+    const struct form tiled = { 8, 1, -1, 1, PHOTOMETRIC_MINISBLACK, 16, "w" };
+    const struct form inks = { 8, 4, -1, 1, PHOTOMETRIC_SEPARATED, 0, "w" };
+    uint8_t *data = write_tiff(&tiled, value, 20, 20, &size);
+    assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+    for (int i = 0; i < 400; i++) assert_int_equal(image.rgb[3 * i + 1], value[i]);
+    free(image.rgb);
+    free(data);
+    data = write_tiff(&inks, value, 20, 20, &size);
+    assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+    for (int i = 0; i < 400; i++)
+        for (int c = 0; c < 3; c++) {
+            const int white = 255 - value[4 * i + 3], taken = (value[4 * i + c] * white + 127) / 255;
+            assert_int_equal(image.rgb[3 * i + c], white - taken);
+        }
+    free(image.rgb);
+    free(data);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bitmaps), cmocka_unit_test(netpbm), cmocka_unit_test(from_libraries), cmocka_unit_test(odd_jpegs),
+        cmocka_unit_test(odd_pngs),
+        cmocka_unit_test_setup_teardown(orientations, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(alphas, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(other_tiffs, scratch_open, scratch_close),
+    };
+    TIFFSetWarningHandler(NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* Which files of a folder are images, what some of them decide for all, and what becomes of damaged ones. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "tests/scratch.h"
+
+enum { H = 3, W = 5 };
+
+static void walks(void **state) {
+    (void)state;
+    static const char *const file[] = { "b.JPG", "a.png", "z/1.bmp", "z/y/2.webp", "c-d/3.gif", "c/4.ppm", "e.jfif", "notes.txt",
+                                        "Thumbs.db", "z/more.TXT", ".hidden.png", ".git/5.png", "README", "z/.DS_Store" };
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) scratch_write(file[i], "x", 1);
+    assert_int_equal(symlink("..", scratch_path("z/up")), 0);
+    assert_int_equal(symlink(".", scratch_path("c/here")), 0);
+    assert_int_equal(symlink("nowhere", scratch_path("gone.png")), 0);
+    assert_int_equal(symlink("nowhere", scratch_path("gone")), 0);
+    assert_int_equal(mkfifo(scratch_path("pipe.png"), 0600), 0);
+    static const char *const wanted[] = { "a.png", "b.JPG", "e.jfif", "gone.png", "c/4.ppm", "c-d/3.gif", "z/1.bmp",
+                                          "z/y/2.webp" };
+    struct sgrad_walk walk = { 0 };
+    assert_int_equal(sgrad_walk(scratch_root, &walk), 0);
+    assert_int_equal(walk.count, 8);
+    for (int i = 0; i < 8; i++) assert_string_equal(walk.image[i].name, wanted[i]);
+    assert_int_equal(walk.image[0].size, 1);
+    assert_int_equal(walk.image[3].size, -1);
+    char *text = sgrad_walk_others(&walk);
+    assert_string_equal(text,
+                        "11 other files: 3 hidden, 2 .txt, 2 circular link, 2 without ending, 1 .db, 1 neither file nor folder");
+    free(text);
+    sgrad_walk_free(&walk);
+    assert_int_equal(chmod(scratch_path("z/y"), 0), 0);
+    if (geteuid()) assert_fails(sgrad_walk(scratch_root, &walk), SGRAD_EIO, "z/y: Permission denied");
+    assert_int_equal(chmod(scratch_path("z/y"), 0700), 0);
+    sgrad_walk_free(&walk);
+}
+
+static void write_ppm(const char *name, int height, int value, bool colour) {
+    uint8_t data[2000];
+    int used = sprintf((char *)data, "P%d %d %d 255\n", colour ? 6 : 5, W, height);
+    memset(data + used, value, (size_t)(W * height * 3));
+    scratch_write(name, data, (size_t)(used + W * height * (colour ? 3 : 1)));
+}
+
+static int open_folder(bool damaged, enum sgrad_split split, struct sgrad_dataset **dataset) {
+    char *text = sgrad_format("folder:%s", scratch_root);
+    int error = sgrad_dataset_open(text, split, &(struct sgrad_dataset_options){ .damaged = damaged }, dataset);
+    free(text);
+    return error;
+}
+
+/* One coloured image among many grey ones decides; a folder of grey ones tells why they are not augmented. */
+static void surveys(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    for (int i = 0; i < 40; i++) {
+        char name[40];
+        sprintf(name, "train/%c/%02d.pgm", 'a' + i % 2, i);
+        write_ppm(name, H, i, false);
+    }
+    write_ppm("val/a/sub/1.pgm", H, 1, false);
+    scratch_write("train/a/notes.txt", "x", 1);
+    scratch_write("train/more.png", "x", 1);
+    scratch_write("train/.git/config", "x", 1);
+    assert_int_equal(open_folder(false, SGRAD_TRAIN, &dataset), 0);
+    assert_null(dataset->augment);
+    assert_string_equal(dataset->plain, "40 of 40 sampled images are grey");
+    assert_string_equal(dataset->others, "3 other files: 1 .txt, 1 hidden, 1 outside of the classes' folders");
+    sgrad_dataset_close(dataset);
+    write_ppm("train/b/zz.ppm", H, 1, true);
+    assert_int_equal(open_folder(false, SGRAD_TRAIN, &dataset), 0);
+    assert_string_equal(dataset->augment, "crop:1/8,flip");
+    assert_null(dataset->plain);
+    sgrad_dataset_close(dataset);
+    assert_int_equal(open_folder(false, SGRAD_TEST, &dataset), 0);
+    assert_int_equal(dataset->count, 1);
+    char *name = sgrad_dataset_sample_name(dataset, 0);
+    assert_string_equal(name, "val/a/sub/1.pgm");
+    free(name);
+    assert_null(dataset->others);
+    sgrad_dataset_close(dataset);
+}
+
+/* Damaged images, the first one, too, and a whole class, are left out and named; an image of another size is an error. */
+static void damaged(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    char *list = NULL;
+    scratch_write("train/a/0.png", "\x89PNG\r\n\x1a\n", 8);
+    write_ppm("train/a/1.ppm", H, 1, true);
+    scratch_write("train/a/2.ppm", "P6 5 3 255\n...", 14);
+    write_ppm("train/b/1.ppm", H, 2, true);
+    scratch_write("train/c/1.jpg", "", 0);
+    assert_int_equal(symlink("nowhere", scratch_path("train/b/gone.png")), 0);
+    assert_fails(open_folder(false, SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/a/0.png: byte ");
+    assert_int_equal(open_folder(true, SGRAD_TRAIN, &dataset), 0);
+    assert_int_equal(dataset->count, 6);
+    assert_int_equal(dataset->field[0].shape.dim[0], H);
+    scratch_listen();
+    const int error = sgrad_dataset_skip_damaged(dataset, true, &list);
+    char *said = sgrad_format("%s", scratch_said());
+    assert_int_equal(error, 0);
+    assert_int_equal(dataset->count, 2);
+    assert_int_equal(dataset->damaged, 4);
+    static const char *const named[] = { "a/0.png", "a/2.ppm", "b/gone.png: No such file or directory",
+                                         "c/1.jpg: the file is empty" };
+    for (int i = 0; i < 4; i++) assert_true(strstr(said, named[i]) && strstr(list, named[i]));
+    assert_non_null(strstr(said, "class c: none of its 1 training samples can be read"));
+    uint8_t pixels[2 * H * W * 3];
+    int32_t label[2];
+    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 0, 1 }, 2, (void *[]){ pixels, label }), 0);
+    assert_true(pixels[0] == 1 && pixels[H * W * 3] == 2 && label[0] == 0 && label[1] == 1);
+    sgrad_dataset_close(dataset);
+    free(said);
+    free(list);
+    write_ppm("train/b/2.ppm", H + 1, 2, true);
+    assert_int_equal(open_folder(true, SGRAD_TRAIN, &dataset), 0);
+    assert_fails(sgrad_dataset_skip_damaged(dataset, false, NULL), SGRAD_ESHAPE,
+                 "b/2.ppm: is 5x4, others are 5x3: folder:DIR,SIZE");
+    sgrad_dataset_close(dataset);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(walks, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(surveys, scratch_open, scratch_close),
+        cmocka_unit_test_setup_teardown(damaged, scratch_open, scratch_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
