@@ -20,6 +20,8 @@ struct sgrad__request {
     const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
     const char *config;                     /* a file of options, which come first; NULL: none */
     const char *like;                       /* a run's folder, whose options hold where none is given; NULL: none */
+    enum sgrad_continuation resume;         /* of train */
+    bool begins;                            /* --resume auto has found no run */
     struct {
         int top;                            /* classes of each sample */
     } predict;
@@ -74,7 +76,7 @@ struct sgrad__command {
 };
 extern const struct sgrad__command sgrad__train_command;    /* of cli.def's, the one that another starts: launch */
 
-/* ---- options.c ---- */
+/* ---- options.c, types.c ---- */
 
 /* A row without name is a heading. */
 struct sgrad__option {
@@ -99,11 +101,17 @@ struct sgrad__type {
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
-    sgrad__plugin;
+    sgrad__plugin, sgrad__resume, sgrad__time;
 
 /* Of every command that looks for records. */
 #define SGRAD__PLUGIN_OPTION \
     { "plugin", "FILE", "a shared object with records of one's own; may come several times", &sgrad__plugin, SGRAD__PLACE(train) }
+
+bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);      /* where a flag's value is */
+bool sgrad__is_file(const char *path);      /* and no folder */
+
+/* What switches flag NAME off: "no-best" of "best", "shuffle" of "no-shuffle"; free it. */
+char *sgrad__option_opposite(const char *name);
 
 /* The option NAME, without its dashes, of COMMAND's own; NULL: it has none such. */
 const struct sgrad__option *sgrad__option_find(const struct sgrad__command *command, const char *name);

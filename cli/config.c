@@ -1,7 +1,9 @@
 /* config.c: a file of options: a JSON object, by their long names.
  *
  *     { "model": "resnet20", "batch": 64, "no-shuffle": true }      as if these words came first:
- *     --model=resnet20 --batch=64 --no-shuffle                      so what is given besides holds instead */
+ *     --model=resnet20 --batch=64 --no-shuffle                      so what is given besides holds instead
+ *
+ * false switches a flag off that a run's options have (--like, --resume). */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -18,6 +20,11 @@ const struct sgrad__option *sgrad__option_find(const struct sgrad__command *comm
 /* The word of option O with VALUE; "" where it says nothing; NULL: it is of no use. */
 static char *word_of(const struct sgrad__option *o, const json_t *value) {
     const bool leaves = !o->value || *o->value == '[';
+    if (json_is_false(value) && o->type == &sgrad__flag) {
+        char *opposite = sgrad__option_opposite(o->name), *word = sgrad_format("--%s", opposite);
+        free(opposite);
+        return word;
+    }
     if (json_is_null(value) || json_is_false(value)) return sgrad_format("%s", "");
     if (json_is_true(value)) return leaves ? sgrad_format("--%s", o->name) : NULL;
     if (!o->value) return NULL;

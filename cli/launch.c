@@ -212,7 +212,9 @@ static void tell_retry(const struct sgrad__request *request, const char *out, bo
     free(gone);
 }
 
-static int launch(const struct sgrad__request *request, const struct sgrad_train_options *o, struct hosts *hosts) {
+static int launch(const struct sgrad__request *request, const struct sgrad__request *job, struct hosts *hosts) {
+    const struct sgrad_train_options *o = &job->train;
+    const bool resumes = job->resume != SGRAD_BEGIN;
     const int retries = request->launch.retries;
     char text[64];
     int told = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
@@ -225,7 +227,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad_train
             resume = sgrad_run_exists(o->out);
             tell_retry(request, o->out, resume, hosts, ranks, retry, status);
         }
-        status = run_once(request, hosts, ranks, resume && !o->resume, &told);
+        status = run_once(request, hosts, ranks, resume && !resumes, &told);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (told || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
     }
@@ -243,7 +245,7 @@ static int run(const struct sgrad__request *request) {
     if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
     if (request->launch.retries && !job.train.out)
         return sgrad__wrong("launch: --retries needs --out DIR after train: it goes on from the checkpoints there");
-    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job.train, &hosts);
+    status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job, &hosts);
     free_hosts(&hosts);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
@@ -139,18 +140,23 @@ static const struct sgrad__option options[] = {
 
     { .help = "What is kept, what is shown" },
     { "out", "DIR", "the run's folder; runs/NAME-TIME if not given", &sgrad__folder, SGRAD__FIELD(out) },
-    { "resume", NULL, "continue the run in --out from its newest checkpoint", &sgrad__flag, SGRAD__FIELD(resume) },
+    { "resume", "[auto]", "continue the run in --out from its newest checkpoint, with its own options where none is given; auto: "
+                          "or begin one, if there is none", &sgrad__resume, SGRAD__FIELD(resume) },
     { "evaluate-every", "N", "steps from one evaluation to the next, besides those at ends of epochs; 0: these alone",
       &sgrad__whole, SGRAD__FIELD(evaluate_every), 0, 2147483647 },
     { "evaluate-last", NULL, "evaluate after the last step alone", &sgrad__flag, SGRAD__FIELD(evaluate_last) },
     { "tta", "flip|translate|flip,translate", "the last evaluation averages what is said of mirrored and shifted images",
       &sgrad__views, SGRAD__FIELD(tta) },
-    { "checkpoint-every", "N|Ns", "epochs, or steps with an s; 0: never", &sgrad__period, SGRAD__FIELD(checkpoint_every), 0,
-      2147483647 },
+    { "checkpoint-every", "N|Ns|Nmin|Nh", "epochs, or steps with an s, or minutes, or hours; 0: never", &sgrad__period,
+      SGRAD__FIELD(checkpoint_every), 0, 2147483647 },
+    { "stop-before", "TIME", "end with a checkpoint before this time: seconds from now (3600, 90min, 2h), 17:30, "
+                             "2026-11-27T07:00, or so long before a Slurm job ends: slurm-5min", &sgrad__time,
+      SGRAD__FIELD(stop_before) },
     { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep), 1, 1000000 },
-    { "best", NULL, "keep the weights of the best evaluation in DIR/best.safetensors", &sgrad__flag, SGRAD__FIELD(best) },
-    { "patience", "N", "end after so many evaluations without a better one; 0: go on", &sgrad__whole, SGRAD__FIELD(patience), 0,
-      1000000 },
+    { "best", NULL, "keep the weights of the best evaluation, and end with them: DIR/best.safetensors", &sgrad__flag,
+      SGRAD__FIELD(best) },
+    { "patience", "N", "end after so many evaluations without a better one, with its weights; 0: go on", &sgrad__whole,
+      SGRAD__FIELD(patience), 0, 1000000 },
     { "trace", "[STEPS]", "record a task trace of these steps (5-10) into DIR/trace", &sgrad__range, SGRAD__FIELD(trace), 1,
       4294967295.0 },
     { "tensorboard", NULL, "event files for TensorBoard in DIR/tensorboard", &sgrad__flag, SGRAD__FIELD(tensorboard) },
@@ -182,16 +188,23 @@ static void tell(const struct sgrad_train_result *result, bool json) {
     char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
         sgrad__print_json(as_json(result, curve));
-    else
-        printf("%s: test %s %s%s%s\n", result->folder, result->metric[main].title,
-               sgrad_metric_text(&result->metric[main], result->test[main], text), curve ? "\nlearning curve: " : "",
-               curve ? curve : "");
+    else {
+        if (curve) printf("learning curve: %s\n", curve);
+        printf("%s: test %s %s", result->folder, result->metric[main].title,
+               sgrad_metric_text(&result->metric[main], result->test[main], text));
+        if (result->best_step) printf(", of the best evaluation, after step %ld", result->best_step);
+        putchar('\n');
+    }
     free(curve);
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_result result = { 0 };
-    int error = sgrad_train(&request->train, &result);
+    struct sgrad_train_options options = request->train;
+    char *command = sgrad_format("%s train", program_invocation_name);
+    options.command = command;
+    int error = sgrad_train(&options, &result);
+    free(command);
     if (error) return sgrad__status(error);
     if (result.rank == 0 && !request->train.print && !request->train.show_batch) tell(&result, request->train.json);
     free(result.folder);

@@ -133,7 +133,7 @@ struct sgrad_step {
     uint32_t number;            /* 1 is the first optimizer step of the run */
     uint32_t epoch;             /* 0 is the first */
     bool training;
-    bool stop;                  /* this rank was asked to end the run */
+    float stop;                 /* 1: this rank was asked to end the run; less: it wants a checkpoint; 0: neither */
     float rate;                 /* learning rate */
     float damping;              /* of second-order training */
     const int64_t *sample;      /* index in the data set of every sample of this rank's part of the batch */

@@ -287,6 +287,8 @@ struct sgrad_submission {
     int gpu;                                /* then of the process's GPUs this one, counted from 1; 0: any */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of those it belongs to; NULL: what sgrad_wait_all returns */
+    struct sgrad_gate *gate;                /* of its step (gate.h), which lives until the task has run; NULL: it has none */
+    bool stays;                             /* what it changes outlives the step */
     void (*done)(void *arg);                /* called, on some thread, when the task has run; NULL: nobody */
     void *done_arg;
 };
@@ -353,8 +355,7 @@ int sgrad_send(const struct sgrad_message *message);    /* at most 2 GiB − 1 b
 int sgrad_receive(const struct sgrad_message *message);
 int64_t sgrad_sent_bytes(void);     /* of all tensors that this process has sent, or is about to */
 int64_t sgrad_carried_bytes(void);  /* of those that it has sent to others, or received from them, likewise */
-/* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce; peer and tag mean nothing. Every rank submits the same
- * ones in the same order. */
+/* TENSOR (F32 or F64) becomes its sum over all ranks, by MPI_Iallreduce, without peer and tag; ranks have one order. */
 int sgrad_allreduce(const struct sgrad_message *message);
 int sgrad_allreduce_on_gpus(const struct sgrad_message *message);   /* by NCCL, once that is open (collectives.h) */
 
@@ -368,8 +369,7 @@ int sgrad_ranks_agree(int error);                               /* 0 when every 
  * patience would have ended, one of them warns. WHAT: what they wait for ("for rank 0, which writes a checkpoint"). Any
  * collective call that follows finds all ranks there. */
 int sgrad_ranks_await(int error, const char *what);
-/* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; SGRAD_EINVAL.
- * */
+/* Every rank has to say the same TEXT, lines of "what: value": else the line, the rank and what it says are told; EINVAL. */
 int sgrad_ranks_compare(const char *text);
 
 /* Ends all ranks at once, when one cannot go on and the others may be waiting for it. With one rank: nothing. */
@@ -385,6 +385,7 @@ void sgrad_stall_tell(bool own, const char *what);
 
 /* The rank that a launcher gave this process: 0 without one. Before a context is open, too. */
 int sgrad_launched_rank(void);
+int sgrad_launched_ranks(void);     /* how many it started: 1 without one */
 
 int sgrad_workers(void);        /* of this process */
 int sgrad_cuda_workers(void);   /* of them; 0 before a context is open */
@@ -440,8 +441,7 @@ void sgrad_file_abort(struct sgrad_file *file);
 int sgrad_lock_take(const char *folder, int *lock);
 void sgrad_lock_release(int lock);
 
-/* The whole of a regular file of at most LIMIT bytes, in memory of its own: what happens to the file later does not matter. An
- * empty file is an error. */
+/* The whole of a regular file of at most LIMIT bytes, in memory of its own, whatever happens to the file later; no empty one. */
 struct sgrad_map {
     const unsigned char *data;
     size_t size;

@@ -6,6 +6,7 @@
  *
  * One CPU and one CUDA function serve every codelet: they lay out the record a kernel reads and call it. */
 #include "config.h"
+#include "runtime/gate.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
@@ -26,9 +27,30 @@ struct argument {
     const struct sgrad_step *step;
     int64_t first;
     struct sgrad_failure *failure;
+    struct sgrad_gate *gate;
     uint32_t present;       /* bit i: operand i was given */
-    bool has_workspace;
+    bool has_workspace, stays;
 };
+
+/* ---- gates ---- */
+
+enum { OPEN, SHUT, CANCELLED };
+
+/* The state that an open gate has from here on, unless it is shut or its step cancelled: then that. */
+static int gate_turn(struct sgrad_gate *gate, int to) {
+    int is = OPEN;
+    if (__atomic_compare_exchange_n(&gate->state, &is, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) is = to;
+    return is;
+}
+
+void sgrad_gate_open(struct sgrad_gate *gate) { __atomic_store_n(&gate->state, OPEN, __ATOMIC_SEQ_CST); }
+bool sgrad_gate_cancel(struct sgrad_gate *gate) { return gate_turn(gate, CANCELLED) == CANCELLED; }
+
+/* Does the task take place? One that STAYS shuts the gate. */
+static bool passes(struct sgrad_gate *gate, bool stays) {
+    if (!gate) return true;
+    return (stays ? gate_turn(gate, SHUT) : __atomic_load_n(&gate->state, __ATOMIC_SEQ_CST)) != CANCELLED;
+}
 
 /* ---- running ---- */
 
@@ -42,6 +64,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
 
     sgrad__tensors_look();
     if (argument->failure ? sgrad_failure_error(argument->failure) : sgrad_task_error()) return;
+    if (!passes(argument->gate, argument->stays)) return;
     for (int i = 0; i < call->operands; i++)
         data[i] = argument->present >> i & 1 ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer++]) : NULL;
     if (argument->present != (1u << call->operands) - 1) {
@@ -213,6 +236,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     argument->step = submission->step;
     argument->first = submission->first;
     argument->failure = submission->failure;
+    argument->gate = submission->gate;
+    argument->stays = submission->stays;
     if (call->operands > SGRAD_FEW_OPERANDS) {
         task->dyn_handles = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_handles);     /* StarPU frees them */
         task->dyn_modes = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_modes);

@@ -17,6 +17,15 @@ int sgrad_launched_rank(void) {
     return 0;
 }
 
+int sgrad_launched_ranks(void) {
+    if (SGRAD_SIMULATED) return starpu_mpi_world_size();
+    static const char *const says[] = { "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PALS_NRANKS", "PMI_SIZE" };
+    if (!sgrad__launched()) return 1;
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (getenv(says[i])) return atoi(getenv(says[i]));
+    return 1;
+}
+
 void sgrad_ranks_abort(int status) {
     if (sgrad__world.ranks == 1) return;
     sgrad__early_flush();

@@ -100,7 +100,8 @@ struct sgrad__program {
     int statistics;                                     /* output: the sums of the loss's metrics in the step, over all ranks */
     int *answer;                                        /* outputs, by micro-batch: what the loss compares, two each; NULL: it
                                                            is not asked for */
-    int votes;                                          /* output: how many ranks were asked to end the run, then how busy each
+    int votes;                                          /* output: how many ranks were asked to end the run (less than one:
+                                                           a checkpoint is wanted), then how busy each
                                                            worker of all was, where that is watched; -1: one rank */
     int histograms, *histogram;                         /* outputs: counts, of buffers named kind/parameter */
     int buckets;                                        /* of gradients, over ranks */

@@ -1,9 +1,10 @@
 /* best.c: the weights of the best evaluation, and when a run has had enough.
  *
- *     evaluation     top-1 .71   .78   .77   .76       --patience 2: the run ends when the last of these is told
- *     best           .71         .78                   best.safetensors: the second's weights
+ *     evaluation     top-1 .71   .78   .77   .76       --patience 2: the run ends when the last of these is over
+ *     best           .71   .78                         best.safetensors: the second's weights; the run leaves these
  *
- * The weights that were evaluated are written, not those that later steps have made of them. */
+ * The weights that were evaluated are written, not those that later steps have made of them. With --patience, no step follows an
+ * evaluation that may end the run before it is over (train.c). */
 #include "graphs/runs/run.h"
 
 #include <jansson.h>
@@ -21,13 +22,18 @@ static bool is_better(const struct sgrad_metric *metric, double value, double th
 
 static char *path_of(const struct sgrad__run *r) { return sgrad_format("%s/best.safetensors", r->folder); }
 
-static int write_best(const struct sgrad__run *r, double value) {
-    char *path = path_of(r), *number = sgrad_format("%.17g", value), *step = sgrad_format("%ld", r->epoch.step);
-    const char *metadata[] = { "step", step, r->metric[deciding(r)].name, number };
-    int error = sgrad__weights_save_values(r->graph, sgrad__evaluation_weights(r), path, metadata, 2);
+/* Step and metrics go along, with all of their digits. */
+static int write_best(const struct sgrad__run *r) {
+    enum { MOST = 1 + SGRAD_MAX_METRICS };
+    char *path = path_of(r), *number[MOST];
+    const char *metadata[2 * MOST];
+    const int count = 1 + r->result.metrics;
+    number[0] = sgrad_format("%ld", r->kept_step);
+    for (int i = 1; i < count; i++) number[i] = sgrad_format("%.17g", r->kept[i - 1]);
+    for (int i = 0; i < count; i++) metadata[2 * i] = i ? r->metric[i - 1].name : "step", metadata[2 * i + 1] = number[i];
+    int error = sgrad__weights_save_values(r->graph, sgrad__evaluation_weights(r), path, metadata, count);
+    for (int i = 0; i < count; i++) free(number[i]);
     free(path);
-    free(number);
-    free(step);
     return error;
 }
 
@@ -39,13 +45,15 @@ static void count(struct sgrad__run *r, double value) {
     r->enough = r->options.patience && r->worse >= r->options.patience;
 }
 
+bool sgrad__best_may_end(const struct sgrad__run *r) { return r->options.patience && r->worse + 1 >= r->options.patience; }
+
 int sgrad__best_tell(struct sgrad__run *r) {
-    const double value = r->epoch.test[deciding(r)];
+    const double value = r->epoch.test[deciding(r)], kept = r->kept_step ? r->kept[deciding(r)] : NAN;
     count(r, value);
-    if (!r->options.best || r->context->rank || !is_better(&r->metric[deciding(r)], value, r->kept)) return 0;
-    r->kept = value;
-    r->kept_epoch = r->epoch.epoch;
-    return write_best(r, value);
+    if (!r->keeps || !is_better(&r->metric[deciding(r)], (float)value, (float)kept)) return 0;
+    memcpy(r->kept, r->epoch.test, sizeof r->kept);
+    r->kept_step = r->epoch.step;
+    return r->context->rank ? 0 : write_best(r);
 }
 
 /* A run that goes on knows the evaluations of before: as far as it goes back to, these are what metrics.jsonl has. */
@@ -70,38 +78,76 @@ static void find_kept(struct sgrad__run *r, long done) {
     struct sgrad_safetensors file;
     char *path = path_of(r);
     if (access(path, F_OK) == 0 && !sgrad_safetensors_open(path, &file)) {
-        const char *value = sgrad_safetensors_metadata(&file, r->metric[deciding(r)].name);
-        const char *step = sgrad_safetensors_metadata(&file, "step");
-        if (value && step && strtol(step, NULL, 10) <= done) {
-            r->kept = strtod(value, NULL);
-            r->kept_epoch = (double)strtol(step, NULL, 10) / (double)r->steps_per_epoch;
+        const char *text = sgrad_safetensors_metadata(&file, "step");
+        const long step = text ? strtol(text, NULL, 10) : 0;
+        if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, r->metric[deciding(r)].name)) r->kept_step = step;
+        for (int i = 0; i < r->result.metrics; i++) {
+            const char *value = sgrad_safetensors_metadata(&file, r->metric[i].name);
+            r->kept[i] = value ? strtod(value, NULL) : NAN;
         }
         sgrad_safetensors_close(&file);
     }
     free(path);
 }
 
+/* The first parameter that no rank has whole; NULL: there is none. */
+static const char *find_split(const struct sgrad__run *r) {
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        if (r->graph->parameter[i].cuts) return r->graph->parameter[i].name;
+    return NULL;
+}
+
 int sgrad__best_open(struct sgrad__run *r, long done) {
-    for (int i = 0; i < r->graph->parameter_count && r->options.best; i++)
-        if (r->graph->parameter[i].cuts)
-            return sgrad_fail(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole",
-                              r->graph->parameter[i].name);
-    r->best = r->kept = NAN;
-    if (r->options.resume && r->context->rank == 0) count_again(r), find_kept(r, done);
+    const char *split = find_split(r);
+    if (r->options.best && split)
+        return sgrad_fail(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole", split);
+    r->keeps = !split && (r->options.best || r->options.patience);
+    r->best = NAN;
+    if (r->options.resume && r->context->rank == 0) {
+        count_again(r);
+        if (r->keeps) find_kept(r, done);
+    }
     sgrad_ranks_broadcast(&r->best, sizeof r->best, 0);
     sgrad_ranks_broadcast(&r->worse, sizeof r->worse, 0);
     sgrad_ranks_broadcast(&r->enough, sizeof r->enough, 0);
+    sgrad_ranks_broadcast(&r->kept_step, sizeof r->kept_step, 0);
+    sgrad_ranks_broadcast(r->kept, sizeof r->kept, 0);
     r->stopping |= r->enough;
     return 0;
 }
 
+void sgrad__best_take(struct sgrad__run *r) {
+    if (!r->kept_step) return;
+    memcpy(r->result.test, r->kept, sizeof r->kept);
+    r->result.best_step = r->kept_step;
+}
+
+int sgrad__best_copy(const struct sgrad__run *r, const char *to) {
+    const size_t most = (size_t)1 << 40;
+    struct sgrad_map from;
+    struct sgrad_file file;
+    char *path = path_of(r);
+    int error = sgrad_map_open(path, most, &from);
+    free(path);
+    if (error) return error;
+    error = sgrad_file_begin(to, &file);
+    if (!error) {
+        fwrite(from.data, 1, from.size, file.stream);
+        error = sgrad_file_commit(&file);
+    }
+    sgrad_map_close(&from);
+    return error;
+}
+
 void sgrad__best_print(const struct sgrad__run *r, long done, FILE *to) {
     const struct sgrad_metric *metric = &r->metric[deciding(r)];
-    char text[SGRAD_NUMBER_TEXT], epoch[SGRAD_AMOUNT_TEXT];
+    char text[SGRAD_NUMBER_TEXT];
     if (r->enough && done < r->steps)
         fprintf(to, "ended after step %ld: %d %s without a better %s\n", done, r->worse,
                 sgrad_plural(r->worse, "evaluation", "evaluations"), metric->text);
-    if (r->options.best && r->kept_epoch > 0)
-        fprintf(to, "best: %s %s, after epoch %s: %s/best.safetensors\n", metric->text, sgrad_metric_text(metric, r->kept, text),
-                sgrad_amount_text(r->kept_epoch, epoch), r->folder);
+    if (!r->kept_step) return;
+    fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, r->kept[deciding(r)], text));
+    if (r->kept_step % r->steps_per_epoch == 0) fprintf(to, "epoch %ld", r->kept_step / r->steps_per_epoch);
+    else fprintf(to, "step %ld", r->kept_step);
+    fprintf(to, ": %s/best.safetensors\n", r->folder);
 }

@@ -1,6 +1,7 @@
 /* calls.c: training, and what comes after it, asked for and answered in texts. */
 #include "graphs/runs/calls.h"
 #include "graphs/runs/files.h"
+#include "runtime/collectives.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -53,13 +54,30 @@ static int check_names(struct asked *a) {
     return error;
 }
 
-static int take_options(const char *run, const char *options, struct asked *a) {
+/* Does a run go on? resume: true, or "auto", which becomes whether it does. It then has its own options. */
+static int take_own(struct asked *a, bool *goes_on) {
+    const json_t *resume = json_object_get(a->object, "resume");
+    const char *out = json_string_value(json_object_get(a->object, "out")), *text = json_string_value(resume);
+    const bool by_itself = text && !strcmp(text, "auto");
+    const enum sgrad_continuation how =
+        out && by_itself ? SGRAD_CONTINUE_OR_BEGIN : out && json_is_true(resume) ? SGRAD_CONTINUE : SGRAD_BEGIN;
+    SGRAD_TRY(sgrad_run_continue(out, how, &a->options, goes_on));
+    if (by_itself) json_object_set_new(a->object, "resume", json_boolean(*goes_on || !out));
+    return 0;
+}
+
+static int take_options(const char *run, const char *options, bool training, struct asked *a) {
+    struct sgrad_train_options given = sgrad_train_defaults();
     json_error_t problem;
-    *a = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = sgrad_train_defaults() };
+    bool goes_on = false;
+    *a = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = given };
     if (!a->object) return sgrad_fail(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
     if (!json_is_object(a->object)) return sgrad_fail(SGRAD_EFORMAT, "options: are no JSON object");
     SGRAD_TRY(check_names(a));
-    if (run) SGRAD_TRY(sgrad_run_options(run, &a->options));
+    if (training) SGRAD_TRY(take_own(a, &goes_on));
+    if (run && !goes_on) SGRAD_TRY(sgrad_run_options(run, &a->options));
+    SGRAD_TRY(sgrad__options_take("options", a->object, &given));
+    sgrad_run_options_yield(&a->options, &given, (const char *const *)a->name);
     SGRAD_TRY(sgrad__options_take("options", a->object, &a->options));
     a->options.asked = (const char *const *)a->name;
     return 0;
@@ -92,7 +110,7 @@ int sgrad_call_train(const char *run, const char *options, char **result) {
     struct asked a;
     struct sgrad_train_result r = { 0 };
     setvbuf(stdout, NULL, _IOLBF, 0);       /* what is told on the way is told at once, in a notebook too */
-    int error = take_options(run, options, &a);
+    int error = take_options(run, options, true, &a);
     if (!error) error = sgrad_train(&a.options, &r);
     if (!error) *result = text_of(sgrad_result_json(&r));
     free(r.folder);
@@ -133,7 +151,7 @@ int sgrad_call_predict(const char *run, const char *options, const struct sgrad_
     struct asked a;
     struct sgrad_train_result r = { 0 };
     struct sgrad_dataset *dataset = NULL;
-    int error = take_options(run, options, &a);
+    int error = take_options(run, options, false, &a);
     if (!error) take_weights(run, &a);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
     else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
@@ -152,7 +170,7 @@ int sgrad_call_predict(const char *run, const char *options, const struct sgrad_
 int sgrad_call_export(const char *run, const char *options, const char *path) {
     struct asked a;
     struct sgrad_dataset *dataset = NULL;
-    int error = take_options(run, options, &a);
+    int error = take_options(run, options, false, &a);
     if (!error) take_weights(run, &a);
     if (!error) error = sgrad_run_samples(run, &a.options, &dataset);
     a.options.custom_dataset[SGRAD_TEST] = dataset;

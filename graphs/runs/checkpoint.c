@@ -199,6 +199,15 @@ static bool is_whole(const char *path) {
     return true;
 }
 
+int sgrad__checkpoint_exists(const char *folder, bool *exists) {
+    struct dirent **file;
+    int count;
+    SGRAD_TRY(list_files(folder, is_checkpoint, &file, &count));
+    free_files(file, count);
+    *exists = count;
+    return 0;
+}
+
 int sgrad__checkpoint_newest(const char *folder, char **path) {
     struct dirent **file;
     int count;

@@ -144,6 +144,7 @@ static int write_config(const char *folder, json_t *object) {
 static void set_circumstances(json_t *object, const struct sgrad__config *c) {
     json_object_set_new(object, "ranks", json_integer(c->ranks));
     json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
+    if (c->group) json_object_set_new(object, "bn_group", json_integer(c->group));
     json_object_set_new(object, "devices", text(c->devices));
     json_object_set_new(object, "environment", environment_object());
     json_object_set_new(object, "versions", versions_object());
@@ -175,6 +176,8 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
     json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
     json_object_set_new(object, "metrics", metrics_array(c));
     json_object_set_new(object, "samples", json_string(c->samples));
+    json_object_set_new(object, "training_samples", json_integer(c->dataset->count));
+    json_object_set_new(object, "test_samples", json_integer(c->tests));
     set_input(object, c->dataset);
     json_object_set_new(object, "options", sgrad__options_json(c->options));
     json_object_set_new(object, "plugins", plugins_array());
@@ -226,8 +229,8 @@ static int same(const char *where, json_t *before, json_t *now) {
         const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
         if (!was) return sgrad_fail(SGRAD_EFORMAT, "%s: does not say of which %s its run is", where, key);
         if (!is_same(was, is ? is : ""))
-            return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s", where, key, was,
-                              is ? is : "none");
+            return sgrad_fail(SGRAD_EINVAL, "%s: the run has %s %s, so it cannot be continued with %s; leave that option out, or "
+                                            "begin another run (--like has a run's options)", where, key, was, is ? is : "none");
     }
     return 0;
 }
@@ -249,25 +252,72 @@ int sgrad__config_read(const char *folder, char **path, json_t **object) {
     return sgrad_json_read(*path, FILE_LIMIT, object);
 }
 
+/* "csv:a.csv (100 samples, 3 classes)"; what is not known is left out; free it. */
+static char *data_text(const char *name, long long samples, long long classes) {
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    fputs(name ? name : "other data", to);
+    if (samples > 0) fprintf(to, " (%lld %s", samples, sgrad_plural(samples, "sample", "samples"));
+    if (samples > 0 && classes > 0) fprintf(to, ", %lld %s", classes, sgrad_plural(classes, "class", "classes"));
+    if (samples > 0) fputc(')', to);
+    fclose(to);
+    return text;
+}
+
+static json_t *options_by_now(const json_t *config);
+
+/* The training set has to be the same, wherever it is by now. */
+static int same_data(const char *where, const json_t *config, const struct sgrad__config *c) {
+    const json_t *identity = json_object_get(config, "identity");
+    json_t *now = hexadecimal(c->fingerprint), *options = options_by_now(config);
+    const char *was = json_string_value(json_object_get(identity, "data"));
+    const char *name = json_string_value(json_object_get(options, "data"));
+    const char *left_out = json_string_value(json_object_get(options, "exclude")), *leaves_out = c->options->exclude;
+    char *before = data_text(name, json_integer_value(json_object_get(config, "training_samples")),
+                             json_integer_value(json_object_get(config, "classes")));
+    char *after = data_text(c->options->data, c->dataset->count, c->dataset->classes);
+    int error = 0;
+    if (!was) error = sgrad_fail(SGRAD_EFORMAT, "%s: does not say of which data its run is", where);
+    else if (strcmp(was, json_string_value(now)))
+        error = sgrad_fail(SGRAD_EINVAL, "%s: the run has data %s%s%s, so it cannot be continued with %s%s%s%s; give --data with "
+                                         "the same samples, or begin another run (--like has a run's options)", where, before,
+                           left_out ? " without those of " : "", left_out ? left_out : "", after,
+                           leaves_out ? " without those of " : "", leaves_out ? leaves_out : "",
+                           strcmp(before, after) || left_out || leaves_out ? "" : ", whose content is another by now");
+    free(before);
+    free(after);
+    json_decref(now);
+    json_decref(options);
+    return error;
+}
+
 int sgrad__config_check(const char *folder, const struct sgrad__config *config) {
     char *path;
     json_t *object, *now = identity_object(config);
     int error = sgrad__config_read(folder, &path, &object);
+    json_object_del(now, "data");
     if (object) error = same(path, json_object_get(object, "identity"), now);
+    if (object && !error) error = same_data(path, object, config);
     json_decref(object);
     json_decref(now);
     free(path);
     return error;
 }
 
-int sgrad__config_group(const char *folder, long *group, bool *found) {
+int sgrad__config_group(const char *folder, long *group, int64_t *samples, bool *found) {
     char *path, *end;
     json_t *object;
     int error = sgrad__config_read(folder, &path, &object);
     const char *is = json_string_value(json_object_get(json_object_get(object, "identity"), "bn-group"));
-    const long samples = is ? strtol(is, &end, 10) : 0;
-    *found = is && (sgrad_group_named(is, group) || (samples > 0 && !*end));
-    if (*found && samples > 0) *group = samples;
+    const long number = is ? strtol(is, &end, 10) : 0;
+    *found = is && (sgrad_group_named(is, group) || (number > 0 && !*end));
+    if (*found && number > 0) *group = number;
+    const json_t *continued = json_object_get(object, "continued"), *last = json_object_get(object, "bn_group"), *entry;
+    size_t i;
+    json_array_foreach((json_t *)continued, i, entry)
+        if (json_object_get(entry, "bn_group")) last = json_object_get(entry, "bn_group");
+    *samples = json_integer_value(last);
     json_decref(object);
     free(path);
     return error;
@@ -308,16 +358,22 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
 /* One value, as config.json has it; NULL where there is none. Free it. */
 static char *value_text(const json_t *value) { return json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS)); }
 
-/* The options of NOW that BEFORE has otherwise, but for where the run lies and that it goes on. */
+/* Where the run is, that it goes on, and what is recorded of steps are no options of the run. */
+static bool is_of_now(const char *key) { return !strcmp(key, "out") || !strcmp(key, "resume") || !strcmp(key, "trace"); }
+
+/* The options of NOW that BEFORE has otherwise. What an older run did not know of was as it is by default. */
 static json_t *changed_options(const json_t *before, json_t *now) {
-    json_t *changed = json_object(), *value;
+    const struct sgrad_train_options usual = sgrad_train_defaults();
+    json_t *changed = json_object(), *defaults = sgrad__options_json(&usual), *value;
     const char *key;
     json_object_foreach(now, key, value) {
-        char *was = value_text(json_object_get(before, key)), *is = value_text(value);
-        if ((!was || strcmp(was, is)) && strcmp(key, "out") && strcmp(key, "resume")) json_object_set(changed, key, value);
+        const json_t *old = json_object_get(before, key);
+        char *was = value_text(old ? old : json_object_get(defaults, key)), *is = value_text(value);
+        if ((!was || strcmp(was, is)) && !is_of_now(key)) json_object_set(changed, key, value);
         free(was);
         free(is);
     }
+    json_decref(defaults);
     return changed;
 }
 
@@ -355,6 +411,16 @@ static json_t *begun_text(const json_t *options) {
     json_t *string = json_string(text);
     free(text);
     return string;
+}
+
+/* Those that began the run, with what continuations changed. */
+static json_t *options_by_now(const json_t *config) {
+    json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
+    size_t i;
+    if (!json_is_object(options)) json_decref(options), options = json_object();
+    json_array_foreach(json_object_get(config, "continued"), i, entry)
+        json_object_update(options, json_object_get(entry, "options"));
+    return options;
 }
 
 /* Says of a run that goes on what began it ("begun"), and of each continuation what it changed ("changes"). Returns the options

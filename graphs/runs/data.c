@@ -55,7 +55,10 @@ static int open_training_set(struct sgrad__run *r) {
         .damaged = o->skip_damaged
     };
     if (o->partition) how.memory = 1;       /* an image that is decoded for the placement is not kept twice */
-    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train));
+    const int error = sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &r->train);
+    if (error && o->resume && sgrad_launched_rank() == 0)
+        sgrad_warn("the run goes on with --data %s; where that is somewhere else by now, give --data", o->data);
+    SGRAD_TRY(error);
     return skip_damaged(r, r->train);
 }
 

@@ -252,8 +252,7 @@ int sgrad__evaluation_turn(struct sgrad__run *r) {
 int sgrad__evaluation_end(struct sgrad__run *r, bool may_leave) {
     struct sgrad__evaluation *e = r->evaluation;
     while (r->evaluates) {
-        const bool asked = sgrad__run_is_asked(r) && !r->enough;
-        if (may_leave && r->copies == 1 && e->next < e->end && asked) {     /* copies would wait for it */
+        if (may_leave && r->copies == 1 && e->next < e->end && sgrad__run_is_asked(r)) {     /* copies would wait for it */
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;
         }

@@ -32,6 +32,8 @@ struct sgrad__config {
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     int ranks;
     int64_t micro_batch;                            /* as chosen */
+    int64_t group;                                  /* samples of batch norm's groups; 0: it has none */
+    int64_t tests;                                  /* samples of the test set */
     const char *devices;
 };
 int sgrad__config_write(const char *folder, const struct sgrad__config *config);
@@ -62,8 +64,8 @@ struct sgrad_origin *sgrad__origin_of(const struct json_t *config);
 
 /* How the run in FOLDER normalised its input of CHANNELS channels. No config.json there: SUCCESS, and *FOUND is false. */
 int sgrad__config_input(const char *folder, int channels, double *mean, double *deviation, bool *found);
-/* The groups of its batch norm, samples or SGRAD_GROUP_…, likewise. */
-int sgrad__config_group(const char *folder, long *group, bool *found);
+/* The groups of its batch norm, samples or SGRAD_GROUP_…, likewise; SAMPLES: those of a group, whatever that says; 0: unknown. */
+int sgrad__config_group(const char *folder, long *group, int64_t *samples, bool *found);
 
 /* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
 
@@ -87,6 +89,7 @@ int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint);                
 
 /* That of STEP in FOLDER, whether there is one or not; free it. */
 char *sgrad__checkpoint_path(const char *folder, long step);
+int sgrad__checkpoint_exists(const char *folder, bool *exists);        /* any at all, whole or not; EIO */
 /* The newest whole checkpoint in FOLDER; *PATH is NULL when there is none at all, else free it. Ones that are not whole are
  * warned of and passed over; when there are only such, SGRAD_EFORMAT. Removes files that a killed run left half-written. */
 int sgrad__checkpoint_newest(const char *folder, char **path);
@@ -98,8 +101,8 @@ int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const ch
 /* ---- tensorboard.c, prometheus.c: who hears values; NULL hears nothing ----------------------------------------------- */
 
 struct sgrad__tensorboard;
-/* A new event file in FOLDER, the run's. FIRST: the step with which the run goes on, from which on readers drop what earlier files
- * have; 0: it begins. EIO. */
+/* A new event file in FOLDER, the run's. FIRST: the step with which the run goes on, from which on readers drop what earlier
+ * files have; 0: it begins. EIO. */
 int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensorboard **tensorboard);
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
 void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,

@@ -1,5 +1,6 @@
 /* folder.c: a run's folder: claimed for one run at a time; what a run begins or goes on with. */
 #include "config.h"
+#include "graphs/runs/plugin.h"
 #include "graphs/runs/run.h"
 
 #include <dirent.h>
@@ -14,6 +15,11 @@
 
 #define TRACE "trace"
 
+/* Batch systems write a job's output where it begins. */
+static bool is_of_batch_system(const char *name) {
+    return strncmp(name, "slurm-", 6) == 0 && (strstr(name, ".out") || strstr(name, ".err"));
+}
+
 /* What is in FOLDER, which need not be there. What a killed run left half-written (PATH.part.PID), or before it began anything
  * (its trace), counts for nothing. */
 enum content { NOTHING, FILES, RUN };
@@ -22,7 +28,8 @@ static int content_of(const char *folder, enum content *content) {
     *content = NOTHING;
     if (!d && errno != ENOENT) return sgrad_fail(SGRAD_EIO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || strstr(e->d_name, ".part.") || strcmp(e->d_name, TRACE) == 0) continue;
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".part.") || strcmp(e->d_name, TRACE) == 0 || is_of_batch_system(e->d_name))
+            continue;
         const bool run = strcmp(e->d_name, "config.json") == 0 || strncmp(e->d_name, "checkpoint-", 11) == 0;
         if (run || *content == NOTHING) *content = run ? RUN : FILES;
     }
@@ -90,7 +97,42 @@ int sgrad__run_claim_folder(struct sgrad__run *r) {
         SGRAD_TRY(sgrad_folder_make(r->folder));
     }
     SGRAD_TRY(sgrad_lock_take(r->folder, &r->lock));
-    return sgrad__run_folder_check(r->folder, o->resume);
+    SGRAD_TRY(sgrad__run_folder_check(r->folder, o->resume));
+    return o->resume ? sgrad__checkpoint_exists(r->folder, &r->restores) : 0;
+}
+
+/* WORD for a shell; free it. */
+static char *quoted(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:@%+=-";
+    char *text = NULL;
+    size_t size;
+    if (*word && strspn(word, plain) == strlen(word)) return sgrad_format("%s", word);
+    FILE *to = open_memstream(&text, &size);
+    fputc('\'', to);
+    for (; *word; word++)
+        if (*word == '\'') fputs("'\\''", to);
+        else fputc(*word, to);
+    fputc('\'', to);
+    fclose(to);
+    return text;
+}
+
+char *sgrad__run_again_text(const struct sgrad__run *r) {
+    char *folder = quoted(r->folder), *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    if (r->context->ranks > 1 && r->options.command)
+        fprintf(to, "%s -n %d ", getenv("OMPI_COMM_WORLD_SIZE") ? "mpirun" : "srun", r->context->ranks);
+    if (r->options.command) fprintf(to, "%s ", r->options.command);
+    fprintf(to, "--out %s --resume", folder);
+    for (const char *const *file = sgrad_plugins; *file && r->options.command; file++) {
+        char *name = quoted(*file);
+        fprintf(to, " --plugin %s", name);
+        free(name);
+    }
+    fclose(to);
+    free(folder);
+    return text;
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
@@ -113,7 +155,8 @@ void sgrad__run_describe(const struct sgrad__run *r, struct sgrad__config *confi
         .options = &r->options, .model = r->model_text, .dataset = r->train, .parameters = sgrad__parameters_whole(r->graph),
         .fingerprint = r->fingerprint, .metric = r->metric, .metrics = r->result.metrics, .ranks = r->context->ranks,
         .samples = sgrad__run_samples(r), .channels = sgrad_dataset_channels(r->train),
-        .micro_batch = r->micro, .devices = sgrad_devices_text(r->context, devices, size),
+        .micro_batch = r->micro, .group = sgrad__has_groups(r->graph) ? r->group : 0, .tests = r->test->count,
+        .devices = sgrad_devices_text(r->context, devices, size),
     };
     memcpy(config->mean, r->mean, sizeof r->mean);
     memcpy(config->deviation, r->deviation, sizeof r->deviation);
@@ -142,12 +185,11 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
         *done = position.step;
         return *done < r->steps ? sgrad__config_continue(r->folder, config, *done, &r->history) : 0;
     }
-    if (r->options.resume) {
-        SGRAD_TRY(refuse_finished(r->folder));
-        sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
-    }
     r->fresh = false;
-    return sgrad__config_write(r->folder, config);
+    if (!r->options.resume) return sgrad__config_write(r->folder, config);
+    SGRAD_TRY(refuse_finished(r->folder));
+    sgrad_warn("%s: no checkpoint there yet: the run begins anew", r->folder);
+    return sgrad__config_continue(r->folder, config, 0, &r->history);
 }
 
 /* Rank 0's values, and its optimizer's, to every rank. */

@@ -135,7 +135,8 @@ static char *evaluated_once(const struct sgrad__run *r) {
 }
 
 static char *no_checkpoints(const struct sgrad__run *r) {
-    return r->options.checkpoint_every ? NULL : sgrad_format("--checkpoint-every 0 writes no checkpoints");
+    if (r->options.checkpoint_every || r->options.checkpoint_seconds > 0) return NULL;
+    return sgrad_format("--checkpoint-every 0 writes no checkpoints");
 }
 
 struct row {

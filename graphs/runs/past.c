@@ -2,6 +2,7 @@
 #include "datasets/datasets.h"
 #include "graphs/runs/files.h"
 #include "graphs/runs/plugin.h"
+#include "graphs/runs/run.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -41,6 +42,56 @@ static int take_options(const char *path, const json_t *config, struct sgrad_tra
     o.resume = false;
     *options = o;
     return 0;
+}
+
+/* ---- a run goes on ------------------------------------------------------------------------------------------------ */
+
+/* A layout of ranks is no part of the run: what does not go with RANKS is chosen anew, and with a layout micro-batches are. */
+static void fit_ranks(struct sgrad_train_options *o, int before, int ranks) {
+    const struct sgrad_train_options defaults = sgrad_train_defaults();
+    const bool split = o->mesh;
+    if (before == ranks) return;
+    o->mesh = NULL;
+    if (ranks == 1) o->partition = false;
+    if (split || o->batch % ranks || (o->micro_batch && o->batch / ranks % o->micro_batch)) o->micro_batch = 0;
+    if (o->servers > ranks) o->servers = defaults.servers;
+    if (o->group && ranks % o->group) o->group = defaults.group;
+    if (o->backup >= ranks) o->backup = defaults.backup;
+}
+
+/* How many ranks the run had when it went on last. */
+static int ranks_of(const json_t *config) {
+    const json_t *continued = json_object_get(config, "continued"), *ranks = json_object_get(config, "ranks");
+    const json_t *last = json_array_get(continued, json_array_size(continued) - 1), *later = json_object_get(last, "ranks");
+    return (int)json_integer_value(later ? later : ranks);
+}
+
+int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on) {
+    char *path = NULL;
+    json_t *config = NULL;
+    struct sgrad_train_options o = *options;
+    *goes_on = how == SGRAD_CONTINUE || (how == SGRAD_CONTINUE_OR_BEGIN && sgrad_run_exists(folder));
+    if (!*goes_on) return 0;
+    int error = sgrad__run_folder_check(folder, true);
+    if (!error) error = sgrad__config_read(folder, &path, &config);
+    if (!error && config) error = take_options(path, config, &o);
+    if (!error && config && sgrad_launched_rank() == 0) warn_of_plugins(path, config);
+    if (!error && config) fit_ranks(&o, ranks_of(config), sgrad_launched_ranks());
+    if (!error) *options = o;
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+static bool is_asked(const char *const *asked, const char *option) {
+    for (; asked && *asked; asked++)
+        if (!strcmp(*asked, option)) return true;
+    return false;
+}
+
+void sgrad_run_options_yield(struct sgrad_train_options *o, const struct sgrad_train_options *given, const char *const *asked) {
+    if (is_asked(asked, "epochs") && !is_asked(asked, "steps")) o->steps = 0;
+    if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") && strcmp(given->optimizer, o->optimizer)) o->lr = -1;
 }
 
 int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {

@@ -124,7 +124,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
                                                    : "asynchronous");
     free(samples);
     if (r->program->grouped)
-        fprintf(to, "; batch norm over %lld %s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"));
+        fprintf(to, "; batch norm over %lld %s%s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"),
+                r->kept_group ? ", as on the ranks that the run began on" : "");
     fputc('\n', to);
     if (o->recompute)
         fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", r->recomputed, r->graph->node_count);

@@ -17,7 +17,7 @@ int sgrad__run_await(struct sgrad__run *r, int error, const char *what) {
 }
 
 bool sgrad__run_is_asked(const struct sgrad__run *r) {
-    return r->unwritten || r->enough || sgrad__signal_caught() || sgrad__checkpoint_failed(r->checkpoint);
+    return r->unwritten || sgrad__signal_caught() || sgrad__deadline_stops(r) || sgrad__checkpoint_failed(r->checkpoint);
 }
 
 double sgrad__run_rate(const struct sgrad__run *r, long step) {

@@ -35,8 +35,10 @@ struct sgrad__run {
     struct sgrad__epoch epoch;                  /* the last that is over */
     double best;                                /* metric, so far; NAN: none yet */
     int worse;                                  /* evaluations since */
-    double kept, kept_epoch;                    /* the metric of best.safetensors, and after which epoch; NAN, 0: there is none */
-    bool enough;                                /* so many that the run ends */
+    bool keeps;                                 /* the weights of the best evaluation, in best.safetensors */
+    long kept_step;                             /* after which it was; 0: there is none yet */
+    double kept[SGRAD_MAX_METRICS];             /* its metrics */
+    bool enough;                                /* so many that the run ends; all ranks know it after the same evaluation */
     bool evaluates;                             /* it is still evaluated, beside the steps that follow */
     int64_t micro, group;                       /* samples; of a task, at most */
     int64_t unit;                               /* samples of which no task reaches beyond the end */
@@ -58,12 +60,16 @@ struct sgrad__run {
     bool uncropped;                             /* --augment asks to crop by a part of the images that is less than a pixel */
     bool unkept;                                /* it has no folder, and leaves nothing */
     bool fresh;                                 /* the folder is this run's making, and holds nothing yet */
+    bool restores;                              /* weights are a checkpoint's, whatever the options say of them */
+    int64_t kept_group;                         /* samples of batch norm's groups, as the run began; 0: as the options say */
     char *history;                              /* lines: where the run was continued, and is now; NULL: it begins here */
     int lock;                                   /* of the folder; 0: it is not ours yet */
     struct sgrad__checkpoint *checkpoint;       /* rank 0's, that is being written; NULL: none is */
     long last_checkpoint, good_checkpoint;      /* steps; good: the step after it had a finite loss */
     bool together;                              /* all ranks know of the error that ends the run */
     bool stopping;                              /* a rank was asked to end: no step begins any more */
+    bool pausing;                               /* a checkpoint is wanted by the clock: no step begins before it does */
+    struct sgrad__deadline *deadline;           /* NULL: nothing goes by the clock */
     int unwritten;                              /* the error by which metrics could not be written; 0: none */
     const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
@@ -166,6 +172,8 @@ void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or, continuing a run, loads its newest checkpoint: *DONE steps lie behind it. The folder is rank 0's; the
  * others get what it holds from there. */
 int sgrad__run_open_folder(struct sgrad__run *run, long *done);
+/* What continues the run: the command, as it is to be typed; of other programs their options; free it. */
+char *sgrad__run_again_text(const struct sgrad__run *run);
 
 /* ---- mesh.c: the coordinates of ranks, and parameters that are split over them ---- */
 
@@ -238,7 +246,10 @@ void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_answers *
 /* ---- best.c: the weights of the best evaluation, and patience ---- */
 
 int sgrad__best_open(struct sgrad__run *run, long done);    /* what was before the run goes on; every rank calls it */
-int sgrad__best_tell(struct sgrad__run *run);       /* run->epoch is evaluated */
+int sgrad__best_tell(struct sgrad__run *run);       /* run->epoch is evaluated; every rank calls it */
+bool sgrad__best_may_end(const struct sgrad__run *run);     /* may the next evaluation be the one that ends the run? */
+void sgrad__best_take(struct sgrad__run *run);      /* the run's result is that of its best evaluation, if it is kept */
+int sgrad__best_copy(const struct sgrad__run *run, const char *to);     /* best.safetensors, to the file TO */
 void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
 
 /* ---- signals.c ---- */
@@ -246,6 +257,16 @@ void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to);
 void sgrad__signals_watch(void);
 void sgrad__signals_unwatch(void);
 int sgrad__signal_caught(void);     /* 0: none */
+
+/* ---- deadline.c: what a run does by the clock: --stop-before, --checkpoint-every 10min ---- */
+
+struct sgrad__deadline;
+int sgrad__deadline_open(struct sgrad__run *run);           /* the program is built; free run->deadline. SGRAD_EINVAL */
+void sgrad__deadline_step(const struct sgrad__run *run, double time);       /* a step has ended, at TIME (sgrad_now) */
+bool sgrad__deadline_stops(const struct sgrad__run *run);   /* is it time to stop? Known to rank 0 */
+bool sgrad__deadline_wants_checkpoint(const struct sgrad__run *run, long done);     /* likewise, behind DONE steps */
+void sgrad__deadline_checkpoint(const struct sgrad__run *run);      /* one begins */
+char *sgrad__deadline_text(const struct sgrad__run *run);   /* "--stop-before 17:30"; free it */
 
 /* ---- roof.c: the most that each worker can do while all of them work ---- */
 

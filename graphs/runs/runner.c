@@ -23,9 +23,22 @@ static bool is_awaited(const struct sgrad__program *p, int i, long step) {
     return takes_part(p, i, step) && !(i < p->instruction_count && p->instruction[i].outlives);
 }
 
+/* What the graph lends, parameters, states and statistics, has its content from step to step. */
+static bool changes_lent(const struct sgrad__program *p, const struct sgrad__instruction *i) {
+    for (int j = 0; j < i->call->operands; j++)
+        if (i->operand[j] >= 0 && i->call->access[j] != SGRAD_R && p->buffer[sgrad__whole_of(p, i->operand[j])].lent) return true;
+    return false;
+}
+
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struct sgrad_monitor *listener) {
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
     r->program = program;
+    r->stays = sgrad_alloc((size_t)program->instruction_count + 1, sizeof *r->stays);
+    r->can_cancel = program->training;
+    for (int i = 0; i < program->instruction_count; i++) {
+        r->stays[i] = changes_lent(program, &program->instruction[i]);
+        r->can_cancel &= !program->instruction[i].outlives && !sgrad__is_message(program->instruction[i].call);
+    }
     r->monitor = sgrad_monitor_create();
     r->listener = listener;
     r->program->failure = sgrad_failure_create();
@@ -52,6 +65,7 @@ void sgrad__runner_destroy(struct sgrad__runner *r) {
     }
     sgrad_monitor_destroy(r->monitor);
     sgrad_failure_destroy(r->program->failure);
+    free(r->stays);
     free(r);
 }
 
@@ -90,7 +104,7 @@ static int message_priority(int within_step, const struct sgrad_step *step) {
 
 /* Hands it to StarPU, or, if it is a message, to StarPU-MPI. */
 static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
-                       const struct sgrad_step *step, void (*done)(void *arg), void *arg) {
+                       const struct sgrad_step *step, struct sgrad_gate *gate, bool stays, void (*done)(void *arg), void *arg) {
     const struct sgrad_message message = { .tensor = operand[0],
                                            .peer = i->peer,
                                            .tag = i->tag,
@@ -105,25 +119,30 @@ static int submit_call(const struct sgrad__program *p, const struct sgrad__instr
         .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
         .first = (p->micro ? p->micro[i->micro].first : 0) + i->first,
         .priority = i->priority, .workers = i->workers, .gpu = i->gpu, .name = i->name, .failure = p->failure,
-        .done = done, .done_arg = arg });
+        .gate = gate, .stays = stays, .done = done, .done_arg = arg });
 }
 
 static struct sgrad_tensor *tensor_of(const struct sgrad__buffer *buffer, int copy) {
     return buffer->tensor[buffer->copies > 1 ? copy : 0];
 }
 
-int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,
-                              void (*done)(void *arg), void *arg) {
+static int submit_at(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy, struct sgrad_gate *gate,
+                     bool stays, void (*done)(void *arg), void *arg) {
     const struct sgrad__instruction *i = &p->instruction[index];
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
         operand[j] = i->operand[j] < 0 ? NULL : tensor_of(&p->buffer[i->operand[j]], copy);
     }
-    SGRAD_TRY(submit_call(p, i, operand, step, done, arg));
+    SGRAD_TRY(submit_call(p, i, operand, step, gate, stays, done, arg));
     const uint32_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
     for (int j = 0; j < i->call->operands; j++)
         if (last >> j & 1) sgrad_tensor_forget(operand[j]);
     return 0;
+}
+
+int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,
+                              void (*done)(void *arg), void *arg) {
+    return submit_at(p, index, step, copy, NULL, false, done, arg);
 }
 
 /* What may be over after its step, which it has a copy of. */
@@ -146,7 +165,8 @@ static void later_done(void *arg) {
 static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
     struct sgrad__runner *r = slot->runner;
     if (!r->program->instruction[i].outlives)
-        return sgrad__instruction_submit(r->program, i, &slot->step, copy, one_done, &slot->mark[i]);
+        return submit_at(r->program, i, &slot->step, copy, r->can_cancel ? &slot->gate : NULL, r->stays[i], one_done,
+                         &slot->mark[i]);
     struct later *later = sgrad_alloc(1, sizeof *later);
     *later = (struct later){ r, slot->step };
     later->step.sample = NULL;
@@ -166,7 +186,8 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
     memcpy(slot->sample, sample, (size_t)p->share * sizeof *sample);
     slot->step = *step;
     slot->step.sample = slot->sample;
-    slot->finished = false;
+    slot->finished = slot->cancelled = false;
+    sgrad_gate_open(&slot->gate);
     int pending = 0;
     for (int i = 0; i < waits(p); i++) {
         const bool awaited = is_awaited(p, i, step->number);
@@ -238,14 +259,25 @@ void sgrad__runner_tell_stall(const struct sgrad__runner *r) {
     if (r->finished < r->submitted && !sgrad__runner_is_ready(r)) tell_stall(r, &r->slot[r->finished % r->program->window]);
 }
 
+/* The newest first: a step changes nothing before the one before it has. */
+void sgrad__runner_cancel(struct sgrad__runner *r) {
+    for (long i = r->submitted - 1; r->can_cancel && i >= r->finished; i--) {
+        struct sgrad__slot *slot = &r->slot[i % r->program->window];
+        if (!slot->finished) slot->cancelled = sgrad_gate_cancel(&slot->gate);
+        if (!slot->cancelled) return;
+    }
+}
+
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
     assert(r->finished < r->submitted);
-    struct sgrad__slot *slot = &r->slot[r->finished++ % r->program->window];
+    struct sgrad__slot *slot = &r->slot[r->finished % r->program->window];
     struct sgrad__idle idle = { .before = -1 };
     sgrad_monitor_enter(r->monitor);
-    while (!slot->finished)
-        if (sgrad__nap(r->monitor, atomic_load(&slot->pending), &idle) && !slot->finished)
-            tell_stall(r, slot);
+    while (!slot->finished) {
+        if (r->asked && r->asked(r->asked_arg)) sgrad__runner_cancel(r);
+        if (sgrad__nap(r->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
+    }
+    r->finished++;
     sgrad_monitor_leave(r->monitor);
     *done = slot;
     const int error = sgrad_failure_error(r->program->failure);

@@ -3,6 +3,7 @@
 #define SGRAD_GRAPHS_RUNNER_H
 
 #include "graphs/programs/program.h"
+#include "runtime/gate.h"
 
 #include <stdatomic.h>
 
@@ -27,7 +28,8 @@ struct sgrad__slot {
     void **output;              /* what the program's outputs hold, in the steps that they are part of */
     atomic_int pending;         /* tasks, messages, and the fetches of outputs */
     struct sgrad__mark *mark;   /* of each of these */
-    bool finished;
+    struct sgrad_gate gate;
+    bool finished, cancelled;   /* cancelled: it changed nothing */
     double time;                /* when it finished: seconds of the monotonic clock */
     struct sgrad__runner *runner;
 };
@@ -39,7 +41,13 @@ struct sgrad__runner {
     long later;                         /* what steps have begun that may outlive them, and has not ended */
     struct sgrad_monitor *monitor;
     struct sgrad_monitor *listener;     /* told, too, when a step has ended; NULL: nobody waits for several runners */
+    bool *stays;                        /* by instruction: what it changes outlives the step */
+    bool can_cancel;                    /* steps are this rank's alone, and none of their instructions outlives them */
+    bool (*asked)(const void *arg);     /* while a wait goes on: are steps in flight to be cancelled? NULL: they never are */
+    const void *asked_arg;
 };
+/* Cancels the steps in flight that have changed nothing so far: the newest ones. */
+void sgrad__runner_cancel(struct sgrad__runner *runner);
 /* The content of an output that is doubles; NULL where there is no such output (-1). */
 static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, int output) {
     return output < 0 ? NULL : slot->output[output];

@@ -22,6 +22,7 @@
 
 #include "graphs/networks/networks.h"
 #include "graphs/programs/programs.h"
+#include "graphs/runs/past.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -108,6 +109,9 @@ struct sgrad_train_options {
     bool evaluate_last;                         /* after the last step alone */
     long checkpoint_every;                      /* epochs, or steps when checkpoint_in_steps; 0: never */
     bool checkpoint_in_steps;
+    double checkpoint_seconds;                  /* from one to the next, by the clock of rank 0, and one at the end; 0: not so */
+    const char *stop_before;                    /* a time, as sgrad_deadline_parse takes it, before which the run ends with a
+                                                   checkpoint, as if it were asked to; NULL: none */
     int keep;
     bool best;                                  /* the weights of the best evaluation become best.safetensors */
     int patience;                               /* evaluations without a better one, after which the run ends; 0: it does not */
@@ -131,6 +135,7 @@ struct sgrad_train_options {
     int cpus, gpus;                             /* workers: 0 all, -1 none */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */
+    const char *command;            /* which has these as options: "stargrad train"; for messages; NULL: none */
     const char *const *asked;       /* the options that somebody asked for, by their long names, then NULL: those that have no
                                        effect on this run are told on standard error; NULL: none are */
 };
@@ -292,6 +297,8 @@ struct sgrad_train_result {
     const struct sgrad_metric *metric;
     double test[SGRAD_MAX_METRICS];
     double test_loss, test_top1;    /* two of them; NAN: there is no such */
+    long best_step;                 /* the evaluation whose metrics these are, and whose weights the run leaves: after this step,
+                                       the best one; 0: that of the last step */
 };
 /* As an object: folder, steps, epochs, train_loss, what the next one adds, seconds, samples_per_second. */
 struct json_t;
@@ -305,6 +312,13 @@ const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, c
  * output. Every rank that a launcher (mpirun, srun) started calls it, with the same options. SGRAD_EINTR after SIGINT, SIGTERM,
  * SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number. */
 int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+/* The time before which a run has to end, in *STOP, seconds since 1970: "3600", "90min", "2h" from now; "17:30", "17:30:15", the
+ * next such; "2026-11-27T07:00", with Z or a zone (+01:00) behind it; "slurm-5min", so long before the Slurm job ends
+ * (SLURM_JOB_END_TIME).
+ * SGRAD_EINVAL: it is none of these, or over. */
+int sgrad_deadline_parse(const char *text, double *stop);
+bool sgrad_duration_parse(const char *text, double *seconds);      /* "90", "90s", "10min", "2h", "1d"; false: none */
 
 /* Does FOLDER hold what a run has begun, its config.json or a checkpoint? options.resume continues it, and nothing else. */
 bool sgrad_run_exists(const char *folder);
@@ -401,36 +415,7 @@ bool sgrad_is_sure(const float *logit, int64_t count);
 /* The softmax of COUNT logits. */
 void sgrad_probabilities(const float *logit, int64_t count, double *probability);
 
-/* ---- runs that are there ------------------------------------------------------------------------------------------ */
-
-/* The options of the run in FOLDER as its config.json has them, with what continuations changed, but for out, resume and trace.
- * Plug-ins that it had are not opened, but told of. Texts live as long as the program. SGRAD_EIO, SGRAD_EFORMAT; *OPTIONS then
- * stays as it is. */
-int sgrad_run_options(const char *folder, struct sgrad_train_options *options);
-
-/* What it was trained on: images, and the names of their classes. */
-struct sgrad_run_input {
-    struct sgrad_shape image;       /* (H,W,C); rank 0: they are none */
-    float full_scale;
-    int classes;                    /* 0: it has none */
-    char **class_name;              /* of each class */
-};
-int sgrad_run_input(const char *folder, struct sgrad_run_input *input);
-void sgrad_run_input_free(struct sgrad_run_input *input);
-
-/* A data set without samples, of such as the run in FOLDER, whose options are OPTIONS, takes: images, which the run knows; of
- * others, or where FOLDER is NULL, the data set that they name, which then has to be there. */
-int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
-
-/* The test part of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those that the config.json
- * beside the weights names, and features are normalised as it says (datasets.h, origin). EVERY: all samples of a file that is not
- * divided into parts, whose target may be missing. SGRAD_EFORMAT: they do not match, or the file is malformed. */
-int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
-
-/* The seed becomes that of the run in whose folder the weights of OPTIONS lie, if it is a run's: drawn data are its own. */
-void sgrad_run_take_seed(struct sgrad_train_options *options);
-
-char *sgrad_run_weights(const char *folder);    /* the file of its final weights; free it */
+/* ---- operations of one's own ------------------------------------------------------------------------------------- */
 
 /* Is OP right, on each of its test shapes? Its derivatives against finite differences of forward, gradients that are added to,
  * bf16 against f32; in the open context (runtime.h), on CPUs. SGRAD_EINVAL: one line tells what is wrong, and by how much. */

@@ -9,8 +9,8 @@
  *     poly       peak · (1 - t)^power
  *     triangle   from start·peak up to peak at t = top, down to end·peak, both ways straight
  *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 at the last step, each half a cosine wave
- *                (Smith, Topin, 2019). As torch.optim.lr_scheduler.OneCycleLR has it with its defaults: of N steps the peak is that
- *                of step 0.3 N - 1, and the end that of step N - 1 */
+ *                (Smith, Topin, 2019). As torch.optim.lr_scheduler.OneCycleLR has it with its defaults: of N steps the peak
+ *                is that of step 0.3 N - 1, and the end that of step N - 1 */
 #include "graphs/runs/runs.h"
 
 #include <ctype.h>

@@ -179,7 +179,7 @@ static int open_parameters(struct sgrad__run *r) {
     set_hyper(r);
     const struct sgrad__brought *brought = r->graph->brought;
     const char *skip = r->train ? r->options.init_skip : NULL;      /* what is evaluated is loaded whole */
-    if (!r->options.init) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, skip) : 0;
+    if (!r->options.init || r->restores) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
     int error = sgrad__weights_load(r->graph, &file, false, skip);
     if (!error && r->context->rank == 0) check_weights(&file);
@@ -299,6 +299,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
     SGRAD_TRY(open_context(r));
     SGRAD_TRY(sgrad__run_compare_options(r));
+    sgrad_ranks_broadcast(&r->restores, sizeof r->restores, 0);
     sgrad__run_measure_room(r);
     int error = sgrad__run_choose_mesh(r, sgrad__run_build_graph);
     if (!error) error = sgrad__run_place_on_mesh(r);
@@ -439,6 +440,7 @@ void sgrad__run_close(struct sgrad__run *r) {
     free(r->model_text);
     free(r->chosen);
     free(r->choice);
+    free(r->deadline);
     free(r->identity);
     free(r->history);
     free(r->augment);

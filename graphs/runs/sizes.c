@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted) {
     int64_t best = 1;
@@ -22,8 +23,15 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
         return sgrad_fail(SGRAD_EINVAL, "--batch %ld cannot be shared by %ld ranks: %ld can", o->batch, ranks,
                           (o->batch / ranks + 1) * ranks);
     const int64_t share = o->batch / ranks, micro = o->micro_batch;
-    const int64_t group = o->bn_group > 0 ? o->bn_group : o->bn_group == SGRAD_GROUP_GLOBAL ? o->batch : share;
+    const int64_t group = r->kept_group                         ? r->kept_group
+                          : o->bn_group > 0                     ? o->bn_group
+                          : o->bn_group == SGRAD_GROUP_GLOBAL   ? o->batch
+                                                                : share;
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
+    if (r->kept_group && (o->batch % group || share % here || group % here))
+        return sgrad_fail(SGRAD_EINVAL, "the run takes batch norm's statistics over groups of %lld samples, which a rank's share "
+                                        "of %lld cannot form: other ranks can, or --bn-group rank takes the share",
+                          (long long)group, (long long)share);
     if (o->batch % group || share % here || group % here)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld: %lld does", (long long)group,
                           ranks > 1 ? "rank's share" : "batch", (long long)share,
@@ -57,14 +65,40 @@ static bool will_do(const struct sgrad__run *r, int64_t group) {
 
 /* Of several GPUs each takes batch norm's statistics over its own part of the share, as where each is a process, if the parts are
  * equal, and bits may depend on the machine; a run that goes on keeps the groups that it began with. */
+static bool asks_for_group(const struct sgrad__run *r) {
+    for (const char *const *asked = r->options.asked; asked && *asked; asked++)
+        if (!strcmp(*asked, "bn-group")) return true;
+    return false;
+}
+
+/* A run that goes on, on other ranks perhaps: where a group is a rank's share, it is what the share was. */
+static int keep_group(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    const bool ranks = o->bn_group == SGRAD_GROUP_GPU || o->bn_group == SGRAD_GROUP_RANK;
+    const bool may = ranks && o->resume && o->out && !asks_for_group(r);
+    int64_t samples = 0;
+    bool known = false;
+    if (!may || !sgrad__has_groups(r->graph)) return 0;
+    long group = SGRAD_GROUP_RANK;
+    const int error = r->context->rank ? 0 : sgrad__config_group(o->out, &group, &samples, &known);
+    SGRAD_TRY(sgrad__run_agree(r, error));
+    if (group != SGRAD_GROUP_RANK || samples == o->batch / r->parts || (samples && o->batch % samples)) samples = 0;
+    sgrad_ranks_broadcast(&samples, sizeof samples, 0);
+    r->kept_group = samples;
+    return 0;
+}
+
 int sgrad__run_choose_group(struct sgrad__run *r) {
     struct sgrad_train_options *o = &r->options;
+    SGRAD_TRY(keep_group(r));
     if (o->bn_group != SGRAD_GROUP_GPU) return 0;
     const int64_t share = o->batch / r->parts;
     const int gpus = gpus_of_each(r);
     long group = SGRAD_GROUP_RANK;
+    int64_t samples;
     bool known = false;
-    const int error = o->resume && o->out && r->context->rank == 0 ? sgrad__config_group(o->out, &group, &known) : 0;
+    const int error =
+        o->resume && o->out && r->context->rank == 0 ? sgrad__config_group(o->out, &group, &samples, &known) : 0;
     if (!known && gpus > 1 && share % gpus == 0 && will_do(r, share / gpus) && !o->deterministic && r->copies == 1 &&
         r->graph->stages == 1 && sgrad__has_groups(r->graph))
         group = share / gpus;

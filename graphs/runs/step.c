@@ -22,9 +22,17 @@ static int compare_program(struct sgrad__run *r) {
     return error;
 }
 
+static bool is_asked(const void *run) { return sgrad__run_is_asked(run); }
+
+/* Of a run in a folder of its own, whose steps in flight are cancelled when it is asked to end. */
+static void create_runner(struct sgrad__run *r) {
+    r->runner = sgrad__runner_create(r->program, r->listener);
+    if (r->folder && !r->listener) r->runner->asked = is_asked, r->runner->asked_arg = r;
+}
+
 int sgrad__run_open_runner(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program, r->listener);
+    create_runner(r);
     SGRAD_TRY(sgrad__server_open(r, done));
     SGRAD_TRY(compare_program(r));
     r->order = sgrad__run_order(r);
@@ -40,15 +48,20 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
     sgrad__graph_freeze(r->graph, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program, r->listener);
+    create_runner(r);
     return compare_program(r);
+}
+
+/* To end the run, or, of rank 0 alone and less than one, to write a checkpoint. */
+static float vote_of(const struct sgrad__run *r, long step) {
+    return sgrad__run_is_asked(r) ? 1 : sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
 }
 
 int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sample) {
     const struct sgrad_step s = {
         .seed = r->options.seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
         .rate = (float)sgrad__run_rate(r, step), .damping = (float)sgrad__run_damping(r, step),
-        .first = r->part * r->program->share, .stop = sgrad__run_is_asked(r),
+        .first = r->part * r->program->share, .stop = vote_of(r, step),
     };
     return sgrad__runner_submit(r->runner, &s, sample);
 }

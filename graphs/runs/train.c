@@ -49,18 +49,23 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
     sgrad__wholes_free(r->graph);
     SGRAD_TRY(error);
     r->last_checkpoint = done;
+    sgrad__deadline_checkpoint(r);
     if (r->options.keep == 1) r->good_checkpoint = 0;   /* it goes */
     return 0;
 }
 
-/* The epoch's steps are done, and are evaluated beside those that follow. */
+static int end_evaluation(struct sgrad__run *r, long done);
+
+/* The epoch's steps are done, and are evaluated beside those that follow; but where the evaluation may be the one that ends the
+ * run, no step follows before it is over. */
 static int begin_evaluation(struct sgrad__run *r, long done) {
     r->epoch = (struct sgrad__epoch){ .step = done, .epoch = (double)done / (double)r->steps_per_epoch };
     r->epoch.memory = 1e-6 * (double)sgrad_tensors_most();
     sgrad__metrics_steps(r->metrics, &r->epoch);
     if (done >= r->steps) SGRAD_TRY(sgrad__run_see_views(r));
     if (r->views.count) r->epoch.views = r->options.tta;
-    return sgrad__evaluation_begin(r);
+    SGRAD_TRY(sgrad__evaluation_begin(r));
+    return sgrad__best_may_end(r) ? end_evaluation(r, done) : 0;
 }
 
 /* The epoch is evaluated; or, where the run was asked to end, that is left to its continuation. */
@@ -90,7 +95,7 @@ static int end_evaluation(struct sgrad__run *r, long done) {
     }
     double unwritten = r->unwritten != 0;
     sgrad_ranks_sum(&unwritten, 1);
-    if (unwritten > 0) r->stopping = true;
+    if (unwritten > 0 || r->enough) r->stopping = true;
     return 0;
 }
 
@@ -108,16 +113,20 @@ static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
 /* Rank 0 knows more than the others of why: they are told that it was so. */
 static int stop_early(struct sgrad__run *r, long done) {
     const int signal = sgrad__signal_caught(), error = r->unwritten ? r->unwritten : SGRAD_EINTR;
-    const char *why = r->unwritten ? "its metrics cannot be written"
-                      : signal     ? strsignal(signal)
-                                   : "another rank was asked to end";
+    const char *why = r->unwritten                ? "its metrics cannot be written"
+                      : signal                    ? strsignal(signal)
+                      : sgrad__deadline_stops(r)  ? sgrad__deadline_text(r)
+                                                  : "another rank was asked to end";
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
     const int failed = begin_checkpoint(r, done);
     if (failed && !r->together) return failed;
     SGRAD_TRY(end_evaluation(r, done));
     SGRAD_TRY(failed);
     SGRAD_TRY(end_checkpoint(r));
-    return SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with --out %s --resume", why, done, r->folder);
+    char *again = sgrad__run_again_text(r);
+    const int said = SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
+    free(again);
+    return said;
 }
 
 static bool evaluation_is_due(const struct sgrad__run *r, long done) {
@@ -127,7 +136,8 @@ static bool evaluation_is_due(const struct sgrad__run *r, long done) {
 }
 
 static bool checkpoint_is_due(const struct sgrad__run *r, long done) {
-    long every = r->options.checkpoint_every * (r->options.checkpoint_in_steps ? 1 : r->steps_per_epoch);
+    const long every = r->options.checkpoint_every * (r->options.checkpoint_in_steps ? 1 : r->steps_per_epoch);
+    if (r->pausing || (r->options.checkpoint_seconds > 0 && done == r->steps)) return true;
     return every > 0 && (done % every == 0 || done == r->steps);
 }
 
@@ -168,7 +178,8 @@ static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long
 }
 
 /* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one
- * was asked to end, or a loss that is no number, after the same step, and turn those that are promised by then.
+ * was asked to end, or a loss that is no number, after the same step, and turn those that are promised by then. So they do where
+ * rank 0 wants a checkpoint by the clock. One rank alone cancels the steps in flight that have changed nothing.
  *
  * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended:
  * twice as many are promised to servers. */
@@ -178,7 +189,8 @@ static int turn(struct sgrad__run *r, long *done) {
     int error = 0;
     while (*done < stop) {
         if (r->context->ranks == 1 && sgrad__run_is_asked(r)) r->stopping = true;
-        if (r->stopping) stop = promised;
+        if (r->context->ranks == 1 && sgrad__deadline_wants_checkpoint(r, *done)) r->pausing = true;
+        if (r->stopping || r->pausing) stop = promised;
         else promised = *done + ahead < stop ? *done + ahead : stop;
         sgrad__server_expect(r->server, promised, stop);
         while (next < promised && next - *done < window) {
@@ -189,13 +201,20 @@ static int turn(struct sgrad__run *r, long *done) {
         if (next == *done) break;       /* asked to end, and all that was begun has ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+        if (slot->cancelled) {      /* those behind it are, too */
+            r->stopping = true;
+            for (long behind = *done + 1; behind < next; behind++) SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+            break;
+        }
+        sgrad__deadline_step(r, slot->time);
         const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, r->program->votes);
         const double loss = statistics[0] / statistics[r->result.metrics];
         ++*done;
         if (error) continue;
         tell_step(r, slot, *done, loss);
-        if (votes && *votes > 0) r->stopping = true;
+        if (votes && *votes >= 1) r->stopping = true;
+        else if (votes && *votes > 0) r->pausing = true;
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) r->stopping = true, error = stop_for_nan(r, *done, loss);
     }
@@ -271,15 +290,16 @@ static int stretch(struct sgrad__run *r, long *done) {
     SGRAD_TRY(end_evaluation(r, *done));
     if (error) return error;
     if (checkpoint_is_due(r, *done)) SGRAD_TRY(begin_checkpoint(r, *done));
+    r->pausing = false;
     if (*done == before || !evaluation_is_due(r, *done)) return 0;
     return begin_evaluation(r, *done);
 }
 
-/* One rank may know it before the others, which turn no step any more. */
+/* All ranks know it after the same evaluation; that rank 0 could not write that down it knows alone. */
 static bool has_enough(struct sgrad__run *r) {
-    double enough = r->enough;
-    if (r->options.patience) sgrad_ranks_sum(&enough, 1);
-    return enough > 0;
+    double unwritten = r->unwritten != 0;
+    sgrad_ranks_sum(&unwritten, 1);
+    return r->enough && unwritten == 0;
 }
 
 static int train(struct sgrad__run *r, long done) {
@@ -288,16 +308,18 @@ static int train(struct sgrad__run *r, long done) {
     bool owed = sgrad__metrics_owes_epoch(r->metrics);
     sgrad_ranks_broadcast(&owed, sizeof owed, 0);
     if (owed) SGRAD_TRY(begin_evaluation(r, done));     /* the run was ended between an epoch and its evaluation */
+    else if ((done >= r->steps || r->enough) && r->kept_step) r->result.train_loss = NAN;
     else if (done >= r->steps || r->enough) SGRAD_TRY(evaluate_again(r));
     while (done < r->steps && !r->stopping) SGRAD_TRY(stretch(r, &done));
     if (!r->stopping) SGRAD_TRY(end_evaluation(r, done));
     if (r->stopping && !has_enough(r)) return stop_early(r, done);
-    const bool keeps = r->stopping && done > 0 && r->options.checkpoint_every > 0;      /* it has had enough */
-    if (keeps) SGRAD_TRY(begin_checkpoint(r, done));
+    const bool keeps = r->options.checkpoint_every > 0 || r->options.checkpoint_seconds > 0;
+    if (r->stopping && done > 0 && keeps) SGRAD_TRY(begin_checkpoint(r, done));
     SGRAD_TRY(end_evaluation(r, done));     /* of ranks that have not told it yet */
     SGRAD_TRY(end_checkpoint(r));
     r->result.steps = done;
     r->result.epochs = (double)done / (double)r->steps_per_epoch;
+    sgrad__best_take(r);
     return 0;
 }
 
@@ -338,9 +360,10 @@ static void warn_of_loss(const struct sgrad__run *r) {
                                                                    : "learned nothing; another --lr may help");
 }
 
+/* Those of the best evaluation, where they are kept, else those of the last step. */
 static int save_weights(struct sgrad__run *r) {
     char *path = sgrad_format("%s/model.safetensors", r->folder);
-    int error = sgrad__weights_save(r->graph, path, false, NULL, 0);
+    int error = r->kept_step ? sgrad__best_copy(r, path) : sgrad__weights_save(r->graph, path, false, NULL, 0);
     free(path);
     return error;
 }
@@ -376,6 +399,7 @@ static int train_run(struct sgrad__run *r) {
     if (done >= r->steps && tells)
         fprintf(terminal, "%ld %s of this run are done already, and %ld asked for\n", done, sgrad_plural(done, "step", "steps"),
                 r->steps);
+    SGRAD_TRY(sgrad__run_agree(r, sgrad__deadline_open(r)));
     SGRAD_TRY(sgrad__run_open_runner(r, done));
     SGRAD_TRY(
         sgrad__run_await(r, r->context->rank ? 0 : open_metrics(r, done, terminal), "for rank 0, which reads metrics.jsonl"));

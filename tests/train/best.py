@@ -40,6 +40,32 @@ def test_patience():
         check(out)
 
 
+def ends_with_its_best(out, said):
+    """The run's weights, its last line and its best evaluation are the same; no step follows the evaluation that ended it."""
+    tops, best = best_of(out)
+    epochs = events(out, "epoch")
+    step = epochs[tops.index(best)]["step"]
+    assert said.splitlines()[-1] == f"{out}: test accuracy {100 * best:.2f} %, of the best evaluation, after step {step}", said
+    told = json.loads(stargrad("eval", out, "--json"))
+    assert told["test_top1"] == best, (told, tops)
+    assert abs(told["test_loss"] - epochs[tops.index(best)]["test_loss"]) <= 1e-5 * told["test_loss"], (told, epochs)
+    assert events(out)[-1]["step"] == epochs[-1]["step"], "steps behind the last evaluation"
+
+
+def test_the_run_ends_with_its_best():
+    """Whatever the window; with --best, with --patience, with both; on ranks, too."""
+    last = {}
+    for name, count, more in (("window 1", 1, ("--patience", 2, "--window", 1)), ("window 4", 1, ("--patience", 2, "--window", 4)),
+                              ("best", 1, ("--best", "--epochs", 4)), ("within", 1, ("--patience", 3, "--best", "--evaluate-every", 5)),
+                              ("ranks", 2, ("--patience", 2,))):
+        out = folder("ends")
+        words = ("train", *WORDS, "--epochs", 60, "--bn-group", "global", *more, "--out", out)
+        said = stargrad(*words) if count == 1 else ranks(count, *words)
+        ends_with_its_best(out, said)
+        last[name] = events(out)[-1]["step"], content(out)
+    assert last["window 1"] == last["window 4"] == last["ranks"], {name: step for name, (step, _) in last.items()}
+
+
 def test_patience_goes_on():
     """Evaluations of before count; a run that has had enough trains no more, and is what it was."""
     out, halved = folder("patient"), folder("halved")
@@ -48,9 +74,7 @@ def test_patience_goes_on():
     tops, steps, weights = best_of(out)[0], len(events(out, "step")), content(out)
     stargrad("train", *WORDS, "--epochs", 2, "--patience", 2, "--out", halved)
     stargrad(*words, "--out", halved, "--resume")
-    again = best_of(halved)[0]
-    both = min(len(tops), len(again))       # an evaluation more may have begun when it had enough
-    assert again[:both] == tops[:both] and max(len(tops), len(again)) - both <= 1, (tops, again)
+    assert best_of(halved)[0] == tops and content(halved) == weights, (tops, best_of(halved)[0])
     same = json.loads(stargrad(*words, "--out", out, "--resume"))
     assert len(events(out, "step")) == steps and content(out) == weights
     assert same["steps"] == told["steps"] and same["test_top1"] is not None, (told, same)

@@ -64,7 +64,7 @@ def test_resumed():
     for name in ("model.safetensors", "best.safetensors"):
         assert content(whole, name) == content(halved, name), name
     assert not any("ema.conv1" in name for name in tensors(whole, "checkpoint-66.safetensors"))
-    for other in ((), ("--ema", 0.5)):
+    for other in (("--ema", 0), ("--ema", 0.5)):
         said = stargrad(*RUN, *other, "--epochs", 4, "--freeze", "conv1", "--out", halved, "--resume", status=2)
         assert "has optimizer sgd --ema 0.9, so it cannot be continued with sgd" in said, said
 

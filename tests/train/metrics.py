@@ -53,11 +53,18 @@ def fields(data):
 
 
 def values(out):
-    """{tag: [(step, fields of its Value)]} of the run's event file."""
-    path, = glob.glob(f"{out}/tensorboard/events.out.tfevents.*")
+    """{tag: [(step, fields of its Value)]} of the run's event files, in the order of their names. As TensorBoard does, drops what begins
+    with the step of a START before it."""
+    found = {}
+    for path in sorted(glob.glob(f"{out}/tensorboard/events.out.tfevents.*")):
+        read_file(path, found)
+    return found
+
+
+def read_file(path, found):
     with open(path, "rb") as f:
         data = f.read()
-    at, found = 0, {}
+    at = 0
     while at < len(data):
         (size,), (of_size,) = struct.unpack_from("<Q", data, at), struct.unpack_from("<I", data, at + 8)
         event = data[at + 12:at + 12 + size]
@@ -67,9 +74,12 @@ def values(out):
         if 5 in event:
             value = fields(fields(event[5])[1])
             found.setdefault(value[1].decode(), []).append((event[2], value))
+        elif 7 in event:
+            assert fields(event[7]) == {1: 1}, "no START"
+            for told in found.values():
+                told[:] = [(step, value) for step, value in told if step < event[2]]
         else:
             assert event[3] == b"brain.Event:2"
-    return found
 
 
 def scalars(out):
@@ -113,6 +123,20 @@ def test_tensorboard():
         assert all(abs(a[1] - b[1]) <= 1e-6 * abs(b[1]) for a, b in zip(found[name], told)), name
     assert [step for step, _ in found["test/top1"]] == [10, 20]
     assert all(0 <= share <= 1.01 for _, share in found["busy/cpu0"]) and any(share > 0.1 for _, share in found["busy/cpu0"])
+
+
+def test_tensorboard_of_a_run_that_goes_on():
+    """Each step once, whatever a killed run had told of steps that come again; twice within a second, too."""
+    out = folder("tensorboard")
+    stargrad(*NETWORK, "--steps", 25, "--checkpoint-every", "10s", "--tensorboard", "--out", out)
+    for name in ("checkpoint-25.safetensors", "model.safetensors"):
+        os.remove(f"{out}/{name}")
+    for _ in range(2):
+        stargrad("train", "--out", out, "--resume")
+        os.remove(f"{out}/checkpoint-25.safetensors")
+    found = scalars(out)
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 26)), found["train/loss"]
+    assert [step for step, _ in found["test/top1"]] == [10, 20, 25], found["test/top1"]
 
 
 def test_workers_of_all_ranks():

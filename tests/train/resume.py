@@ -7,6 +7,7 @@ import resource
 import signal
 import struct
 import subprocess
+import time
 
 from run import (RANKS, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps,
                  wait_until)
@@ -67,11 +68,49 @@ def test_signals_end_with_a_checkpoint():
         out = folder("stopped")
         process = start(*RUN, "--out", out)
         wait_for_steps(out, steps, process)
-        process.send_signal(number)
+        for _ in range(3):          # batch systems ask more than once
+            process.send_signal(number)
         _, said = process.communicate()
         assert process.returncode == 1 and "checkpoint written" in said and said.count("\n") == 1, (process.returncode, said)
-        stargrad(*RUN, "--out", out, "--resume")
+        stargrad("train", "--out", out, "--resume")
         assert content(out) == content(reference) and history(out) == history(reference)
+
+
+def test_a_stop_cancels_steps_in_flight():
+    """Of four steps in flight none takes place, or the first, that has nearly ended."""
+    out = folder("cancelled")
+    run = ("train", "--model", "resnet20", "--data", "synthetic:32x32x3,10,1024", "--batch", 512, "--micro-batch", 32, "--steps", 50, "--window", 4,
+           "--deterministic")
+    process = start(*run, "--out", out)
+    wait_for_steps(out, 1, process)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[1]
+    assert "stopped after step" in said and len(losses(out)) <= 2, (said, len(losses(out)))
+
+
+def test_by_the_clock():
+    """Checkpoints by minutes, within epochs; an end before a time, on one rank and on two."""
+    words = (*SHORT, "--epochs", 100000)
+    out = folder("clock")
+    process = start(*words, "--checkpoint-every", "0.01min", "--out", out)
+    wait_until(lambda: any(int(f[11:].split(".")[0]) % 14 for f in os.listdir(out) if f.startswith("checkpoint-")), process)
+    process.send_signal(signal.SIGUSR1)
+    process.communicate()
+    step = len(losses(out))
+    stargrad("train", "--out", out, "--resume", "--steps", step + 1)
+    assert options(out)["checkpoint_seconds"] == 0.6 and len(losses(out)) == step + 1
+    for count in (1, 2):
+        out = folder("clock")
+        words = (*SHORT, "--epochs", 100000, "--checkpoint-every", "1h", "--stop-before", 3, "--out", out)
+        said = stargrad(*words, status=1) if count == 1 else mpirun(count, command(*words), status=1)
+        step = int(re.search(r"--stop-before 3: stopped after step (\d+); checkpoint written; continue with", said)[1])
+        assert step == len(losses(out)) and os.path.exists(f"{out}/checkpoint-{step}.safetensors"), said
+    soon = {"SLURM_JOB_END_TIME": str(int(time.time()) + 100000)}
+    for before in ("slurm-5min", "slurm-90", "slurm-1h", "23:59", "00:01:30", "90min"):
+        stargrad(*SHORT, "--stop-before", before, "--print", env=soon)
+    for before, why in (("25:00", "takes seconds from now"), ("soon", "takes seconds"), ("slurm-5min", "SLURM_JOB_END_TIME is not set"),
+                        ("2020-01-01T00:00", "that time is over"), ("slurm-", "takes seconds"), ("", "takes seconds")):
+        assert why in stargrad(*SHORT, "--stop-before", before, "--print", status=2, env={"SLURM_JOB_END_TIME": ""}), before
 
 
 def test_a_signal_does_not_wait_for_an_evaluation():
@@ -170,6 +209,155 @@ def test_another_run_is_refused():
         said = stargrad(*RUN, *other, "--out", out, "--resume", status=2)
         assert said.count("\n") == 1 and out in said, said
     assert content(out, "metrics.jsonl") == before
+
+
+def options(out):
+    config = json.loads(content(out, "config.json"))
+    now = config["options"]
+    for entry in config.get("continued", ()):
+        now.update(entry["options"])
+    return now
+
+
+SHORT = ("train", "--model", "mlp", "--data", "digits", "--batch", 96, "--deterministic", "--cpus", 1)
+
+
+def test_a_run_has_its_own_options():
+    """Whatever it was asked for holds, and nothing is told of it; what is given holds instead, and is told in one line."""
+    asked = ("--lr", 0.02, "--schedule", "cosine", "--warmup", 0.5, "--augment", "crop:1", "--best", "--patience", 9, "--mean", 0.5,
+             "--label-smoothing", 0.1, "--nesterov", "--freeze", "*.bias", "--epochs", 3, "--checkpoint-every", "5s", "--evaluate-every", 7)
+    whole, out = folder("own-whole"), folder("own")
+    stargrad(*SHORT, *asked, "--out", whole)
+    stargrad(*SHORT, *asked, "--out", out)
+    newest = {int(f[11:].split(".")[0]) for f in os.listdir(out) if f.startswith("checkpoint-")}
+    for step in sorted(newest)[1:]:
+        os.remove(f"{out}/checkpoint-{step}.safetensors")
+    os.remove(f"{out}/model.safetensors")
+    said = stargrad("train", "--out", out, "--resume")
+    assert re.search(r"continues  after step \d+, as before\n", said), said
+    keys = ("step", "loss", "lr", "top1", "test_loss", "test_top1", "train_loss", "train_top1")
+    for kind in ("step", "epoch"):
+        assert [[e.get(key) for key in keys] for e in events(whole, kind)] == [[e.get(key) for key in keys] for e in events(out, kind)], kind
+    assert content(out) == content(whole)
+    said = stargrad("train", "--out", out, "--resume", "--epochs", 4, "--lr", 0.02, "--batch", 96, "--no-nesterov", "--freeze", "", "--seed", 1)
+    changes = re.search(r"continues  after step \d+, with (.*)\n", said)[1]
+    assert sorted(changes.split(", ")) == ["epochs 4.0 (was 3.0)", 'freeze null (was "*.bias")', "nesterov false (was true)"], changes
+    told = options(out)
+    assert (told["epochs"], told["freeze"], told["nesterov"], told["mean"], told["patience"]) == (4, None, False, "0.5", 9), told
+
+
+def test_what_goes_with_other_options():
+    """--epochs takes the place of --steps; another optimizer has its own rate; lists are emptied, flags switched off."""
+    one, out = folder("steps"), folder("like")
+    stargrad(*SHORT, "--steps", 3, "--lr", 0.3, "--best", "--freeze", "*.bias", "--out", one)
+    said = stargrad("train", "--out", one, "--resume", "--epochs", 1)
+    assert "steps 0 (was 3), epochs 1.0 (was 10.0)" in said or "epochs 1.0 (was 10.0), steps 0 (was 3)" in said, said
+    assert len(losses(one)) == 14
+    said = stargrad("train", "--like", one, "--optimizer", "adam", "--no-best", "--freeze", "", "--steps", 2, "--out", out)
+    assert "optimizer  adam, learning rate 0.001," in said, said
+    told = options(out)
+    assert (told["lr"], told["best"], told["freeze"], told["deterministic"]) == (0.001, False, None, True), told
+    said = stargrad("train", "--like", one, "--optimizer", "sgd", "--steps", 2, "--print")
+    assert "optimizer  sgd, learning rate 0.3," in said, said
+    config = os.path.join(folder("config"), "options.json")
+    os.makedirs(os.path.dirname(config))
+    with open(config, "w") as f:
+        json.dump({"best": False, "steps": 2}, f)
+    out = folder("like")
+    stargrad("train", "--config", config, "--like", one, "--out", out)
+    assert options(out)["best"] is False and options(out)["steps"] == 2, options(out)
+
+
+def test_resume_auto():
+    """Begins, then continues; job output and a lock are no files of anybody; other files are."""
+    out = folder("auto")
+    os.makedirs(out)
+    for name in ("slurm-17.out", "slurm-17_4.out", ".lock"):
+        with open(os.path.join(out, name), "w"):
+            pass
+    words = (*SHORT, "--steps", 3, "--out", out, "--resume")
+    assert "there is no run to continue" in stargrad(*words, status=2)
+    stargrad(*words, "auto")
+    assert len(losses(out)) == 3
+    assert "continues" not in stargrad(*words, "auto") and len(losses(out)) == 3
+    stargrad("train", "--out", out, "--resume=auto", "--steps", 5)
+    assert len(losses(out)) == 5
+    other = folder("auto-other")
+    assert "--model NAME is missing" in stargrad("train", "--out", other, "--resume", "auto", status=2)
+    os.makedirs(other)
+    with open(os.path.join(other, "notes"), "w"):
+        pass
+    assert "holds files already" in stargrad(*SHORT, "--steps", 1, "--out", other, "--resume", "auto", status=2)
+    assert "'again' is not auto, or nothing" in stargrad("train", "--out", out, "--resume=again", status=2)
+    out = folder("auto")
+    for steps in (2, 4):
+        said = mpirun(2, command(*SHORT, "--steps", steps, "--out", out, "--resume", "auto"))
+    assert "continues  after step 2, with steps 4 (was 2)" in said and len(losses(out)) == 4, said
+
+
+def test_the_command_that_is_told():
+    """It works as it is printed, wherever the run is."""
+    out = folder("it's told")
+    process = start(*SHORT, "--epochs", 400, "--lr", 0.01, "--out", out)
+    wait_for_steps(out, 5, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    told = re.search(r"checkpoint written; continue with (.*)\n", said)[1]
+    step = len(losses(out))
+    done = subprocess.run(f"{told} --steps {step + 2}", shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and len(losses(out)) == step + 2, (told, done)
+
+
+def test_what_differs_is_named():
+    """Data that moved are the same; other data are told from these by name, number and classes."""
+    place = folder("tables")
+    os.makedirs(place)
+
+    def table(name, rows, classes):
+        with open(os.path.join(place, name), "w") as f:
+            f.write("a,b,kind\n" + "".join(f"{i % 7}.5,{i % 5}.25,k{i % classes}\n" for i in range(rows)))
+        return f"csv:{place}/{name}"
+
+    here, same, longer, more = table("here.csv", 60, 3), table("there.csv", 60, 3), table("longer.csv", 80, 3), table("more.csv", 60, 4)
+    out = folder("moved")
+    words = ("train", "--model", "mlp", "--batch", 6, "--steps", 2, "--cpus", 1, "--out", out)
+    stargrad(*words, "--data", here)
+    for other, what in ((longer, "samples, 3 classes"), (more, "samples, 4 classes")):
+        said = stargrad("train", "--out", out, "--resume", "--steps", 4, "--data", other, status=2)
+        assert f"the run has data {here} (" in said and f"cannot be continued with {other} (" in said and what in said, said
+        assert "give --data with the same samples" in said and said.count("\n") == 1, said
+    os.remove(here[4:])
+    said = stargrad("train", "--out", out, "--resume", "--steps", 4, status=1)
+    assert here[4:] in said and "give --data" in said, said
+    said = stargrad("train", "--out", out, "--resume", "--steps", 4, "--data", same)
+    assert f'data "{same}" (was "{here}")' in said and len(losses(out)) == 4, said
+
+
+def test_groups_of_other_ranks_are_kept():
+    """Where batch norm's group is a rank's share, it stays what it was."""
+    words = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--micro-batch", 16, "--deterministic", "--cpus", 1,
+             "--checkpoint-every", "2s")
+    whole = folder("groups")
+    mpirun(2, command(*words, "--steps", 4, "--out", whole))
+    out = folder("fewer")
+    mpirun(2, command(*words, "--steps", 2, "--out", out))
+    said = stargrad("train", "--out", out, "--resume", "--steps", 4)
+    assert "batch norm over 32 samples, as on the ranks that the run began on" in said, said
+    assert losses(out) == losses(whole) and content(out) == content(whole)
+    said = stargrad("train", "--out", out, "--resume", "--steps", 5, "--bn-group", "rank")
+    assert "batch norm over 64 samples\n" in said, said
+
+
+def test_ranks_that_do_not_see_the_folder():
+    """Rank 0 alone has the run: others are told of its options."""
+    out = folder("apart")
+    stargrad(*SHORT, "--steps", 2, "--lr", 0.03, "--out", out)
+    nowhere = folder("nowhere")
+    os.makedirs(nowhere)
+    one = ["sh", "-c", f'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then cd {os.path.dirname(out)}; else cd {nowhere}; fi; exec "$@"', "sh"]
+    said = mpirun(2, [*one, os.path.abspath(command()[0]), "train", "--out", os.path.basename(out), "--resume", "--steps", "4"])
+    assert "continues  after step 2, with steps 4 (was 2)" in said and [e["lr"] for e in events(out)] == 4 * [0.03], said
+    assert os.listdir(nowhere) == []
 
 
 def test_what_is_not_there_is_not_continued():

@@ -5,6 +5,7 @@
 #include "tests/graphs/asserts.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 static int build(struct sgrad_graph *g, int x, int classes) {
     x = sgrad_layer(g, flatten, "flat", (x));
@@ -76,12 +77,64 @@ static void test_two_runs_begun_at_once(void **state) {
     for (int i = 0; i < 2; i++) free(result[i].folder);
 }
 
+/* Seconds from now to the time that TEXT means. */
+static double from_now(const char *text) {
+    double stop;
+    const double now = (double)time(NULL);
+    assert_int_equal(sgrad_deadline_parse(text, &stop), 0);
+    return stop - now;
+}
+
+static void test_times(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double seconds;
+    } durations[] = { { "90", 90 }, { "90s", 90 }, { "10min", 600 }, { "1.5h", 5400 }, { "2d", 172800 } };
+    static const char *const wrong[] = { "", "s", "-3", "1e99", "3 s", "3 min", "3m", "min", "0", "inf", "nan" };
+    double seconds, stop;
+    char text[64];
+    for (size_t i = 0; i < sizeof durations / sizeof *durations; i++) {
+        assert_true(sgrad_duration_parse(durations[i].text, &seconds));
+        assert_near(seconds, durations[i].seconds, 0);
+        assert_near(from_now(durations[i].text), durations[i].seconds, 60);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(sgrad_duration_parse(wrong[i], &seconds));
+
+    const time_t later = time(NULL) + 7200;
+    strftime(text, sizeof text, "%H:%M:%S", localtime(&later));
+    assert_near(from_now(text), 7200, 60);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", localtime(&later));
+    assert_near(from_now(text), 7200, 60);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", gmtime(&later));
+    assert_near(from_now(text), 7200, 120);
+    const time_t east = later + 5400;
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S+01:30", gmtime(&east));
+    assert_near(from_now(text), 7200, 60);
+    const time_t now = time(NULL);
+    strftime(text, sizeof text, "%H:%M", localtime(&now));      /* that minute has begun: tomorrow's */
+    assert_near(from_now(text), 86400, 7200);
+
+    snprintf(text, sizeof text, "%ld", (long)later);
+    setenv("SLURM_JOB_END_TIME", text, 1);
+    assert_near(from_now("slurm-5min"), 7200 - 300, 60);
+    assert_fails(sgrad_deadline_parse("slurm-3h", &stop), SGRAD_EINVAL, "that time is over");
+    unsetenv("SLURM_JOB_END_TIME");
+    assert_fails(sgrad_deadline_parse("slurm-5min", &stop), SGRAD_EINVAL, "SLURM_JOB_END_TIME is not set");
+    assert_fails(sgrad_deadline_parse("2020-01-01T00:00", &stop), SGRAD_EINVAL, "that time is over");
+    static const char *const none[] = { "25:00",      "12:61",             "12:",   "noon", "2030-13-01T00:00",
+                                        "2030-01-01", "2030-01-01T00:00+", "slurm-" };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "takes seconds from now");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_has_no_default_is_named),
         cmocka_unit_test(test_a_model_ends_with_a_column_for_each_class),
         cmocka_unit_test(test_names_have_defaults),
         cmocka_unit_test(test_two_runs_begun_at_once),
+        cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }

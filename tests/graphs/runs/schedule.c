@@ -101,7 +101,8 @@ static void gradual_warmup(void **state) {
     (void)state;
     struct sgrad_schedule s = { .kind = SGRAD_CONSTANT, .warmup = 5, .start = 0.1 };
     static const double at[][2] = { { 0, 0.1 }, { 1, 0.72 }, { 2.5, 1.65 }, { 5, 3.2 }, { 9, 3.2 } };
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++) assert_near(sgrad_schedule_rate(&s, 3.2, at[i][0], 90, 1), at[i][1], 1e-12);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        assert_near(sgrad_schedule_rate(&s, 3.2, at[i][0], 90, 1), at[i][1], 1e-12);
     assert_near(sgrad_schedule_rate(&s, 0.05, 1, 90, 1), 0.05, 0);     /* never down */
 }
 

@@ -1,0 +1,248 @@
+/* types.c: how a word of the command line becomes a value of a request, and how values are shown. */
+#include "cli/cli.h"
+#include "datasets/datasets.h"
+#include "graphs/runs/plugin.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void *field(const struct sgrad__option *o, struct sgrad__request *r) { return (char *)r + o->field; }
+static const void *field_of(const struct sgrad__option *o, const struct sgrad__request *r) { return (const char *)r + o->field; }
+
+static bool parse_whole(const char *text, double low, double high, long *value) {
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || isspace((unsigned char)*text) || (double)n < low || (double)n > high) return false;
+    *value = n;
+    return true;
+}
+
+bool *sgrad__option_flag(const struct sgrad__option *o, struct sgrad__request *r) { return field(o, r); }
+
+char *sgrad__option_opposite(const char *name) {
+    return strncmp(name, "no-", 3) ? sgrad_format("no-%s", name) : sgrad_format("%s", name + 3);
+}
+
+static bool read_flag(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    (void)text;
+    *(bool *)field(o, r) = true;
+    return true;
+}
+const struct sgrad__type sgrad__flag = { .read = read_flag };
+
+static bool read_whole(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    long n;
+    if (!parse_whole(text, o->low, o->high, &n)) return false;
+    if (o->size == sizeof(int))
+        *(int *)field(o, r) = (int)n;
+    else
+        *(long *)field(o, r) = n;
+    return true;
+}
+static char *takes_whole(const struct sgrad__option *o) {
+    return sgrad_format("a whole number from %.0f to %.0f", o->low, o->high);
+}
+static char *show_whole(const struct sgrad__option *o, const struct sgrad__request *r) {
+    long n = o->size == sizeof(int) ? *(const int *)field_of(o, r) : *(const long *)field_of(o, r);
+    return (double)n < o->low ? NULL : sgrad_format("%ld", n);
+}
+const struct sgrad__type sgrad__whole = { read_whole, takes_whole, show_whole };
+
+static bool read_real(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text) || !(x >= o->low && x <= o->high)) return false;
+    *(double *)field(o, r) = x;
+    return true;
+}
+/* With as many digits as a limit like 0.9999999 has. */
+static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %.10g to %.10g", o->low, o->high); }
+static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
+    const double x = *(const double *)field_of(o, r);
+    return x < o->low ? NULL : sgrad_format("%g", x);
+}
+const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
+
+/* Lists may be empty, where a run's options have some (--like, --resume). */
+static bool may_be_empty(const struct sgrad__option *o) {
+    static const char *const lists[] = { "LIST", "X,X,X", "AXIS=N,...", "N[:D[:P]]" };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!strcmp(o->value, lists[i])) return true;
+    return false;
+}
+
+static bool read_text(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    *(const char **)field(o, r) = *text ? text : NULL;
+    return *text || may_be_empty(o);
+}
+static char *takes_text(const struct sgrad__option *o) { return sgrad_format("a value for %s", o->value); }
+static char *show_text(const struct sgrad__option *o, const struct sgrad__request *r) {
+    const char *text = *(const char *const *)field_of(o, r);
+    return text ? sgrad_format("%s", text) : NULL;
+}
+const struct sgrad__type sgrad__text = { read_text, takes_text, show_text };
+
+/* A file that has to be there; why it cannot be read is in errno. */
+static bool read_file(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    if (!*text && !strcmp(o->name, "exclude")) return *(const char **)field(o, r) = NULL, true;    /* it lists samples */
+    return access(text, R_OK) == 0 && read_text(o, text, r);
+}
+static char *takes_file(const struct sgrad__option *o) { return (void)o, sgrad_format("a file that can be read"); }
+const struct sgrad__type sgrad__file = { read_file, takes_file, show_text };
+
+bool sgrad__is_file(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+/* A folder that is there, or is yet to be made. */
+static bool read_folder(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return !sgrad__is_file(text) && read_text(o, text, r);
+}
+static char *takes_folder(const struct sgrad__option *o) { return (void)o, sgrad_format("a folder"); }
+const struct sgrad__type sgrad__folder = { read_folder, takes_folder, show_text };
+
+static bool read_schedule(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_schedule schedule;
+    return sgrad_schedule_parse(text, &schedule) == 0 && read_text(o, text, r);
+}
+/* Takes NULL: whoever parses a schedule says what is wrong with it. */
+const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
+
+static bool read_augmentation(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_augmentations augmentations;
+    if (!*text) text = "none";
+    return sgrad_augmentations_parse(text, 0, 0, &augmentations) == 0 && read_text(o, text, r);
+}
+const struct sgrad__type sgrad__augmentation = { .read = read_augmentation, .show = show_text }; /* as the schedule */
+
+static bool read_views(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_views views;
+    if (!*text) return *(const char **)field(o, r) = NULL, true;
+    return sgrad_views_parse(text, &views) == 0 && read_text(o, text, r);
+}
+const struct sgrad__type sgrad__views = { .read = read_views, .show = show_text };      /* likewise */
+
+/* A flag that says of a text that it is "none". */
+static bool read_none(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)text, read_text(o, "none", r);
+}
+const struct sgrad__type sgrad__none = { .read = read_none };
+
+/* Its records are there from here on: nothing is kept in the request. */
+static bool read_plugin(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return (void)o, (void)r, sgrad_plugin_open(text) == 0;
+}
+const struct sgrad__type sgrad__plugin = { .read = read_plugin };
+
+/* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
+static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    const char *word = o->value;
+    for (int number = 0; *word; number++) {
+        const size_t length = strcspn(word, "|");
+        if (strlen(text) == length && !strncmp(text, word, length)) {
+            if (o->size == sizeof(bool)) *(bool *)field(o, r) = number;
+            else *(int *)field(o, r) = number;
+            return true;
+        }
+        word += length + (word[length] == '|');
+    }
+    return false;
+}
+static char *takes_choice(const struct sgrad__option *o) {
+    const char *last = strrchr(o->value, '|');
+    char *takes = sgrad_alloc(4 * strlen(o->value) + 1, 1), *to = takes;
+    for (const char *c = o->value; *c; c++)
+        if (*c == '|') to = stpcpy(to, c == last ? " or " : ", ");
+        else *to++ = *c;
+    return takes;
+}
+static char *show_choice(const struct sgrad__option *o, const struct sgrad__request *r) {
+    int number = o->size == sizeof(bool) ? *(const bool *)field_of(o, r) : *(const int *)field_of(o, r);
+    const char *word = o->value;
+    while (number-- > 0) word = strchr(word, '|') + 1;
+    return sgrad_format("%.*s", (int)strcspn(word, "|"), word);
+}
+const struct sgrad__type sgrad__choice = { read_choice, takes_choice, show_choice };
+
+static bool read_group(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    return sgrad_group_named(text, field(o, r)) || parse_whole(text, o->low, o->high, field(o, r));
+}
+static char *takes_group(const struct sgrad__option *o) {
+    return sgrad_format("gpu, rank, micro, global or a whole number from %.0f to %.0f", o->low, o->high);
+}
+static char *show_group(const struct sgrad__option *o, const struct sgrad__request *r) {
+    long group = *(const long *)field_of(o, r);
+    const char *name = sgrad_group_name(group);
+    return name ? sgrad_format("%s", name) : sgrad_format("%ld", group);
+}
+const struct sgrad__type sgrad__group = { read_group, takes_group, show_group };
+
+/* "3" epochs, "300s" steps, "10min", "2h". */
+static bool read_period(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char number[32];
+    const size_t length = strlen(text);
+    const char unit = length ? text[length - 1] : 0;
+    const bool steps = unit == 's';
+    double *seconds = &r->train.checkpoint_seconds;
+    if (length >= sizeof number) return false;
+    snprintf(number, sizeof number, "%.*s", (int)(length - steps), text);
+    *seconds = 0;
+    r->train.checkpoint_in_steps = steps;
+    if (unit == 'n' || unit == 'h') return *(long *)field(o, r) = 0, sgrad_duration_parse(text, seconds);
+    return parse_whole(number, o->low, o->high, field(o, r));
+}
+static char *takes_period(const struct sgrad__option *o) {
+    return sgrad_format("a whole number from %.0f to %.0f, of epochs, of steps with an s, or a time like 10min or 2h", o->low,
+                        o->high);
+}
+const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
+
+/* The library says 0 for all and -1 for none; the command line says nothing for all and 0 for none. */
+static bool read_workers(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    if (!read_whole(o, text, r)) return false;
+    int *workers = field(o, r);
+    if (*workers == 0) *workers = -1;
+    return true;
+}
+static char *show_workers(const struct sgrad__option *o, const struct sgrad__request *r) {
+    return (void)o, (void)r, sgrad_format("all");
+}
+const struct sgrad__type sgrad__workers = { read_workers, takes_whole, show_workers };
+
+/* "", "7", or "5-10": steps. */
+static bool read_range(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    char from[32];
+    const char *dash = strchr(text, '-');
+    long first, last;
+    *(const char **)field(o, r) = text;
+    if (!*text) return true;
+    if (!dash) return parse_whole(text, o->low, o->high, &first);
+    if (dash - text >= (long)sizeof from) return false;
+    snprintf(from, sizeof from, "%.*s", (int)(dash - text), text);
+    return parse_whole(from, o->low, o->high, &first) && parse_whole(dash + 1, (double)first, o->high, &last);
+}
+static char *takes_range(const struct sgrad__option *o) { return (void)o, sgrad_format("a step or a range of steps, like 5-10"); }
+const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_range };
+
+/* A time that has to come yet: rank 0 knows it for all. Whoever parses it says what is wrong with it. */
+static bool read_time(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    double stop;
+    *(const char **)field(o, r) = text;
+    return sgrad_launched_rank() || sgrad_deadline_parse(text, &stop) == 0;
+}
+const struct sgrad__type sgrad__time = { .read = read_time, .show = show_text };
+
+/* "", "auto". */
+static bool read_resume(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    r->resume = *text ? SGRAD_CONTINUE_OR_BEGIN : SGRAD_CONTINUE;
+    *(bool *)field(o, r) = !r->begins;
+    return !*text || !strcmp(text, "auto");
+}
+static char *takes_resume(const struct sgrad__option *o) { return (void)o, sgrad_format("auto, or nothing"); }
+const struct sgrad__type sgrad__resume = { .read = read_resume, .takes = takes_resume };

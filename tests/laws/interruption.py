@@ -1,0 +1,107 @@
+"""A run that is killed or stopped at any step, then resumed without further options, equals the uninterrupted run: losses, metrics and
+weights, bit for bit, and no row twice in metrics.jsonl."""
+import os
+import re
+import shlex
+import signal
+import subprocess
+
+from laws import Broken, main
+from run import RANKS, command, content, events, folder, wait_until
+
+CHECK, LONG = 10, 150
+
+STEPS = 40      # at most
+
+NETWORKS = (
+    (("--model", "mlp", "--data", "digits"), ("--batch", 64), 0.1),
+    (("--model", "convnet", "--data", "digits"), ("--batch", 96), 0.05),
+    (("--model", "lenet", "--data", "synthetic:28x28x1,10,320"), ("--batch", 32), 0.02),
+    (("--model", "mlp", "--data", "synthetic:4x4x1,20,200"), ("--batch", 20), 0.05),
+)
+OPTIONS = (
+    (0.3, ("--optimizer", "adamw", "--lr", 0.002), ("--optimizer", "lamb"), ("--optimizer", "muon"), ("--optimizer", "lars"),
+     ("--nesterov",)),
+    (0.3, ("--schedule", "cosine"), ("--schedule", "onecycle"), ("--schedule", "step:1,2:0.1"), ("--schedule", "poly:2")),
+    (0.2, ("--warmup", 0.5), ("--warmup", 1)),
+    (0.2, ("--ema", 0.9), ("--ema", 0.99)),
+    (0.2, ("--lookahead", 3), ("--lookahead", "5:.8"), ("--lookahead", "4:.77:3")),
+    (0.2, ("--augment", "crop:1"), ("--augment", "crop:1,flip"), ("--augment", "mixup")),
+    (0.2, ("--label-smoothing", 0.1), ("--clip-norm", 0.5), ("--weight-decay", 0.01, "--no-decay-1d")),
+    (0.2, ("--freeze", "*.bias"), ("--freeze-after", "*.bias=0.5"), ("--lr-of", "*.weight=.5"), ("--optimizer-of", "*.bias=adam")),
+    (0.3, ("--best",), ("--patience", 1), ("--patience", 2, "--best")),
+    (0.3, ("--evaluate-every", 5), ("--evaluate-every", 3), ("--evaluate-last",), ("--tta", "flip")),
+    (0.2, ("--window", 1), ("--window", 4)),
+    (0.2, ("--no-shuffle",), ("--seed", 7), ("--no-fuse",), ("--micro-batch", 4), ("--recompute",)),
+    (0.1, ("--precision", "bf16")),
+    (0.2, ("--tensorboard",), ("--tensorboard", "--histograms", 4)),
+    (0.2, ("--keep", 1), ("--keep", 2)),
+    (0.1, ("--mean", 0.5, "--deviation", 0.25)),
+)
+WAYS = (
+    ("kill", signal.SIGKILL), ("stop", signal.SIGTERM), ("stop", signal.SIGINT), ("stop", signal.SIGUSR1),
+)
+
+
+def rows(out, kind):
+    """The rows of metrics.jsonl without what is time or memory, in the order of their steps; each once."""
+    found = [{k: v for k, v in e.items() if k not in ("seconds", "samples_per_second", "memory_mbyte")} for e in events(out, kind)]
+    steps = [row["step"] for row in found]
+    assert len(set(steps)) == len(steps), f"{kind}s twice: {steps}"
+    return sorted(found, key=lambda row: row["step"])
+
+
+def ending(said):
+    """The last line, without the run's folder."""
+    return said.strip().splitlines()[-1].split(": ", 1)[1]
+
+
+def interrupt(words, ranks, number, steps):
+    """Sends the signal once there are so many steps. Returns what was said on standard error."""
+    launch = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    out = words[words.index("--out") + 1]
+    process = subprocess.Popen([*launch, *command(*words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **RANKS})
+    wait_until(lambda: content(out, "metrics.jsonl").count(b'"step","step"') >= steps, process)
+    process.send_signal(number)
+    return process.communicate()[1]
+
+
+def law(draw):
+    network, batch, rate = draw.choice(NETWORKS)
+    every = draw.choice(("1", "2s", "3s", "7s", "1s", "1h"))
+    steps = draw.random.randrange(8, STEPS)
+    ranks = 2 if draw.chance(0.15) else 1
+    words = ["train", *network, *batch, "--lr", rate, "--steps", steps, "--checkpoint-every", every, "--deterministic", "--cpus", 1,
+             *(("--bn-group", "global") if ranks > 1 else ()), *draw.options(OPTIONS)]
+    words = [str(w) for w in words]
+    whole, out = folder("whole"), folder("parted")
+    said = draw.run([*words, "--out", whole], ranks, refusable=True)
+    stops = draw.random.randrange(1, 3)
+    for _ in range(stops):
+        way, number = draw.choice(WAYS if ranks == 1 else WAYS[-1:])
+        at = draw.random.randrange(0, steps)
+        begun = os.path.exists(os.path.join(out, "config.json"))
+        again = ["train", "--out", out, "--resume"] if begun else [*words, "--out", out]
+        draw.commands.append(f"{shlex.join(command(*again))}  # {way} by {signal.Signals(number).name} after step {at}")
+        complained = interrupt(again, ranks, number, at)
+        told = re.search("continue with (.*)", complained)
+        if way == "stop" and "Traceback" in complained:
+            raise Broken(complained)
+        if told and ranks == 1 and shlex.split(told[1]) != command("train", "--out", out, "--resume"):
+            raise Broken(f"is told to continue with {told[1]}")
+    if os.path.exists(os.path.join(out, "config.json")):
+        again = draw.run(["train", "--out", out, "--resume"], ranks)
+    else:
+        again = draw.run([*words, "--out", out], ranks)
+    for kind in ("step", "epoch"):
+        one, other = rows(whole, kind), rows(out, kind)
+        assert one == other, f"{kind}s differ: {[(a, b) for a, b in zip(one, other) if a != b][:3]}, {len(one)} and {len(other)}"
+    for name in ("model.safetensors", "best.safetensors"):
+        there = [os.path.exists(os.path.join(run, name)) for run in (whole, out)]
+        assert there[0] == there[1] and (not there[0] or content(whole, name) == content(out, name)), f"{name} differs"
+    assert ending(said) == ending(again), (ending(said), ending(again))
+
+
+if __name__ == "__main__":
+    main("interruption", law, CHECK, LONG)
