@@ -1,7 +1,8 @@
-/* survey.c: what some images of a folder tell about all of them, from their headers: not every file is opened at every start.
+/* survey.c: properties of a folder's images, from the headers of a sample: opening every file at every start would take too long.
  *
- * The images are a sample: all where there are few, otherwise one of each of MOST equal stretches of their order, at a place that
- * depends on the stretch alone. So every rank, both splits and every start look at the same images. */
+ * The sample has all images if there are at most MOST. Otherwise their order is divided into MOST equal intervals, and each
+ * contributes one image, at an index that depends only on the interval. So every rank, both splits and every start use the same
+ * images. */
 #include "config.h"
 #include "datasets/formats.h"
 

@@ -1,4 +1,4 @@
-/* contents.c: kinds of files by their first bytes: what people have in place of what they meant to have. */
+/* contents.c: kinds of files by their first bytes: those that often take the place of the expected file. */
 #include "config.h"
 #include "runtime/contents.h"
 

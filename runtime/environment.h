@@ -1,4 +1,4 @@
-/* environment.h: variables that others than Stargrad read, StarPU, OpenMP and launchers: checked before they do harm. */
+/* environment.h: checks of the environment variables that StarPU, OpenMP and launchers read. */
 #ifndef SGRAD_RUNTIME_ENVIRONMENT_H
 #define SGRAD_RUNTIME_ENVIRONMENT_H
 

@@ -1,11 +1,11 @@
-/* streams.h: what has become of what was written to a stream. */
+/* streams.h: errors of output streams. */
 #ifndef SGRAD_RUNTIME_STREAMS_H
 #define SGRAD_RUNTIME_STREAMS_H
 
 #include <stdio.h>
 
-/* Writes what STREAM still holds. Returns 0, or the errno by which something that was written to it is lost, now or earlier:
- * ENOSPC where its disk is full; EIO where the reason is not known. */
+/* Flushes STREAM. Returns 0, or the errno of a write that failed, now or earlier: ENOSPC if the disk is full, EIO if the reason
+ * is unknown. */
 int sgrad_stream_error(FILE *stream);
 
 #endif

@@ -1,14 +1,14 @@
-/* terminal.h: what is drawn over and over, a progress bar say, is for a terminal that a person looks at. */
+/* terminal.h: is output, such as a progress bar, shown on a terminal? */
 #ifndef SGRAD_RUNTIME_TERMINAL_H
 #define SGRAD_RUNTIME_TERMINAL_H
 
 #include <stdbool.h>
 
-/* Does a person see what is written to the descriptor FD? mpirun gives its ranks terminals of its own making: what counts then is
- * where mpirun's own standard output goes. */
+/* Does output to the descriptor FD appear on a terminal? mpirun gives its ranks pseudo-terminals; its own standard output then
+ * decides. */
 bool sgrad_terminal(int fd);
 
-/* The width of the terminal FD; 80 if it does not say. A line of so many columns, or more, wraps, and cannot be drawn over. */
+/* The width of the terminal FD in columns; 80 if unknown. A line of that width or more wraps, and cannot be redrawn. */
 int sgrad_terminal_columns(int fd);
 
 #endif

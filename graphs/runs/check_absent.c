@@ -1,7 +1,7 @@
-/* check_absent.c: does backward do without a gradient that nobody wants? A layer behind frozen ones gets no memory for the
- * gradient of its input, and a kernel that writes there nevertheless ends the run. So each task of backward that writes several
- * things runs once without each gradient of an input, and once without all of them, on copies, in a child process, which may
- * die of it; what else it writes must be what it was. */
+/* check_absent.c: does backward run without gradients that are not needed? A layer after frozen ones gets no memory for the
+ * gradient of its input, and a kernel that writes there ends the run. So each backward task that has several outputs runs on
+ * copies, once without each gradient of an input and once without all of them. It runs in a child process, which may crash. Its
+ * other outputs must not change. */
 #include "config.h"
 #include "graphs/runs/instance.h"
 #include "graphs/runs/runs.h"

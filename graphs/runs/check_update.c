@@ -1,10 +1,10 @@
 /* check_update.c: is an optimizer right? Its kernel updates parameters of some shapes, on memory of this thread:
  *
- *     states     it keeps as many as its record has: each is written, and nothing beside them, no gradient or further operand
- *     a step     leads against the gradient; without gradient and decay, or with a learning rate of 0, nowhere
+ *     states     as many as the record states: each is written, and no gradient or other operand is
+ *     a step     leads against the gradient; without gradient and decay, or with a learning rate of 0, nothing changes
  *     rate       is the step's times the parameter's (--lr-of)
- *     clipping   is heeded: half of the gradient is what half of the norm allows
- *     parts      of a parameter are updated as in the whole, unless the record says that it looks at all of it */
+ *     clipping   is applied: half of the norm allows half of the gradient
+ *     parts      of a parameter are updated as in the whole, unless the record requires the whole parameter */
 #include "config.h"
 #include "codelets/updates.h"
 #include "graphs/runs/runs.h"

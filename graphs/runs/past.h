@@ -1,4 +1,4 @@
-/* past.h: runs that are there, in their folders: what they were asked for, what they were trained on, how they go on. A part of
+/* past.h: runs in their folders: their options, the data that they were trained on, and how they are continued. A part of
  * graphs/runs/runs.h, which includes it. */
 #ifndef SGRAD_RUNS_PAST_H
 #define SGRAD_RUNS_PAST_H
@@ -12,22 +12,21 @@ extern "C" {
 struct sgrad_train_options;
 struct sgrad_dataset;
 
-/* The options of the run in FOLDER as its config.json has them, with what continuations changed, but for out, resume and trace.
- * Plug-ins that it had are not opened, but told of. Texts live as long as the program. SGRAD_EIO, SGRAD_EFORMAT; *OPTIONS then
- * stays as it is. */
+/* The options of the run in FOLDER as its config.json has them, with the changes of its continuations, but without out, resume
+ * and trace. Plug-ins that it had are not opened; a warning names them. Texts live as long as the program. SGRAD_EIO,
+ * SGRAD_EFORMAT; *OPTIONS then stays as it is. */
 int sgrad_run_options(const char *folder, struct sgrad_train_options *options);
 
-/* A run that goes on has its own options. HOW says whether a run in FOLDER is to be continued; SGRAD_CONTINUE_OR_BEGIN:
- * continued where there is one, else begun, in a folder that has nothing but what batch systems write there (slurm-*.out).
- * *OPTIONS become those of the run, as above, and *GOES_ON true; or, where one is to begin, they stay as they are. What
- * depends on the number of ranks and does not suit the present one is chosen anew. Each rank reads config.json itself, so that all
- * ranks must see FOLDER. SGRAD_EINVAL: there is no run to continue. */
+/* Continues a run. SGRAD_CONTINUE: FOLDER must hold one. SGRAD_CONTINUE_OR_BEGIN: a run is begun if FOLDER holds none, in a
+ * folder that may hold only the files that batch systems write there (slurm-*.out). If the run is continued, *OPTIONS become its
+ * options, as above, and *GOES_ON true; otherwise *OPTIONS stay as they are. Options that depend on the number of ranks and do
+ * not suit the present number are chosen again. Each rank reads config.json, so all ranks must see FOLDER. SGRAD_EINVAL: there
+ * is no run to continue. */
 enum sgrad_continuation { SGRAD_BEGIN, SGRAD_CONTINUE, SGRAD_CONTINUE_OR_BEGIN };
 int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on);
 
-/* INHERITED, of another run, are about to be overridden by GIVEN, of which ASKED names those that somebody asked for (as
- * options.asked): what goes with these gives way, too. Another optimizer has its own rate, --epochs takes the place of
- * --steps. */
+/* INHERITED, of another run, are about to be overridden by the options of GIVEN that ASKED names (as options.asked). Dependent
+ * options are reset: another optimizer uses its default learning rate, and --epochs replaces --steps. */
 void sgrad_run_options_yield(struct sgrad_train_options *inherited, const struct sgrad_train_options *given,
                              const char *const *asked);
 

@@ -1,4 +1,4 @@
-"""A training run, one that goes on, and one of two ranks: what `make check-quick` has of reference.py, resume.py and ranks.py."""
+"""A training run, a resumed run, and a run of two ranks, for `make check-quick`: from reference.py, resume.py and ranks.py."""
 import reference
 from run import content, folder, losses, main, ranks, stargrad
 
