@@ -10,7 +10,8 @@
  *
  * Outside training the loss is the plain cross entropy: classes have no weights, and nothing of the Dice loss is added.
  *
- * Outside training it is told, sample by sample, how well classes and segments agree, and the samples' mean given: the
+ * In training as outside, the share of voxels whose class is said rightly is given, of a sample without known voxels 1. Outside
+ * training it is told, sample by sample, how well classes and segments agree, too, and the samples' mean given: the
  * intersection of what is said to be of a class and what is, over their union, as the mean of the classes that occur; and of
  * segments, which are what hangs together face to face of voxels of one class other than 0, the Rand F-score and the variation of
  * information in bits, H(S|T) + H(T|S). Voxels of class 0 in truth do not count; those that are only said to be of class 0 are a
@@ -134,8 +135,14 @@ static void take_classes(const struct sgrad_args *a, int64_t s, struct segments 
     }
 }
 
-/* Voxels said rightly, and the mean of the classes' intersections over unions. */
-static double take_iou(const struct segments *g, int classes, double *right) {
+static double count_right(const struct segments *g) {
+    int64_t right = 0;
+    for (int64_t i = 0; i < g->voxels; i++) right += g->truth[i] != -1 && g->truth[i] == g->said[i];
+    return (double)right;
+}
+
+/* The mean of the classes' intersections over unions. */
+static double take_iou(const struct segments *g, int classes) {
     double both[SGRAD_MAX_WEIGHTED] = { 0 }, any[SGRAD_MAX_WEIGHTED] = { 0 }, sum = 0;
     int there = 0;
     for (int64_t i = 0; i < g->voxels; i++) {
@@ -144,10 +151,8 @@ static double take_iou(const struct segments *g, int classes, double *right) {
         if (t == s) both[t]++, any[t]++;
         else any[s]++, any[t >= 0 && t < classes ? t : s]++;
     }
-    for (int c = 0; c < classes; c++) {
-        *right += both[c];
+    for (int c = 0; c < classes; c++)
         if (any[c] > 0) sum += both[c] / any[c], there++;
-    }
     return there ? sum / there : 1;
 }
 
@@ -220,9 +225,9 @@ static void compare_segments(struct segments *g, double *rand, double *voi) {
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* x (N,…,C), labels (N,…), stat (6): Σ over samples of their voxels, known or not, times the sample's loss and, outside
- * training, the share said rightly, intersection over union, Rand F-score and variation of information; the voxels. A label that
- * is no class makes the loss NaN. */
+/* x (N,…,C), labels (N,…), stat (6): Σ over samples of their voxels, known or not, times the sample's loss, the share said
+ * rightly and, outside training, intersection over union, Rand F-score and variation of information; the voxels. A label that is
+ * no class makes the loss NaN. */
 static void forward(const struct sgrad_args *a) {
     const struct sgrad_voxel_loss *attrs = a->attrs;
     struct segments g = segments_in(a);
@@ -230,16 +235,16 @@ static void forward(const struct sgrad_args *a) {
     memset(stat, 0, 6 * sizeof *stat);
     for (int64_t s = 0; s < a->view[1].shape.dim[0]; s++) {
         struct overlap o;
-        double known, right = 0, rand, voi;
+        double known, rand, voi;
         const double loss = run_over(a, s, &o, &known), voxels = (double)g.voxels;
         if (!known && !a->step->training) continue;
         stat[0] += known ? loss / known * voxels : 0;
         stat[0] += attrs->dice > 0 && a->step->training ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0;
         stat[5] += voxels;
-        if (a->step->training) continue;
         take_classes(a, s, &g);
-        stat[2] += voxels * take_iou(&g, classes_of(a), &right);
-        stat[1] += voxels * (known ? right / known : 1);
+        stat[1] += voxels * (known ? count_right(&g) / known : 1);
+        if (a->step->training) continue;
+        stat[2] += voxels * take_iou(&g, classes_of(a));
         compare_segments(&g, &rand, &voi);
         stat[3] += voxels * rand;
         stat[4] += voxels * voi;

@@ -62,8 +62,11 @@ static void begin_epoch(struct sgrad__metrics *m, int epoch) {
     m->epoch = epoch;
 }
 
-/* Is metric I told of training, too? Other metrics than shares are the loss in other words, or dear. */
-static bool is_trained(const struct sgrad__metrics *m, int i) { return m->is.metric[i].share && !m->is.metric[i].of; }
+/* Is metric I told of training, too? Other metrics than shares are the loss in other words; those of segments (plain) take long,
+ * and are computed in evaluations alone. */
+static bool is_trained(const struct sgrad__metrics *m, int i) {
+    return m->is.metric[i].share && !m->is.metric[i].of && !m->is.metric[i].plain;
+}
 
 /* Counts step STEP, which is done. Its loss is a float, as a continued run reads it back. */
 static void count_step(struct sgrad__metrics *m, long step, int epoch, float loss, double seconds) {

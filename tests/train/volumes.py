@@ -66,6 +66,21 @@ with tempfile.TemporaryDirectory() as scratch:
              "--class-weights", "1,0.5", "--dice", 0.5, "--out", work / "run")
     epoch = [json.loads(line) for line in (work / "run/metrics.jsonl").read_text().splitlines()][-1]
     assert 0 <= epoch["iou"] <= 1 and 0 <= epoch["rand"] <= 1 and epoch["voi"] >= 0 and 0 <= epoch["test_accuracy"] <= 1, epoch
+    # In training the share of voxels is computed as in an evaluation; what is computed of segments in evaluations alone is not there.
+    equal = work / "equal"
+    for part in ("train", "val"):
+        (equal / part).mkdir(parents=True)
+        zarr(equal / part / "image.zarr", [3, 32, 32], [3, 32, 32], lambda z, y, x: 255 if (y // 8 + x // 8 + z) % 2 else 40)
+        zarr(equal / part / "label.zarr", [3, 32, 32], [3, 32, 32], lambda z, y, x: y // 9 % 3)
+    stargrad("train", "--model", "unet3d:groups=8", "--data", f"volume:{equal},3x32x32", "--batch", 1, "--steps", 2, "--lr", 0, "--augment", "none",
+             "--out", work / "same")
+    same = [json.loads(line) for line in (work / "same/metrics.jsonl").read_text().splitlines()]
+    step, last = same[0], same[-1]
+    assert 0 < step["accuracy"] < 1 and abs(step["accuracy"] - last["test_accuracy"]) < 1e-6, (step, last)
+    assert abs(last["train_accuracy"] - last["test_accuracy"]) < 1e-6 and abs(last["train_loss"] - last["test_loss"]) < 1e-5, last
+    assert not {"iou", "rand", "voi"} & set(step) and not {"train_iou", "train_rand", "train_voi"} & set(last), (step, last)
+    report = stargrad("report", work / "same")
+    assert f"{100 * last['train_accuracy']:.2f} %" in report, report
     # Any sides will do; group norm has no statistics to keep.
     for model, patch in (("unet2d:groups=4", "1x17x30"), ("unet3d:groups=8", "3x30x17")):
         out = work / model.replace(":", "-")
