@@ -270,6 +270,10 @@ void sgrad__wholes_free(struct sgrad_graph *graph);
  * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
  * "optimizer." are the optimizer's; WITH_STATES asks for them. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states, const char *skip);
+
+/* The checksum of FILE's data as they are now. A warning states where it is not the one that they were written with: weights may
+ * be changed by hand, and what is changed, or damaged, is taken. */
+int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
 /* A copy of them, for a file; of what is split the wholes, which are there. Without the states it is of their averages, where
  * these are kept: what training is for. COPY waits for the tasks that change them; who
  * WRITEs it, once, may be another thread. */

@@ -268,6 +268,15 @@ static void lay_out(const struct sgrad__item *item, void *value) {
     free(memory);
 }
 
+int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]) {
+    const char *written = sgrad_safetensors_metadata(file, "checksum");
+    SGRAD_TRY(sgrad_safetensors_file_checksum(file, checksum));
+    if (written && strcmp(written, checksum))
+        sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path,
+                   checksum, written);
+    return 0;
+}
+
 /* Writes what is in ENTRY, with its checksum added to the metadata. */
 static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata,
                          int metadata_count) {

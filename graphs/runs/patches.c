@@ -142,14 +142,17 @@ void sgrad__segment_end(struct sgrad__segment *s, struct sgrad__chunk *c) {
 
 /* ---- blended -------------------------------------------------------------------------------------------------------- */
 
-/* Sums += p · weight of one row of voxels, class by class; the network's go by STEP, 1 or -1. */
-static void add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const void *x, int64_t from, int64_t step,
+/* Sums += p · weight of one row of voxels, class by class; the network's go by STEP, 1 or -1. False: one is no finite number. */
+static bool add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const void *x, int64_t from, int64_t step,
                     int64_t count, float weight, const float *weights, int32_t *sum, int64_t stride) {
     const int classes = s->classes;
     const float scale = scale_of(s) / (float)s->mirrors;
     for (int64_t i = 0; i < count; i++) {
         float p[SGRAD_MAX_WEIGHTED], most = -INFINITY, all = 0;
-        for (int c = 0; c < classes; c++) p[c] = sgrad_get(type, x, (from + i * step) * classes + c);
+        for (int c = 0; c < classes; c++) {
+            p[c] = sgrad_get(type, x, (from + i * step) * classes + c);
+            if (!isfinite(p[c])) return false;
+        }
         for (int c = 0; c < classes; c++) most = fmaxf(most, p[c]);
         for (int c = 0; c < classes && !s->o->logits; c++) all += p[c] = expf(p[c] - most);
         for (int c = 0; c < classes; c++) {
@@ -157,6 +160,7 @@ static void add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const
             sum[c * stride + i] += (int32_t)lrintf(value * weight * weights[i] * scale);
         }
     }
+    return true;
 }
 
 static void add_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t number, enum sgrad_dtype type, const void *x,
@@ -170,19 +174,26 @@ static void add_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t 
         begin[d] = from[d] < 0 ? -from[d] : 0;
         end[d] = from[d] + patch[d] > size[d] ? size[d] - from[d] : patch[d];
     }
+    bool finite = true;
     const int64_t first = turned[2] ? patch[2] - 1 - begin[2] : begin[2], step = turned[2] ? -1 : 1;
     for (int64_t z = begin[0]; z < end[0]; z++) {
         const float weight_z = s->patches.axis[0].weight[at[0] * patch[0] + z];
         pthread_mutex_lock(&c->plane[from[0] + z]);
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t own_z = turned[0] ? patch[0] - 1 - z : z, own_y = turned[1] ? patch[1] - 1 - y : y;
-            add_row(s, type, x, voxel + (own_z * patch[1] + own_y) * patch[2] + first, step, end[2] - begin[2],
-                    weight_z * s->patches.axis[1].weight[at[1] * patch[1] + y],
-                    s->patches.axis[2].weight + at[2] * patch[2] + begin[2],
-                    c->sum + ((from[0] + z) * size[1] + from[1] + y) * size[2] + from[2] + begin[2], size[0] * size[1] * size[2]);
+            finite &= add_row(s, type, x, voxel + (own_z * patch[1] + own_y) * patch[2] + first, step, end[2] - begin[2],
+                              weight_z * s->patches.axis[1].weight[at[1] * patch[1] + y],
+                              s->patches.axis[2].weight + at[2] * patch[2] + begin[2],
+                              c->sum + ((from[0] + z) * size[1] + from[1] + y) * size[2] + from[2] + begin[2],
+                              size[0] * size[1] * size[2]);
         }
         pthread_mutex_unlock(&c->plane[from[0] + z]);
     }
+    if (finite) return;
+    char *reason = sgrad_format("segment: chunk %lld: an output of the network is no finite number: its weights are damaged, or "
+                                "do not fit the voxels", (long long)c->number);
+    sgrad__segment_blame(c, SGRAD_EFORMAT, reason);
+    free(reason);
 }
 
 /* x (N,D,H,W,C), stat (2): nothing, and samples */

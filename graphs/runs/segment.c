@@ -72,7 +72,7 @@ static int open_network(struct sgrad__segment *s) {
     if (!o->weights) return add_layers(s, model);
     SGRAD_TRY(sgrad_safetensors_open(o->weights, &weights));
     int error = find_classes(s, &weights);
-    if (!error) error = sgrad_safetensors_file_checksum(&weights, s->weights);
+    if (!error) error = sgrad__weights_checksum(&weights, s->weights);
     if (!error) error = add_layers(s, model);
     if (!error) error = sgrad__weights_load(s->graph, &weights, false, NULL);
     sgrad_safetensors_close(&weights);

@@ -142,15 +142,6 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
     return 0;
 }
 
-/* Weights may be changed by hand, so what is damaged, or changed, is told and taken. */
-static void check_weights(const struct sgrad_safetensors *file) {
-    const char *wanted = sgrad_safetensors_metadata(file, "checksum");
-    char is[SGRAD_CHECKSUM];
-    if (!wanted || sgrad_safetensors_file_checksum(file, is) || !strcmp(wanted, is)) return;
-    sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path, is,
-               wanted);
-}
-
 static void set_hyper(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     for (int i = 0; i < r->graph->parameter_count; i++) {
@@ -182,7 +173,7 @@ static int open_parameters(struct sgrad__run *r) {
     if (!r->options.init || r->restores) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
     int error = sgrad__weights_load(r->graph, &file, false, skip);
-    if (!error && r->context->rank == 0) check_weights(&file);
+    if (!error && r->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
     sgrad_safetensors_close(&file);
     return error;
 }

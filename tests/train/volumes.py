@@ -108,6 +108,19 @@ with tempfile.TemporaryDirectory() as scratch:
     for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
         assert f"\n{line}" in told, (line, told)
 
+    # Weights that are damaged are told of, and where the network's output is no finite number, nothing is written.
+    whole = (work / "run/model.safetensors").read_bytes()
+    size = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:8 + size])
+    for name, value in (("enc1.conv1.weight", "nan"), ("enc2.bn1.running_var", "nan"), ("out.bias", "inf"), ("out.bias", 0.25)):
+        at = 8 + size + header[name]["data_offsets"][0]
+        (work / "run/damaged.safetensors").write_bytes(whole[:at] + struct.pack("<f", float(value)) + whole[at + 4:])
+        damaged = [work / "run/damaged.safetensors" if word == work / "run/model.safetensors" else word for word in how]
+        finite = value == 0.25
+        told = stargrad(*damaged, "--out", work / f"{name}-{value}.zarr", status=0 if finite else 1)
+        assert "damaged.safetensors: its data have checksum" in told, told
+        assert finite or "no finite number" in told and not blocks(work / f"{name}-{value}.zarr"), told
+
     # What is there of other weights, or done in another way, is not gone on with, unless it is asked for.
     stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
     other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
