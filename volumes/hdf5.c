@@ -1,4 +1,4 @@
-/* hdf5.c: a data set of an HDF5 file: FILE.h5:NAME, or the only one at the top of the file.
+/* hdf5.c: a data set of an HDF5 file: FILE.h5:NAME, or the only one in the file.
  *
  * The library's global state makes it one call at a time; compressors are those that it knows itself.
  *
@@ -6,8 +6,10 @@
 #include "config.h"
 #include "volumes/formats.h"
 
+#include <errno.h>
 #include <hdf5.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,27 +34,102 @@ static const char *ending_of(const char *name) {
 }
 static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
 
-/* Of the names at the top those of data sets. */
+/* The library's own reason for what has just failed, the innermost, as one line in TEXT. */
+enum { REASON = 400 };
+static herr_t take_innermost(unsigned number, const H5E_error2_t *error, void *text) {
+    if (number == 0 && error->desc) snprintf(text, REASON, "%s", error->desc);
+    return 0;
+}
+static const char *why(char text[REASON]) {
+    snprintf(text, REASON, "HDF5 gives no reason");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, text);
+    for (char *c = text; *c; c++)
+        if (*c == '\n' || *c == '\r') *c = ' ';
+    return text;
+}
+
+/* Of all names in the file those of data sets, and the first that leads nowhere. */
 struct search {
-    char *found;
+    bool links;         /* soft and external links are followed, which may name a data set once more */
+    char *found, *list, *broken;
     int count;
+    char reason[REASON];
 };
 static herr_t look(hid_t group, const char *name, const H5L_info_t *info, void *arg) {
+    enum { LISTED = 8 };
     struct search *search = arg;
+    if (info->type != H5L_TYPE_HARD && !search->links) return 0;
     const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-    (void)info;
-    if (object >= 0 && H5Iget_type(object) == H5I_DATASET && search->count++ == 0) search->found = sgrad_format("%s", name);
+    if (object < 0 && !search->broken) {
+        why(search->reason);
+        search->broken = sgrad_format("%s", name);
+    }
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
+        if (search->count == 0) search->found = sgrad_format("%s", name);
+        if (search->count <= LISTED) {
+            char *list = search->count == LISTED ? sgrad_format("%s, …", search->list)
+                                                 : sgrad_format("%s%s%s", search->list ? search->list : "",
+                                                                search->list ? ", " : "", name);
+            free(search->list);
+            search->list = list;
+        }
+        search->count++;
+    }
     if (object >= 0) H5Oclose(object);
     return 0;
 }
+/* What there is in FILE; links are followed only where there is nothing else. End it by end_search. */
+static void search_in(hid_t file, struct search *search) {
+    *search = (struct search){ 0 };
+    H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, look, search);
+    search->links = !search->count && !search->broken;
+    if (search->links) H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, look, search);
+}
+static void end_search(struct search *search) {
+    free(search->found);
+    free(search->list);
+    free(search->broken);
+}
 
+/* The data set's name, if it was not given. */
 static int find_set(const struct sgrad_volume *v, struct hdf5 *h) {
-    struct search search = { 0 };
+    struct search search;
+    int error = 0;
     if (h->name) return 0;
-    H5Literate(h->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, look, &search);
-    h->name = search.found;
-    if (search.count == 1) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: has %d data sets at its top: name one, %s:NAME", v->path, search.count, v->path);
+    search_in(h->file, &search);
+    if (search.count > 1)
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", v->path, search.count, v->path,
+                           search.list);
+    else if (!search.count && search.broken)
+        error = sgrad_fail(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", v->path, search.broken,
+                           search.reason);
+    else if (!search.count) error = sgrad_fail(SGRAD_EFORMAT, "%s: has no data set", v->path);
+    else h->name = sgrad_format("%s", search.found);
+    end_search(&search);
+    return error;
+}
+
+/* Why data set NAME was not opened, and what there is in its place. */
+static int no_set(const struct sgrad_volume *v, const struct hdf5 *h) {
+    char reason[REASON];
+    struct search search;
+    why(reason);
+    search_in(h->file, &search);
+    int error = sgrad_fail(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", v->path, h->name, reason,
+                           search.list ? search.list : "no data set");
+    end_search(&search);
+    return error;
+}
+
+/* Why the file was not opened. */
+static int no_file(const struct sgrad_volume *v) {
+    char reason[REASON];
+    why(reason);
+    const char *out = strstr(reason, "signature not found") ? ": it is no HDF5 file" : "";
+    if (strstr(reason, "lock file"))
+        out = strstr(reason, strerror(EAGAIN)) ? ": another process has it open for writing: read it when it is closed"
+                                               : ": HDF5_USE_FILE_LOCKING=FALSE reads it without a lock";
+    return sgrad_fail(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", v->path, reason, out);
 }
 
 static hid_t native_of(enum sgrad_voxel voxel) {
@@ -97,12 +174,10 @@ static int open_set(struct sgrad_volume *v) {
     h->file = h->set = -1;
     if (*end) h->name = sgrad_format("%s", end + 1);
     v->path[end - v->path] = 0;
-    if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: is not there, or may not be read", v->path);
-    if ((h->file = H5Fopen(v->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: is no HDF5 file, or a damaged one", v->path);
+    if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if ((h->file = H5Fopen(v->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0) return no_file(v);
     SGRAD_TRY(find_set(v, h));
-    if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has no data set %s", v->path, h->name);
+    if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0) return no_set(v, h);
     SGRAD_TRY(find_voxel(v, h));
     return find_shape(v, h);
 }
@@ -154,19 +229,20 @@ static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void 
     const struct hdf5 *h = v->state;
     hsize_t start[SGRAD_VOLUME_RANK], count[SGRAD_VOLUME_RANK];
     const int first = SGRAD_VOLUME_RANK - v->rank;
+    char reason[REASON];
     for (int d = 0; d < v->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
     pthread_mutex_lock(&lock);
     const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(v->rank, count, NULL);
     herr_t status = H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL);
     if (status >= 0 && to) status = H5Dread(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, to);
     else if (status >= 0) status = H5Dwrite(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, from);
+    if (status < 0) why(reason);
     H5Sclose(file);
     H5Sclose(memory);
     pthread_mutex_unlock(&lock);
     if (status >= 0) return 0;
-    return to ? sgrad_fail(SGRAD_EFORMAT, "%s:%s: cannot be read: damaged, or of a compressor that this HDF5 has not", v->path,
-                           h->name)
-              : sgrad_fail(SGRAD_EIO, "%s:%s: cannot be written", v->path, h->name);
+    return sgrad_fail(to ? SGRAD_EFORMAT : SGRAD_EIO, "%s:%s: cannot be %s: %s", v->path, h->name,
+                      to ? "read" : "written", reason);
 }
 
 static int read_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }

@@ -38,6 +38,11 @@ with h5py.File(DATA / "two.h5", "w") as file:
     file.create_dataset("a/raw", data=VOXELS.astype("f8"))
     file.create_dataset("b", data=np.zeros((2, 2), "u1"))
     file.create_dataset("c", data=np.zeros((2, 2), "u1"))
+with h5py.File(DATA / "links.h5", "w") as file:
+    file.create_dataset("deep/raw", data=VOXELS.astype("i2"))
+    file["again"] = h5py.SoftLink("/deep/raw")
+with h5py.File(DATA / "dangling.h5", "w") as file:
+    file["raw"] = h5py.ExternalLink("nowhere.h5", "/raw")
 tifffile.imwrite(DATA / "strips.tif", VOXELS.astype("u1"), rowsperstrip=3, photometric="minisblack")
 tifffile.imwrite(DATA / "deflate.tif", VOXELS.astype("u2"), compression="zlib", photometric="minisblack")
 tifffile.imwrite(DATA / "tiles.tif", VOXELS.astype("f4"), tile=(16, 16), photometric="minisblack")

@@ -4,7 +4,9 @@
 #include "tests/scratch.h"
 #include "volumes/volumes.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <sys/file.h>
 
 enum { Z = 5, Y = 7, X = 9 };
 
@@ -41,6 +43,7 @@ static void others(void **state) {
         { "v2-blosc", SGRAD_VOXEL_U16 },  { "v2-slash", SGRAD_VOXEL_F32 },      { "v3-none", SGRAD_VOXEL_I32 },
         { "v3-gzip", SGRAD_VOXEL_I32 },   { "v3-zstd", SGRAD_VOXEL_I32 },       { "v3-blosc", SGRAD_VOXEL_I32 },
         { "chunked.h5", SGRAD_VOXEL_U8 }, { "chunked.h5:raw", SGRAD_VOXEL_U8 }, { "two.h5:a/raw", SGRAD_VOXEL_F64 },
+        { "links.h5", SGRAD_VOXEL_I16 },  { "links.h5:again", SGRAD_VOXEL_I16 },
         { "strips.tif", SGRAD_VOXEL_U8 }, { "deflate.tif", SGRAD_VOXEL_U16 },   { "tiles.tif", SGRAD_VOXEL_F32 },
         { "png-8", SGRAD_VOXEL_U8 },      { "png-16", SGRAD_VOXEL_U16 },
         { "bare.raw:5x7x9:int16", SGRAD_VOXEL_I16 },
@@ -63,8 +66,14 @@ static void refused(void **state) {
         int error;
     } files[] = {
         { "v2-lz4", "compressed with 'lz4'", SGRAD_EFORMAT },
-        { "v3-sharded", "sharding_indexed", SGRAD_EFORMAT },  { "two.h5", "has 2 data sets", SGRAD_EFORMAT },
-        { "two.h5:none", "no data set none", SGRAD_EFORMAT }, { "colour.tif", "3 samples", SGRAD_EFORMAT },
+        { "v3-sharded", "sharding_indexed", SGRAD_EFORMAT },  
+        { "two.h5", "has 3 data sets: name one, ", SGRAD_EFORMAT }, { "two.h5", ":NAME: a/raw, b, c", SGRAD_EFORMAT },
+        { "two.h5:none", "data set none cannot be opened: object 'none' doesn't exist: it has a/raw, b, c", SGRAD_EFORMAT },
+        { "two.h5:a", "data set a cannot be opened: not a dataset", SGRAD_EFORMAT },
+        { "dangling.h5", "its link raw leads nowhere: unable to open external file", SGRAD_EFORMAT },
+        { "dangling.h5:raw", "data set raw cannot be opened: unable to open external file", SGRAD_EFORMAT },
+        { "absent.h5", "No such file", SGRAD_EIO },
+        { "colour.tif", "3 samples", SGRAD_EFORMAT },
         { "png-colour", "has colours", SGRAD_EFORMAT },       { "png-sizes", "is of 8x7 uint8, the first of 9x7", SGRAD_EFORMAT },
         { "bare.raw", "says no shape", SGRAD_ENAME },         { "bare.raw:5x7x9:int", "says no shape", SGRAD_ENAME },
         { "bare.raw:5x-7x9", "says no shape", SGRAD_ENAME },  { "bare.raw:5x7x9", "has 630 bytes", SGRAD_EFORMAT },
@@ -95,6 +104,27 @@ static void cut_short(void **state) {
     }
     sgrad_map_close(&map);
     free(path);
+}
+
+/* The reason is HDF5's own, in one line. */
+static void reasons_of_hdf5(void **state) {
+    char *path = data_path("two.h5");
+    struct sgrad_map map;
+    struct sgrad_volume *v;
+    (void)state;
+    assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
+    scratch_write("whole.h5", map.data, map.size);
+    scratch_write("cut.h5", map.data, map.size / 2);
+    scratch_write("text.h5", "other", 5);
+    sgrad_map_close(&map);
+    free(path);
+    assert_fails(sgrad_volume_open(scratch_path("cut.h5"), &v), SGRAD_EFORMAT, "truncated file");
+    assert_fails(sgrad_volume_open(scratch_path("text.h5"), &v), SGRAD_EFORMAT, "it is no HDF5 file");
+    const int writer = open(scratch_path("whole.h5"), O_RDWR);
+    assert_int_equal(flock(writer, LOCK_EX), 0);        /* as HDF5 does while it writes */
+    assert_fails(sgrad_volume_open(scratch_path("whole.h5"), &v), SGRAD_EFORMAT, "another process has it open for writing");
+    close(writer);
+    assert_fails(sgrad_volume_open(scratch_path("whole.h5"), &v), SGRAD_EFORMAT, "has 3 data sets");
 }
 
 /* Written block by block, of which the last are shorter. */
@@ -186,7 +216,8 @@ static void converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others),     cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written),
-        cmocka_unit_test(chunks),     cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
+        cmocka_unit_test(reasons_of_hdf5), cmocka_unit_test(chunks), cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
     };
+    setenv("HDF5_USE_FILE_LOCKING", "TRUE", 1);
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }
