@@ -22,6 +22,17 @@ char *sgrad__part_of(const char *path);
 /* PART, on the disk by now, takes the place of PATH, if nothing has it meanwhile. */
 int sgrad__part_place(const char *part, const char *path);
 
+/* ---- tiff_axes.c: what the images of a TIFF file are --------------------------------------------------------------------- */
+
+struct sgrad__tiff_axes {
+    int64_t channels, slices;               /* 0 slices: nothing is stated */
+    int64_t channel_step, slice_step;       /* channel C of slice S is image C * channel_step + S * slice_step, from 0 */
+    const char *source;                     /* who states it: "ImageJ" */
+};
+/* Reads TEXT, the description of the first page of PATH, or NULL; PAGE is the page's height and width. SGRAD_EFORMAT: it states
+ * what no volume has. */
+int sgrad__tiff_axes(const char *path, const char *text, const int64_t page[2], struct sgrad__tiff_axes *axes);
+
 /* ---- codec.c: how a chunk is compressed --------------------------------------------------------------------------- */
 
 enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };

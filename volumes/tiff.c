@@ -1,6 +1,8 @@
-/* tiff.c: a stack of slices, each a page of a TIFF file of one channel.
+/* tiff.c: a stack of slices, each a page of a TIFF file; or, where the description of its first page states it (tiff_axes.c), of
+ * several channels. A page with ImageDepth (of SGI) is a volume by itself, in tiles of TileDepth slices.
  *
- * What ImageJ writes beyond 4 GB is one page, whose description says "images=N", with the slices bare behind one another:
+ * What ImageJ writes beyond 4 GB, and tifffile where it is asked to, is one page, whose description states how many images lie
+ * bare behind one another:
  *
  *     page     description "ImageJ=1.54f\nimages=3\n"     strip: at 8, of slice 0
  *     bytes    8: slice 0 │ slice 1 │ slice 2
@@ -21,7 +23,9 @@ struct tiff {
     TIFF *file;
     pthread_mutex_t lock;       /* a file has one page at a time */
     uint64_t *page;             /* where each begins */
-    uint64_t bare;              /* where bare slices begin; 0: there are pages */
+    struct sgrad__tiff_axes axes;
+    bool deep;                  /* a page has all slices of a channel */
+    uint64_t bare;              /* where bare images begin; 0: there are pages */
 };
 
 static bool is_tiff(const char *name) {
@@ -31,7 +35,7 @@ static bool is_tiff(const char *name) {
 
 /* What a page says of itself. */
 struct page {
-    uint32_t width, height, chunk_width, chunk_height;
+    uint32_t width, height, depth, chunk_width, chunk_height, chunk_depth;
     enum sgrad_voxel voxel;
 };
 
@@ -42,6 +46,8 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     TIFFGetFieldDefaulted(file, TIFFTAG_SAMPLEFORMAT, &format);
     TIFFGetFieldDefaulted(file, TIFFTAG_PLANARCONFIG, &planar);
     page->width = page->height = page->chunk_width = page->chunk_height = 0;
+    page->depth = page->chunk_depth = 1;
+    TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
     const int base = format == SAMPLEFORMAT_UINT ? SGRAD_VOXEL_U8 : format == SAMPLEFORMAT_INT ? SGRAD_VOXEL_I8 : SGRAD_VOXEL_F32;
@@ -57,6 +63,7 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     if (TIFFIsTiled(file)) {
         TIFFGetField(file, TIFFTAG_TILEWIDTH, &page->chunk_width);
         TIFFGetField(file, TIFFTAG_TILELENGTH, &page->chunk_height);
+        TIFFGetFieldDefaulted(file, TIFFTAG_TILEDEPTH, &page->chunk_depth);
     } else {
         uint32_t rows = page->height;
         TIFFGetFieldDefaulted(file, TIFFTAG_ROWSPERSTRIP, &rows);
@@ -66,29 +73,7 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     return 0;
 }
 
-/* Slices that ImageJ's description of the only page tells of; 1, if it is not ImageJ's. */
-static int find_bare(struct sgrad_volume *v, struct tiff *t, int64_t *slices) {
-    const char *text = NULL, *images;
-    uint16_t packing = COMPRESSION_NONE;
-    uint64_t *strip = NULL;
-    struct stat status;
-    *slices = 1;
-    if (!TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text) || strncmp(text, "ImageJ=", 7)) return 0;
-    if (!(images = strstr(text, "\nimages=")) || (*slices = strtoll(images + 8, NULL, 10)) < 2) return *slices = 1, 0;
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_COMPRESSION, &packing);
-    const bool other = strstr(text, "\nchannels=") || (strstr(text, "\nframes=") && strstr(text, "\nslices="));
-    if (other || packing != COMPRESSION_NONE || TIFFIsTiled(t->file) || !TIFFGetField(t->file, TIFFTAG_STRIPOFFSETS, &strip))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images, of several channels, of frames and slices, or "
-                          "compressed, and there is one page: takes bare slices", v->path, (long long)*slices);
-    const double wanted = (double)*slices * (double)v->dim[2] * (double)v->dim[3] * (double)sgrad_voxel_size(v->voxel);
-    t->bare = strip[0];
-    if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: ImageJ says of it %lld images; it is too short for them: damaged", v->path,
-                          (long long)*slices);
-    return 0;
-}
-
-static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
+static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages, struct page *one) {
     struct page first = { 0 }, page;
     *pages = 0;
     for (bool more = true; more;) {
@@ -96,10 +81,10 @@ static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
         t->page[*pages] = TIFFCurrentDirOffset(t->file);
         SGRAD_TRY(read_page(v, *pages, t->file, &page));
         if (*pages == 0) first = page;
-        if (page.width != first.width || page.height != first.height || page.voxel != first.voxel)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is of %ux%u %s, page 0 of %ux%u %s", v->path, (long long)*pages,
-                              page.width, page.height, sgrad_voxel_name(page.voxel), first.width, first.height,
-                              sgrad_voxel_name(first.voxel));
+        if (page.width != first.width || page.height != first.height || page.depth != first.depth || page.voxel != first.voxel)
+            return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", v->path, (long long)*pages,
+                              page.width, page.height, page.depth, sgrad_voxel_name(page.voxel), first.width, first.height,
+                              first.depth, sgrad_voxel_name(first.voxel));
         ++*pages;
         more = !TIFFLastDirectory(t->file);
         if (more && !TIFFReadDirectory(t->file))
@@ -107,12 +92,59 @@ static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages) {
                               (long long)*pages);
     }
     v->voxel = first.voxel;
-    return sgrad__volume_shape(v, 3, (int64_t[]){ *pages, first.height, first.width },
-                               (int64_t[]){ 1, first.chunk_height, first.chunk_width });
+    *one = first;
+    return 0;
+}
+
+/* IMAGES lie bare behind one another, from where the strips of the only page begin. */
+static int find_bare(const struct sgrad_volume *v, struct tiff *t, const struct page *page, int64_t images) {
+    uint16_t packing = COMPRESSION_NONE;
+    uint64_t *strip = NULL, *bytes = NULL;
+    struct stat status;
+    TIFFGetFieldDefaulted(t->file, TIFFTAG_COMPRESSION, &packing);
+    bool bare = packing == COMPRESSION_NONE && !TIFFIsTiled(t->file) && TIFFGetField(t->file, TIFFTAG_STRIPOFFSETS, &strip) &&
+                TIFFGetField(t->file, TIFFTAG_STRIPBYTECOUNTS, &bytes);
+    for (uint32_t i = 1; bare && i < TIFFNumberOfStrips(t->file); i++) bare = strip[i] == strip[i - 1] + bytes[i - 1];
+    if (!bare)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images, and there is one page: takes them bare, neither compressed "
+                          "nor in tiles nor apart", v->path, t->axes.source, (long long)images);
+    const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(v->voxel);
+    t->bare = strip[0];
+    if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", v->path, t->axes.source,
+                          (long long)images);
+    return 0;
+}
+
+/* Channels and slices, of PAGES alike. */
+static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, const struct page *page) {
+    const char *text = NULL;
+    struct sgrad__tiff_axes *a = &t->axes;
+    if (!TIFFSetSubDirectory(t->file, t->page[0])) return sgrad_fail(SGRAD_EFORMAT, "%s: page 0 is gone", v->path);
+    TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text);
+    t->deep = page->depth > 1 && TIFFIsTiled(t->file);
+    if (page->chunk_depth > 1 && !t->deep) return sgrad_fail(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", v->path);
+    if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !t->deep, "ImageDepth" };
+    else SGRAD_TRY(sgrad__tiff_axes(v->path, text, (int64_t[]){ page->height, page->width }, a));
+    if (!a->slices) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
+    const int64_t images = a->channels * a->slices;
+    if (!t->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(v, t, page, images));
+    else if (!t->deep && images != pages)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images, and it has %lld pages: damaged, or of several series",
+                          v->path, a->source, (long long)images, (long long)pages);
+    const int64_t high = t->bare ? page->height : page->chunk_height, wide = t->bare ? page->width : page->chunk_width;
+    const int64_t dim[] = { a->channels, a->slices, page->height, page->width }, chunk[] = { 1, page->chunk_depth, high, wide };
+    const int first = a->channels == 1;     /* one channel has no axis */
+    return sgrad__volume_shape(v, 4 - first, dim + first, chunk + first);
+}
+
+static int64_t image_of(const struct tiff *t, int64_t channel, int64_t slice) {
+    return channel * t->axes.channel_step + slice * t->axes.slice_step;
 }
 
 static int open_tiff(struct sgrad_volume *v) {
     int64_t pages;
+    struct page page = { 0 };
     TIFFSetErrorHandler(NULL);
     TIFFSetWarningHandler(NULL);
     if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
@@ -121,29 +153,42 @@ static int open_tiff(struct sgrad_volume *v) {
     struct tiff *t = v->state = sgrad_alloc(1, sizeof *t);
     t->file = file;
     pthread_mutex_init(&t->lock, NULL);
-    SGRAD_TRY(read_pages(v, t, &pages));
-    if (pages == 1) SGRAD_TRY(find_bare(v, t, &pages));
-    if (!t->bare) return 0;
-    return sgrad__volume_shape(v, 3, (int64_t[]){ pages, v->dim[2], v->dim[3] }, (int64_t[]){ 1, v->dim[2], v->dim[3] });
+    SGRAD_TRY(read_pages(v, t, &pages, &page));
+    return find_axes(v, t, pages, &page);
 }
 
-/* A chunk as the file has it, of the page that is set. */
-static int read_chunk(const struct sgrad_volume *v, struct tiff *t, const struct sgrad__piece *piece, void *room, size_t bytes) {
+/* A tile of BYTES. Of several slices libtiff decodes the first alone, unless it is given the packed bytes. */
+static bool read_tile(TIFF *file, uint32_t tile, const struct page *page, void *room, size_t bytes) {
+    struct stat status;
+    if (page->chunk_depth == 1) return TIFFReadEncodedTile(file, tile, room, (tmsize_t)bytes) > 0;
+    const uint64_t packed = TIFFGetStrileByteCount(file, tile);
+    if (!packed || fstat(TIFFFileno(file), &status) || packed > (uint64_t)status.st_size) return false;
+    void *data = sgrad_alloc(packed, 1);
+    const bool done = TIFFReadRawTile(file, tile, data, (tmsize_t)packed) == (tmsize_t)packed &&
+                      TIFFReadFromUserBuffer(file, tile, data, (tmsize_t)packed, room, (tmsize_t)bytes);
+    free(data);
+    return done;
+}
+
+/* A chunk as the file has it, of page NUMBER, which is set. */
+static int read_chunk(const struct sgrad_volume *v, struct tiff *t, int64_t number, const struct sgrad__piece *piece, void *room,
+                      size_t bytes) {
     const uint32_t x = (uint32_t)piece->chunk.from[3], y = (uint32_t)piece->chunk.from[2];
+    const uint32_t z = t->deep ? (uint32_t)piece->chunk.from[1] : 0;
     struct page page;
-    SGRAD_TRY(read_page(v, piece->place[1], t->file, &page));
+    SGRAD_TRY(read_page(v, number, t->file, &page));
     const bool same = page.width == v->dim[3] && page.height == v->dim[2] && page.chunk_width == v->chunk[3] &&
-                      page.chunk_height == v->chunk[2] && page.voxel == v->voxel;
+                      page.chunk_height == v->chunk[2] && page.chunk_depth == v->chunk[1] && page.voxel == v->voxel;
     if (!same)
         return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", v->path,
-                          (long long)piece->place[1]);
+                          (long long)number);
     memset(room, 0, bytes);
-    const tmsize_t got = TIFFIsTiled(t->file)
-                             ? TIFFReadEncodedTile(t->file, TIFFComputeTile(t->file, x, y, 0, 0), room, (tmsize_t)bytes)
-                             : TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, 0), room, (tmsize_t)bytes);
-    return got > 0 ? 0
-                   : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
-                                v->path, (long long)piece->place[1]);
+    const bool done = TIFFIsTiled(t->file)
+                          ? read_tile(t->file, TIFFComputeTile(t->file, x, y, z, 0), &page, room, bytes)
+                          : TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, 0), room, (tmsize_t)bytes) > 0;
+    return done ? 0
+                : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
+                             v->path, (long long)number);
 }
 
 struct passage {
@@ -155,10 +200,11 @@ struct passage {
 static int pass_chunk(const struct sgrad__piece *piece, void *arg) {
     const struct passage *p = arg;
     struct tiff *t = p->volume->state;
+    const int64_t number = image_of(t, piece->place[0], piece->place[1]);
     pthread_mutex_lock(&t->lock);
-    int error = TIFFSetSubDirectory(t->file, t->page[piece->place[1]])
-                    ? read_chunk(p->volume, t, piece, p->room, p->bytes)
-                    : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is gone", p->volume->path, (long long)piece->place[1]);
+    int error = TIFFSetSubDirectory(t->file, t->page[number])
+                    ? read_chunk(p->volume, t, number, piece, p->room, p->bytes)
+                    : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is gone", p->volume->path, (long long)number);
     pthread_mutex_unlock(&t->lock);
     if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), &piece->chunk, p->room, p->box, p->to);
     return error;
@@ -170,29 +216,31 @@ static void swap(void *voxels, int64_t count, size_t size) {
     if (size == 8) TIFFSwabArrayOfLong8(voxels, count);
 }
 
-/* Rows of bare slices. */
+/* Rows of bare images. */
 static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, char *to) {
     const struct tiff *t = v->state;
     const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
-    for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
+    for (int64_t i = 0; i < box->size[0] * box->size[1]; i++) {
+        const int64_t z = image_of(t, box->from[0] + i / box->size[1], box->from[1] + i % box->size[1]);
         for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, to += row) {
             const uint64_t at = (uint64_t)((z * v->dim[2] + y) * v->dim[3] + box->from[3]) * size;
             for (size_t done = 0; done < row;) {
                 const ssize_t got = pread(TIFFFileno(t->file), to + done, row - done, (off_t)(t->bare + at + done));
                 if (got < 0 && errno == EINTR) continue;
                 if (got <= 0)
-                    return sgrad_fail(SGRAD_EIO, "%s: slice %lld cannot be read: %s", v->path, (long long)z,
+                    return sgrad_fail(SGRAD_EIO, "%s: image %lld cannot be read: %s", v->path, (long long)z,
                                       got ? strerror(errno) : "the file ends early");
                 done += (size_t)got;
             }
             if (TIFFIsByteSwapped(t->file)) swap(to, box->size[3], size);
         }
+    }
     return 0;
 }
 
 static int read_tiff(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
     if (((const struct tiff *)v->state)->bare) return read_bare(v, box, to);
-    struct passage p = { v, box, to, NULL, (size_t)(v->chunk[2] * v->chunk[3]) * sgrad_voxel_size(v->voxel) };
+    struct passage p = { v, box, to, NULL, (size_t)(v->chunk[1] * v->chunk[2] * v->chunk[3]) * sgrad_voxel_size(v->voxel) };
     p.room = sgrad_alloc(1, p.bytes);
     int error = sgrad__volume_pieces(v, box, pass_chunk, &p);
     free(p.room);

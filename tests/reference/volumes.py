@@ -46,6 +46,11 @@ with h5py.File(DATA / "dangling.h5", "w") as file:
 tifffile.imwrite(DATA / "strips.tif", VOXELS.astype("u1"), rowsperstrip=3, photometric="minisblack")
 tifffile.imwrite(DATA / "deflate.tif", VOXELS.astype("u2"), compression="zlib", photometric="minisblack")
 tifffile.imwrite(DATA / "tiles.tif", VOXELS.astype("f4"), tile=(16, 16), photometric="minisblack")
+tifffile.imwrite(DATA / "bare.tif", VOXELS.astype("u2"), truncate=True, byteorder=">", photometric="minisblack")
+tifffile.imwrite(DATA / "deep.tif", VOXELS.astype("u2"), volumetric=True, tile=(2, 16, 16), compression="zlib", photometric="minisblack")
+CHANNELS = np.stack([VOXELS, 255 - VOXELS]).astype("u1")    # C,Z,Y,X
+tifffile.imwrite(DATA / "imagej-channels.tif", CHANNELS.transpose(1, 0, 2, 3), imagej=True, metadata={"axes": "ZCYX"})
+tifffile.imwrite(DATA / "channels.ome.tif", CHANNELS, metadata={"axes": "CZYX", "PhysicalSizeZ": 0.5}, photometric="minisblack")
 tifffile.imwrite(DATA / "colour.tif", np.zeros((5, 7, 3), "u1"), photometric="rgb")
 VOXELS.astype("<i2").tofile(DATA / "bare.raw")
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <sys/file.h>
+#include <tiffio.h>
 
 enum { Z = 5, Y = 7, X = 9 };
 
@@ -45,6 +46,7 @@ static void others(void **state) {
         { "chunked.h5", SGRAD_VOXEL_U8 }, { "chunked.h5:raw", SGRAD_VOXEL_U8 }, { "two.h5:a/raw", SGRAD_VOXEL_F64 },
         { "links.h5", SGRAD_VOXEL_I16 },  { "links.h5:again", SGRAD_VOXEL_I16 },
         { "strips.tif", SGRAD_VOXEL_U8 }, { "deflate.tif", SGRAD_VOXEL_U16 },   { "tiles.tif", SGRAD_VOXEL_F32 },
+        { "bare.tif", SGRAD_VOXEL_U16 },  { "deep.tif", SGRAD_VOXEL_U16 },
         { "png-8", SGRAD_VOXEL_U8 },      { "png-16", SGRAD_VOXEL_U16 },
         { "bare.raw:5x7x9:int16", SGRAD_VOXEL_I16 },
     };
@@ -104,6 +106,113 @@ static void cut_short(void **state) {
     }
     sgrad_map_close(&map);
     free(path);
+}
+
+/* As ImageJ and OME-XML order the pages. */
+static void channels_of_tiff(void **state) {
+    static const char *const names[] = { "imagej-channels.tif", "channels.ome.tif" };
+    const struct sgrad_box all = { { 0 }, { 2, Z, Y, X } };
+    uint8_t voxels[2 * Z * Y * X];
+    struct sgrad_volume *v;
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        char *path = data_path(names[f]);
+        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_memory_equal(v->dim, all.size, sizeof all.size);
+        assert_int_equal(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+        for (int64_t i = 0; i < Z * Y * X; i++) {
+            const double voxel = voxel_at(i / (Y * X), i / X % Y, i % X);
+            assert_true(voxels[i] == voxel && voxels[Z * Y * X + i] == 255 - voxel);
+        }
+        sgrad_volume_close(v);
+        free(path);
+    }
+}
+
+/* PAGES of 2x3 voxels, of which all have the number of their image; BARE: more images behind that of the last page. */
+static const char *write_tiff(const char *text, int pages, int bare) {
+    const char *path = scratch_path("stated.tif");
+    TIFF *file = TIFFOpen(path, "w");
+    for (int page = 0; page < pages; page++) {
+        uint8_t voxels[6 * 32];
+        for (int i = 0; i < 6 * (1 + bare); i++) voxels[i] = (uint8_t)(page + i / 6);
+        TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 3);
+        TIFFSetField(file, TIFFTAG_IMAGELENGTH, 2);
+        TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, 8);
+        TIFFSetField(file, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+        if (page == 0 && *text) TIFFSetField(file, TIFFTAG_IMAGEDESCRIPTION, text);
+        TIFFWriteRawStrip(file, 0, voxels, 6 * (1 + bare));
+        TIFFWriteDirectory(file);
+    }
+    TIFFClose(file);
+    return path;
+}
+
+/* What a description states of pages, or of bare images behind one page; what is not true of them is refused. */
+static void stated_by_tiff(void **state) {
+#define OME(order, z, c, t, rest) \
+    "<?xml version=\"1.0\"?><OME:OME xmlns:OME=\"x\"><OME:Image ID=\"i\"><OME:Pixels PhysicalSizeZ=\"0.5\" " \
+    "DimensionOrder='" order "' SizeC=\"" #c "\" SizeT=\"" #t "\" " \
+    "SizeX=\"3\" SizeY=\"2\" SizeZ=\"" #z "\">" rest "</OME:Pixels></OME:Image></OME:OME>"
+    static const struct {
+        const char *text;
+        int pages, bare;
+        int64_t channels, slices, channel_step, slice_step;
+        const char *says;
+    } rows[] = {
+        { "", 6, 0, 1, 6, 0, 1, NULL },
+        { "a microscope's own words", 6, 0, 1, 6, 0, 1, NULL },
+        { "ImageJ=1.54f\nimages=6\nslices=6\n", 6, 0, 1, 6, 0, 1, NULL },
+        { "ImageJ=1.54f\nimages=6\nframes=6\n", 6, 0, 1, 6, 0, 1, NULL },
+        { "ImageJ=1.54f\nimages=6\nchannels=2\nslices=3\nhyperstack=true\n", 6, 0, 2, 3, 1, 2, NULL },
+        { "ImageJ=1.54f\nchannels=6\n", 6, 0, 6, 1, 1, 0, NULL },
+        { "ImageJ=1.54f\nimages=6\nchannels=2\n", 1, 5, 2, 3, 1, 2, NULL },
+        { "ImageJ=1.54f\nimages=6\n", 1, 5, 1, 6, 0, 1, NULL },
+        { "ImageJ=1.54f\nmin=0\n", 6, 0, 1, 6, 0, 1, NULL },
+        { "ImageJ=1.54f\nimages=6\nslices=3\nframes=2\n", 6, 0, .says = "a volume has no time" },
+        { "ImageJ=1.54f\nimages=6\nslices=6\n", 5, 0, .says = "ImageJ states 6 images, and it has 5 pages" },
+        { "ImageJ=1.54f\nimages=60\n", 1, 5, .says = "too short" },
+        { "ImageJ=1.54f\nimages=99999999999999999999\nchannels=3\n", 1, 5, .says = "do not divide" },
+        { OME("XYZCT", 3, 2, 1, ""), 6, 0, 2, 3, 3, 1, NULL },
+        { OME("XYCZT", 3, 2, 1, "<OME:TiffData IFD=\"5\" FirstC=\"1\" FirstZ=\"2\"/>"), 6, 0, 2, 3, 1, 2, NULL },
+        { OME("XYTCZ", 1, 1, 6, ""), 6, 0, 1, 6, 0, 1, NULL },
+        { OME("XYCZT", 3, 2, 1, "<OME:TiffData IFD=\"1\" FirstC=\"0\" FirstZ=\"1\"/>"), 6, 0, .says = "another order" },
+        { OME("XYCZT", 3, 1, 2, ""), 6, 0, .says = "a volume has no time" },
+        { OME("XYCZT", 3, 1, 1, ""), 6, 0, .says = "OME states 3 images, and it has 6 pages" },
+        { OME("XYZZT", 3, 2, 1, ""), 6, 0, .says = "Z, C and T once each" },
+        { OME("XYZCT", 0, 2, 1, ""), 6, 0, .says = "does not state SizeZ" },
+        { "<OME><BinaryOnly MetadataFile=\"a\"/></OME>", 6, 0, .says = "in another file" },
+        { "{\"shape\": [6, 2, 3], \"truncated\": true}", 1, 5, 1, 6, 0, 1, NULL },
+        { "{\"shape\": [6, 2, 3, 1]}", 6, 0, 1, 6, 0, 1, NULL },
+        { "{\"shape\": [2, 3, 2, 3]}", 6, 0, 2, 3, 3, 1, NULL },
+        { "{\"shape\": [3, 2, 2, 3], \"axes\": \"ZCYX\"}", 1, 5, 2, 3, 1, 2, NULL },
+        { "{\"shape\": [6, 2, 3], \"axes\": \"CYX\"}", 6, 0, 6, 1, 1, 0, NULL },
+        { "{\"other\": 1}", 6, 0, 1, 6, 0, 1, NULL },
+        { "shape=(6, 2, 3)", 1, 5, 1, 6, 0, 1, NULL },
+        { "{\"shape\": [3, 2, 2, 3], \"axes\": \"TZYX\"}", 6, 0, .says = "a volume has no time" },
+        { "{\"shape\": [6, 4, 3]}", 1, 5, .says = "another size than its pages" },
+        { "{\"shape\": [5, 2, 3]}", 6, 0, .says = "tifffile states 5 images, and it has 6 pages" },
+        { "{\"shape\": [-6, 2, 3]}", 6, 0, .says = "a shape that is none" },
+    };
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        struct sgrad_volume *v;
+        uint8_t voxels[36];
+        const char *path = write_tiff(rows[r].text, rows[r].pages, rows[r].bare);
+        if (rows[r].says) {
+            assert_fails(sgrad_volume_open(path, &v), SGRAD_EFORMAT, rows[r].says);
+            continue;
+        }
+        const struct sgrad_box all = { { 0 }, { rows[r].channels, rows[r].slices, 2, 3 } };
+        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_memory_equal(v->dim, all.size, sizeof all.size);
+        assert_int_equal(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+        for (int64_t i = 0; i < 36; i++) {
+            const int64_t channel = i / 6 / rows[r].slices, slice = i / 6 % rows[r].slices;
+            assert_int_equal(voxels[i], channel * rows[r].channel_step + slice * rows[r].slice_step);
+        }
+        sgrad_volume_close(v);
+    }
 }
 
 /* The reason is HDF5's own, in one line. */
@@ -216,7 +325,8 @@ static void converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others),     cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written),
-        cmocka_unit_test(reasons_of_hdf5), cmocka_unit_test(chunks), cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
+        cmocka_unit_test(reasons_of_hdf5), cmocka_unit_test(channels_of_tiff), cmocka_unit_test(stated_by_tiff),
+        cmocka_unit_test(chunks), cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
     };
     setenv("HDF5_USE_FILE_LOCKING", "TRUE", 1);
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
