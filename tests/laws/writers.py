@@ -231,7 +231,6 @@ def tiff(draw, width, height, pixels, drawn):
         order, big, tiled, planar = draw.choice("<>"), draw.chance(0.3), draw.chance(0.4), n > 1 and draw.chance(0.3)
         form = draw.choice((1, 8, 32773, 32946))
         predictor = form in (8, 32946) and draw.chance(0.5)
-        form = 8 if tiled and form == 1 else form
     across, down = (16 * draw.choice((1, 2)), 16) if tiled else (width, draw.random.randrange(1, height + 1) if drawn else height)
     planes = [[(v[c],) for v in values] for c in range(n)] if planar else [values]
     blocks = []
