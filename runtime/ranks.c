@@ -30,11 +30,6 @@ static struct sgrad_group all;
 static starpu_data_handle_t awake;
 static bool thread_works;                   /* StarPU-MPI's thread is a worker */
 
-bool sgrad__launched(void) {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    return size ? atoi(size) > 1 : getenv("PMIX_RANK") || getenv("PMI_RANK");
-}
-
 static void name_hosts(void) {
     char name[MPI_MAX_PROCESSOR_NAME] = { 0 }, *names = sgrad_alloc((size_t)world->ranks, sizeof name);
     int length;

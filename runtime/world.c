@@ -9,6 +9,12 @@
 
 struct sgrad__world sgrad__world = { .ranks = 1, .ranks_here = 1 };
 
+bool sgrad__launched(void) {
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    if (SGRAD_SIMULATED) return false;
+    return size ? atoi(size) > 1 : getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
 int sgrad_launched_rank(void) {
     if (SGRAD_SIMULATED) return starpu_mpi_world_rank();
     static const char *const says[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };

@@ -94,19 +94,6 @@ int sgrad__run_open_data(struct sgrad__run *r) {
     return check_shapes(r);
 }
 
-int sgrad__run_write_damaged(const struct sgrad__run *r) {
-    struct sgrad_file file;
-    if (!r->damaged) return 0;
-    char *path = sgrad_format("%s/damaged.txt", r->folder);
-    int error = sgrad_file_begin(path, &file);
-    if (!error) {
-        fputs(r->damaged, file.stream);
-        error = sgrad_file_commit(&file);
-    }
-    free(path);
-    return error;
-}
-
 /* ---- mean and deviation ----------------------------------------------------------------------------------------- */
 
 /* TEXT's numbers, one for each of the channels or one for all, as those of WHAT; NULL: they stay as they are. */

@@ -192,6 +192,20 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
     return sgrad__config_continue(r->folder, config, 0, &r->history);
 }
 
+/* Writes damaged.txt, the list of samples that cannot be read, into the folder, where there are any. Rank 0 calls it. */
+static int write_damaged(const struct sgrad__run *r) {
+    struct sgrad_file file;
+    if (!r->damaged) return 0;
+    char *path = sgrad_format("%s/damaged.txt", r->folder);
+    int error = sgrad_file_begin(path, &file);
+    if (!error) {
+        fputs(r->damaged, file.stream);
+        error = sgrad_file_commit(&file);
+    }
+    free(path);
+    return error;
+}
+
 /* Rank 0's values, and its optimizer's, to every rank. */
 static int broadcast_parameters(struct sgrad__run *r) {
     struct sgrad__items items = sgrad__parameters_list(r->graph, true);
@@ -231,7 +245,7 @@ int sgrad__run_open_folder(struct sgrad__run *r, long *done) {
     sgrad__run_describe(r, &config, devices, sizeof devices);
     r->identity = sgrad__config_identity(&config);
     int error = r->context->rank ? 0 : open_own_folder(r, &config, done);
-    if (!error && !r->context->rank) error = sgrad__run_write_damaged(r);
+    if (!error && !r->context->rank) error = write_damaged(r);
     SGRAD_TRY(sgrad__run_await(r, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     r->last_checkpoint = *done;

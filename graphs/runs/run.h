@@ -134,8 +134,6 @@ int sgrad__run_open_samples(struct sgrad__run *run);         /* the test set tha
 /* Mean and deviation of the training set, and whether all samples can be read: known to a run that goes on, else measured by all
  * ranks, a share each. Every rank calls it, after open_data; or, to evaluate weights, the other, after open_samples. */
 int sgrad__run_measure_data(struct sgrad__run *run);
-/* Writes damaged.txt, the list of samples that cannot be read, into the folder, where there are any. Rank 0 calls it. */
-int sgrad__run_write_damaged(const struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 void sgrad__run_set_input(struct sgrad__run *run);          /* the graph learns of mean and deviation */
 void sgrad__run_open_placement(struct sgrad__run *run);
