@@ -62,13 +62,15 @@ static bool is_same(const char *a, const char *b) {
 
 /* The class of ORIGIN that is called NAME; -1: none is. */
 static int find(const struct sgrad_origin *o, const char *name) {
+    int found = -1;
     for (int c = 0; c < o->classes; c++) {
         char *known = sgrad__class_name((const char *const *)o->class_name, c);
-        const bool same = is_same(known, name);
+        const bool equal = !strcmp(known, name);
+        if (equal || (found < 0 && is_same(known, name))) found = c;
         free(known);
-        if (same) return c;
+        if (equal) break;
     }
-    return -1;
+    return found;
 }
 
 /* Appends 'NAME' to LIST, of which a few are listed. */
@@ -136,7 +138,7 @@ int sgrad__origin_match(struct sgrad_dataset *d, const char *data, const struct 
     d->classes = o->classes;
     int32_t *label = (int32_t *)sgrad_dataset_target(d)->data;
     const int64_t count = d->count * sgrad_shape_count(&sgrad_dataset_target(d)->shape);
-    for (int64_t i = 0; label && i < count; i++)
+    for (int64_t i = 0; label && (d->label_of || d->unlabelled) && i < count; i++)
         label[i] = d->unlabelled ? 0 : d->label_of && label[i] >= 0 ? d->label_of[label[i]] : label[i];
     return 0;
 }

@@ -92,13 +92,15 @@ static int walk_folder(struct sgrad_walk *walk, const char *root, const char *be
     struct stat status;
     char *path = sgrad_format("%s%s%s", root, *below ? "/" : "", below);
     DIR *folder = stat(path, &status) ? NULL : opendir(path);
-    int error = folder ? 0 : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    const bool skips = !folder && hidden;       /* a desktop's .Trash may be somebody else's */
+    int error = folder || skips ? 0 : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     const struct level level = { status.st_dev, status.st_ino, above };
     const struct dirent *entry;
-    while (!error && (errno = 0, entry = readdir(folder)))
+    if (skips) sgrad_walk_note(walk, "hidden");
+    while (folder && (errno = 0, entry = readdir(folder)) && !error)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
             error = add_entry(walk, root, below, entry->d_name, hidden, &level);
-    if (!error && errno) error = sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (folder && !error && errno) error = sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
     if (folder) closedir(folder);
     free(path);
     return error;

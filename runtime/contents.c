@@ -91,3 +91,12 @@ const struct sgrad_contents *sgrad_contents(const void *first, size_t size) {
     if (begins(text, left, "<?xml") || begins(text, left, "<error")) return &xml;
     return sgrad_contents_is_json(first, size) ? &json : NULL;
 }
+
+bool sgrad_path_leads_out(const char *path) {
+    if (!*path || *path == '/') return true;
+    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL) {
+        const size_t length = strcspn(at, "/");
+        if (length == 2 && !strncmp(at, "..", 2)) return true;
+    }
+    return false;
+}

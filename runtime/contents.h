@@ -17,4 +17,7 @@ const struct sgrad_contents *sgrad_contents(const void *first, size_t size);
 /* Is it text that begins with "{" or "[", after blanks and a byte order mark? */
 bool sgrad_contents_is_json(const void *first, size_t size);
 
+/* Does PATH, which a file names beside itself, lead out of that file's folder? So does an empty one. */
+bool sgrad_path_leads_out(const char *path);
+
 #endif

@@ -6,6 +6,7 @@
 #include "runtime/internal.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,14 +15,16 @@ static bool holds;
 static int own;             /* rank */
 static char *held;          /* lines; rank 0's are printed as well */
 static size_t length;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* of both */
 
-/* error.c calls it under a lock. */
 static void hold(const char *line) {
     const size_t size = strlen(line);
+    pthread_mutex_lock(&lock);
     held = realloc(held, length + size + 1);
     if (!held) abort();
     memcpy(held + length, line, size + 1);
     length += size;
+    pthread_mutex_unlock(&lock);
     if (own == 0) fputs(line, stderr);
 }
 
@@ -37,35 +40,47 @@ static bool has_line(const char *text, const char *line, size_t size) {
     return false;
 }
 
-/* The lines that OTHER has not, "stargrad: rank 3: …", if they do not name the rank themselves. NULL: all, as they are. */
-static void print_held(const char *other) {
+/* The lines that are held, which then are no longer; free them. NULL: none. */
+static char *take(void) {
+    pthread_mutex_lock(&lock);
+    char *lines = held;
+    held = NULL;
+    length = 0;
+    pthread_mutex_unlock(&lock);
+    return lines;
+}
+
+/* Those of LINES that OTHER has not, "stargrad: rank 3: …", if they do not name the rank themselves. NULL: all, as they are. */
+static void print(const char *lines, const char *other) {
     static const char name[] = "stargrad: ";
-    for (char *line = held, *end; line && *line; line = end) {
+    for (const char *line = lines, *end; line && *line; line = end) {
         const char *said = line + strlen(name);
         end = strchr(line, '\n') + 1;
         if (!own || (other && has_line(other, line, (size_t)(end - line)))) continue;
         if (other && strncmp(said, "rank ", 5)) fprintf(stderr, "%srank %d: %.*s", name, own, (int)(end - said), said);
         else fprintf(stderr, "%.*s", (int)(end - line), line);
     }
-    free(held);
-    held = NULL;
-    length = 0;
 }
 
 void sgrad__early_compare(MPI_Comm comm) {
     if (!holds) return;
-    uint64_t size = length;
+    char *lines = take();
+    uint64_t size = lines ? strlen(lines) : 0;
     MPI_Bcast(&size, 1, MPI_UINT64_T, 0, comm);
     char *first = sgrad_alloc(size + 1, 1);
-    if (own == 0 && size) memcpy(first, held, size);
+    if (own == 0 && size) memcpy(first, lines, size);
     MPI_Bcast(first, (int)size, MPI_BYTE, 0, comm);
-    print_held(first);
+    print(lines, first);
     free(first);
+    free(lines);
     MPI_Barrier(comm);      /* a rank that ends ends the others, who must have printed by then */
 }
 
 void sgrad__early_flush(void) {
-    if (holds) print_held(NULL);
+    if (!holds) return;
+    char *lines = take();
+    print(lines, NULL);
+    free(lines);
 }
 
 void sgrad__early_write(void) {

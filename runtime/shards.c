@@ -4,6 +4,7 @@
  *
  * A tensor is in one file, and in the one that the index names. Files lie in the index's folder, or below it. */
 #include "config.h"
+#include "runtime/contents.h"
 #include "runtime/shards.h"
 
 #include <jansson.h>
@@ -12,20 +13,10 @@
 
 enum { INDEX_LIMIT = 100000000, MOST = 4096 };      /* bytes; files */
 
-/* Does PATH lead out of the folder that it begins in? */
-static bool leads_out(const char *path) {
-    if (!*path || *path == '/') return true;
-    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL) {
-        const size_t length = strcspn(at, "/");
-        if (length == 2 && !strncmp(at, "..", 2)) return true;
-    }
-    return false;
-}
-
 /* The file NAME of the index becomes one of FILE's shards, if it is none yet. FOLDER ends with '/', or is empty. */
 static int add_shard(struct sgrad_safetensors *file, const char *folder, const char *tensor, const char *name,
                      int (*open)(const char *path, struct sgrad_safetensors *file)) {
-    if (!name || leads_out(name))
+    if (!name || sgrad_path_leads_out(name))
         return sgrad_fail(SGRAD_EFORMAT, "safetensors: %s: weight_map: %s: '%s' is not a file in the index's folder", file->path,
                           tensor, name ? name : "no text");
     char *path = sgrad_format("%s%s", folder, name);

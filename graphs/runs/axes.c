@@ -152,6 +152,7 @@ static const char *alone(const struct sgrad__run *r) {
     return o->precision == SGRAD_PRECISION_BF16 ? "--precision bf16"
            : o->ema > 0                         ? "--ema"
            : o->best                            ? "--best"
+           : o->patience                        ? "--patience"
            : o->histograms                      ? "--histograms"
            : o->allreduce                       ? "--allreduce"
            : o->partition                       ? "--data-placement partition"

@@ -80,6 +80,8 @@ static void find_kept(struct sgrad__run *r, long done) {
     if (access(path, F_OK) == 0 && !sgrad_safetensors_open(path, &file)) {
         const char *text = sgrad_safetensors_metadata(&file, "step");
         const long step = text ? strtol(text, NULL, 10) : 0;
+        if (step > done && !isnan(r->best))
+            sgrad_warn("%s: is of step %ld, after the checkpoint of step %ld: the run repeats it", path, step, done);
         if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, r->metric[deciding(r)].name)) r->kept_step = step;
         for (int i = 0; i < r->result.metrics; i++) {
             const char *value = sgrad_safetensors_metadata(&file, r->metric[i].name);
@@ -101,7 +103,10 @@ int sgrad__best_open(struct sgrad__run *r, long done) {
     const char *split = find_split(r);
     if (r->options.best && split)
         return sgrad_fail(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole", split);
-    r->keeps = !split && (r->options.best || r->options.patience);
+    const bool whole = !split && r->graph->stages == 1;
+    r->keeps = whole && (r->options.best || r->options.patience);
+    if (!whole && r->options.patience && r->context->rank == 0)
+        sgrad_warn("--patience: no rank has the whole network: the run ends with its last weights, not with its best");
     r->best = NAN;
     if (r->options.resume && r->context->rank == 0) {
         count_again(r);

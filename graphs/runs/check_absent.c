@@ -63,10 +63,12 @@ static int run_without(const struct trial *r, unsigned absent) {
 }
 
 static int check_without(const struct trial *r, unsigned absent, const char *what) {
+    enum { LONG = 60 };     /* seconds */
     int status = 0;
     const pid_t child = fork();
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL), signal(SIGBUS, SIG_DFL);
+        alarm(LONG);        /* a lock that another thread held is never released here */
         _exit(run_without(r, absent));
     }
     if (child < 0 || waitpid(child, &status, 0) != child) return 0;     /* no process to try it in */

@@ -82,7 +82,7 @@ static void warn_of_one_class(const struct sgrad__run *r) {
     const struct sgrad_field *target = sgrad_dataset_target(d);
     const int32_t *label = d->classes && !target->shape.rank ? target->data : NULL;
     bool one = d->classes == 1;
-    for (int64_t i = 1; label && !one && label[i] == label[0]; i++) one = i == d->count - 1;
+    for (int64_t i = 1; label && i < d->count && !one && label[i] == label[0]; i++) one = i == d->count - 1;
     if (one && sgrad_launched_rank() == 0)
         sgrad_warn("%s: all training samples are of one class: there is nothing to learn", r->options.data);
 }

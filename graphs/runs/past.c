@@ -91,7 +91,9 @@ static bool is_asked(const char *const *asked, const char *option) {
 
 void sgrad_run_options_yield(struct sgrad_train_options *o, const struct sgrad_train_options *given, const char *const *asked) {
     if (is_asked(asked, "epochs") && !is_asked(asked, "steps")) o->steps = 0;
-    if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") && strcmp(given->optimizer, o->optimizer)) o->lr = -1;
+    if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") &&
+        (!o->optimizer || strcmp(given->optimizer, o->optimizer)))
+        o->lr = -1;
 }
 
 int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {
@@ -196,11 +198,12 @@ int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, stru
     SGRAD_TRY(error);
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
                                                .origin = origin, .every = every, .damaged = o->skip_damaged };
-    error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, dataset);
+    struct sgrad_dataset *opened = NULL;
+    error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, &opened);
     sgrad_origin_free(origin);
-    if (error || !o->skip_damaged) return error;
-    error = sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
-    if (error) sgrad_dataset_close(*dataset);
+    if (!error && o->skip_damaged) error = sgrad_dataset_skip_damaged(opened, sgrad_launched_rank() == 0, NULL);
+    if (error) sgrad_dataset_close(opened);
+    else *dataset = opened;
     return error;
 }
 

@@ -3,6 +3,7 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
 #include "graphs/runs/segment.h"
+#include "runtime/early.h"
 #include "runtime/watch.h"
 
 #include <math.h>
@@ -213,6 +214,7 @@ static int open_all(struct sgrad__segment *s) {
     };
     SGRAD_TRY(open_volumes(s));
     SGRAD_TRY(sgrad_context_open(&how, &s->context));
+    sgrad_early_close();
     if (s->context->ranks > 1)
         return sgrad_fail(SGRAD_EINVAL, "segment: one process at a time, not %d ranks: start several with --queue",
                           s->context->ranks);

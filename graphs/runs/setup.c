@@ -194,7 +194,11 @@ static int parse_trace(struct sgrad__run *r) {
 
 /* --shard is a way to train together. */
 static int choose_shares(struct sgrad_train_options *o) {
-    if (!o->shard || !strcmp(o->shard, "none")) return 0;
+    if (!o->shard) return 0;
+    if (!strcmp(o->shard, "none")) {
+        if (!strcmp(o->strategy, "shard")) o->strategy = "sync";
+        return 0;
+    }
     if (strcmp(o->shard, "optimizer") && strcmp(o->shard, "gradients"))
         return sgrad_fail(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", o->shard);
     if (strcmp(o->strategy, "sync") && strcmp(o->strategy, "shard"))

@@ -75,7 +75,7 @@ static bool asks_for_group(const struct sgrad__run *r) {
 static int keep_group(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const bool ranks = o->bn_group == SGRAD_GROUP_GPU || o->bn_group == SGRAD_GROUP_RANK;
-    const bool may = ranks && o->resume && o->out && !asks_for_group(r);
+    const bool may = ranks && o->resume && o->out && !asks_for_group(r) && !r->strategy->served;
     int64_t samples = 0;
     bool known = false;
     if (!may || !sgrad__has_groups(r->graph)) return 0;

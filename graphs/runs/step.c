@@ -54,7 +54,7 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
 
 /* To end the run, or, of rank 0 alone and less than one, to write a checkpoint. */
 static float vote_of(const struct sgrad__run *r, long step) {
-    return sgrad__run_is_asked(r) ? 1 : sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
+    return sgrad__run_is_asked(r) || r->enough ? 1 : sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
 }
 
 int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sample) {

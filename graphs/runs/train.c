@@ -72,9 +72,8 @@ static int begin_evaluation(struct sgrad__run *r, long done) {
 static void tell_epoch(struct sgrad__run *r) {
     const struct sgrad__epoch *e = &r->epoch;
     if (!e->evaluated) return;
-    int error = r->unwritten ? 0 : sgrad__metrics_epoch(r->metrics, e);
-    if (!error && !r->unwritten) error = sgrad__best_tell(r);
-    if (error) r->unwritten = error;
+    const int kept = sgrad__best_tell(r);       /* before the line of metrics, by which a continuation knows of it; on all ranks */
+    if (!r->unwritten) r->unwritten = kept ? kept : sgrad__metrics_epoch(r->metrics, e);
     r->result.train_loss = e->train_loss;
     r->result.seconds += e->seconds;
     r->result.samples_per_second = e->samples_per_second;

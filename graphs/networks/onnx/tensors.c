@@ -5,6 +5,7 @@
  *     int32_data      INT32, and what is narrower: BOOL, UINT8, INT8, UINT16, INT16, and the bits of FLOAT16 and BFLOAT16
  *     int64_data      INT64                       uint64_data     UINT64, UINT32 */
 #include "graphs/networks/onnx/reader.h"
+#include "runtime/contents.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -120,10 +121,6 @@ static bool take_bytes(const char *text, size_t otherwise, size_t *bytes) {
     return !errno && !*end && *bytes <= INT64_MAX / 2;
 }
 
-static bool leads_out(const char *path) {
-    const char *up = path ? strstr(path, "..") : NULL;
-    return !path || !*path || *path == '/' || (up && (up == path || up[-1] == '/') && (!up[2] || up[2] == '/'));
-}
 
 static int read_bytes(const char *path, const char *name, size_t at, size_t bytes, void *to) {
     FILE *file = fopen(path, "rb");
@@ -141,7 +138,7 @@ int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
     if (!t->data_location || !folder || !type) return 0;
     SGRAD_TRY(count_dimensions(path, t->name, t, &count));
     const size_t bytes = count * type->size;
-    if (leads_out(location))
+    if (!location || sgrad_path_leads_out(location))
         return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is in '%s', which is not a file in its folder", path, t->name,
                           location ? location : "");
     if (!take_bytes(external(t, "offset"), 0, &at) || !take_bytes(external(t, "length"), bytes, &length) || length != bytes ||
