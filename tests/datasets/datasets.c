@@ -295,7 +295,7 @@ static void no_folders(void **state) {
     static const char *const kinds[][2] = {
         { "idx", "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte" },
         { "cifar10", "data_batch_1.bin to data_batch_5.bin and test_batch.bin" },
-        { "folder", "train/CLASS/*.jpg" },
+        { "folder", "images in train/CLASS/, and in val/CLASS/" },
     };
     const char *const paths[][2] = { { scratch_write("file", "", 0), "is a file" },
                                      { scratch_path("nowhere"), "No such file or directory" } };
