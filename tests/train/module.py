@@ -70,10 +70,10 @@ def test_weights():
     needs_numpy()
     data, x, y = numbers("numbers.npz")
     one = stargrad.train(model="mlp", data=f"npy:{data}", epochs=2, batch=32, lr=0.01, cpus=1, out=folder("numbers"))
-    said, w = one.predict(cpus=1), one.weights()
+    said, w, features = one.predict(cpus=1), one.weights(), one.config["features"]
 
     def by_hand(w):
-        h, layers = x, sorted(name[:-7] for name in w if name.endswith(".weight"))
+        h, layers = (x - features["mean"]) / features["deviation"], sorted(name[:-7] for name in w if name.endswith(".weight"))
         for layer in layers:
             h = h @ w[f"{layer}.weight"].T + w[f"{layer}.bias"]
             h = h if layer == layers[-1] else numpy.maximum(h, 0)

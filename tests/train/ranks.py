@@ -245,10 +245,11 @@ def test_differences_are_told():
     one, other = (command(*SMALL, "--batch", 48, "--steps", 1, "--lr", lr, "--out", folder("differ"), "--cpus", 1) for lr in (0.1, 0.2))
     said = mpirun(3, by_rank(one, one, other), status=1)
     assert re.search(r'rank 2 has "lr": 0.2.*rank 0 has "lr": 0.1', said), said
-    for word in (("--bn-group", "micro"), ("--resume",)):       # what ranks do together depends on these
-        one = command(*SMALL, "--batch", 48, "--steps", 1, "--cpus", 1, "--stall-timeout", 60, "--out", folder("differ"))
+    one = command(*SMALL, "--batch", 48, "--steps", 1, "--cpus", 1, "--stall-timeout", 60, "--out", folder("differ"))
+    for word, wanted in ((("--bn-group", "micro"), "start all ranks with the same program, options and data"),
+                         (("--resume",), "rank 1: .*: there is no run to continue")):
         said = mpirun(2, by_rank(one, [*one, *word]), status=1)
-        assert "start all ranks with the same program, options and data" in said and "nothing has happened" not in said, said
+        assert re.search(wanted, said) and "nothing has happened" not in said, said
     said = ranks(3, *SMALL, "--batch", 64, "--steps", 1, "--out", folder("shared"), status=2)
     assert "--batch 64 cannot be shared by 3 ranks: 66 can" in said, said
 
