@@ -84,7 +84,7 @@ def law(draw):
     one, some = folder("one"), folder("some")
     draw.run([*words, *on_ranks, "--out", some], ranks, refusable=True)
     draw.run([*words, "--out", one])
-    compare(one, some, exact, 2e-2 if any(word in NORMALISED for word in words) else 1e-3)
+    compare(one, some, exact, 0.1 if any(word in NORMALISED for word in words) else 1e-3)
 
 
 def compare(one, some, exact, limit):
