@@ -18,7 +18,7 @@ def alike(count, *words):
     most, least = re.search(r"^memory +([\d.]+) MB of this rank at most(?:, ([\d.]+) where no rank is late)?:", said, re.M).groups()
     most, least = float(most), float(least or most)
     taken = events(out, "epoch")[0]["memory_mbyte"]         # before the evaluation
-    assert least <= most <= 1.1 * least, (words, least, most)
+    assert least <= most <= 1.15 * least, (words, least, most)      # K-FAC on four ranks: 1.07 to 1.11, as it places its factors
     assert 0.95 * taken <= most and least <= 1.05 * taken, (words, least, most, taken)
 
 
