@@ -1,4 +1,5 @@
 /* Any bytes as the config.json of a run that is continued or evaluated, and as the identity that a checkpoint holds. */
+#include "datasets/datasets.h"
 #include "graphs/runs/files.h"
 #include "tests/fuzz/folder.h"
 
@@ -8,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum { CHANNELS = 3 };
     const struct sgrad_train_options options = { .batch = 32, .seed = 1, .optimizer = "sgd" };
-    const struct sgrad__config config = { .options = &options, .model = "convnet", .fingerprint = 1 };
+    const struct sgrad_dataset dataset = { .count = 100, .classes = 10 };
+    const struct sgrad__config config = { .options = &options, .model = "convnet", .dataset = &dataset, .fingerprint = 1 };
     const char *run = folder_with("config.json", data, size);
     double mean[CHANNELS], deviation[CHANNELS];
     bool found;

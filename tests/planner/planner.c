@@ -175,16 +175,16 @@ static void sums_up(void **state) {
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
     assert_int_equal(sgrad_machine_read(altered("device.count", F("1")), &m), 0);
-    o.batch = 64;
+    o.batch = 96;
     o.allreduce = "ring";
     struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &work, 1, 6, true, true, 0.5 });
     assert_int_equal(f.points, 4);
     const int nodes[] = { 1, 2, 4, 6 };
     for (int i = 0; i < 4; i++) {
-        const double p = nodes[i], share = ceil(64 / p), ring = p > 1 ? 2 * (p - 1) * (1e-6 + 4e6 / p / 1e9) : 0;
+        const double p = nodes[i], share = 96 / p, ring = p > 1 ? 2 * (p - 1) * (1e-6 + 4e6 / p / 1e9) : 0;
         assert_int_equal(f.point[i].nodes, nodes[i]);
         near(f.point[i].step, 1e-3 * share + ring, 1e-6);
-        near(f.point[i].speedup, 64e-3 / f.point[i].step, 1e-6);
+        near(f.point[i].speedup, 96e-3 / f.point[i].step, 1e-6);
         near(f.point[i].exposed + 1e-12, ring + 1e-12, 1e-6);
         near(f.point[i].memory, 8e6 + 1e6 + 1e7 * share + (p > 1 ? 8e6 : 0), 1e-9);
         near(f.point[i].hours, 2000 / f.point[i].samples_per_second / 3600, 1e-9);
