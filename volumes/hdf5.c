@@ -34,15 +34,17 @@ static const char *ending_of(const char *name) {
 }
 static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
 
-/* The library's own reason for what has just failed, the innermost, as one line in TEXT. */
+/* The library's own reason for what has just failed, the innermost, as one line in TEXT. Where it looked for a plug-in in vain, the
+ * reason is what it needed the plug-in for. */
 enum { REASON = 400 };
-static herr_t take_innermost(unsigned number, const H5E_error2_t *error, void *text) {
-    if (number == 0 && error->desc) snprintf(text, REASON, "%s", error->desc);
+static herr_t take(unsigned number, const H5E_error2_t *error, void *text) {
+    (void)number;
+    if (error->desc && strncmp(error->func_name, "H5PL", 4)) snprintf(text, REASON, "%s", error->desc);
     return 0;
 }
 static const char *why(char text[REASON]) {
     snprintf(text, REASON, "HDF5 gives no reason");
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, text);
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take, text);
     for (char *c = text; *c; c++)
         if (*c == '\n' || *c == '\r') *c = ' ';
     return text;
@@ -232,6 +234,7 @@ static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void 
     char reason[REASON];
     for (int d = 0; d < v->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
     pthread_mutex_lock(&lock);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);      /* each thread has its own */
     const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(v->rank, count, NULL);
     herr_t status = H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL);
     if (status >= 0 && to) status = H5Dread(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, to);
