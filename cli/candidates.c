@@ -32,8 +32,8 @@ static bool is_one_of(const char *word, const char *const *words) {
 static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
-    "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every", "stop-before", "keep",
-    "evaluate-last", "evaluate-every", "best", "patience", "show-batch",
+    "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every",
+    "stop-before", "keep", "evaluate-last", "evaluate-every", "best", "patience", "show-batch",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL
 };
 /* Those that all candidates have in common. */

@@ -21,9 +21,9 @@ static void defaults(struct sgrad__request *request) {
 
 /* Of train's options those that a training of a schedule, or one that is kept, has a use for. */
 static const char *const idle[] = { "epochs", "lr", "lr-scale-base", "schedule", "warmup", "ema", "lookahead",
-                                    "freeze-after", "tta", "resume", "evaluate-every", "evaluate-last", "checkpoint-every", "stop-before",
-                                    "keep", "best", "patience", "trace", "tensorboard", "histograms", "prometheus", "print",
-                                    "show-batch", "nan-ok", NULL };
+                                    "freeze-after", "tta", "resume", "evaluate-every", "evaluate-last", "checkpoint-every",
+                                    "stop-before", "keep", "best", "patience", "trace", "tensorboard", "histograms", "prometheus",
+                                    "print", "show-batch", "nan-ok", NULL };
 
 static bool is_idle(const char *option) {
     const char *const *name = idle;

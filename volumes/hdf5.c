@@ -34,8 +34,8 @@ static const char *ending_of(const char *name) {
 }
 static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
 
-/* The library's own reason for what has just failed, the innermost, as one line in TEXT. Where it looked for a plug-in in vain, the
- * reason is what it needed the plug-in for. */
+/* The library's own reason for what has just failed, the innermost, as one line in TEXT. Where it looked for a plug-in in vain,
+ * the reason is what it needed the plug-in for. */
 enum { REASON = 400 };
 static herr_t take(unsigned number, const H5E_error2_t *error, void *text) {
     (void)number;

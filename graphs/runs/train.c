@@ -72,7 +72,7 @@ static int begin_evaluation(struct sgrad__run *r, long done) {
 static void tell_epoch(struct sgrad__run *r) {
     const struct sgrad__epoch *e = &r->epoch;
     if (!e->evaluated) return;
-    const int kept = sgrad__best_tell(r);       /* before the line of metrics, by which a continuation knows of it; on all ranks */
+    const int kept = sgrad__best_tell(r);   /* on all ranks, and before the line of metrics: by it a resumed run knows the best */
     if (!r->unwritten) r->unwritten = kept ? kept : sgrad__metrics_epoch(r->metrics, e);
     r->result.train_loss = e->train_loss;
     r->result.seconds += e->seconds;
