@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIME_TO_END = 15, ONE_QUESTION = 30 };      /* seconds */
+enum { TIME_TO_END = 15 };     /* seconds */
 
 static sigset_t watched;
 static int signals;     /* descriptor */
@@ -127,7 +127,7 @@ int sgrad__children_run(const char *const *word, int *told) {
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
         if (ear.from >= 0) pass_on(&ear);
-        if (asked() && (!*told || sgrad_now() >= told_at + ONE_QUESTION)) {
+        if (asked() && (!*told || sgrad_now() >= told_at + SGRAD_STOP_GRACE)) {
             kill(child, (*told)++ ? SIGINT : SIGUSR1);
             told_at = sgrad_now();
         }

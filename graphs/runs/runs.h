@@ -308,6 +308,10 @@ void sgrad_result_tests(struct json_t *to, const struct sgrad_train_result *resu
 /* A metric's VALUE, as people read it: "97.25 %", or "0.5321". */
 const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);
 
+/* Seconds after the first signal that asks a run to end. A signal within them repeats the first and is ignored; a later one ends
+ * the program. */
+enum { SGRAD_STOP_GRACE = 30 };
+
 /* Trains; writes the run's folder; prints what the run is and one line an epoch (a progress bar on a terminal) on standard
  * output. Every rank that a launcher (mpirun, srun) started calls it, with the same options. SGRAD_EINTR after SIGINT, SIGTERM,
  * SIGHUP or SIGUSR1 (a checkpoint is written), SGRAD_ENAN when the loss is no number. */

@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <time.h>
 
-enum { PATIENCE = 30 };     /* seconds */
-
 static volatile sig_atomic_t caught;
 static volatile time_t since;
 
@@ -18,7 +16,7 @@ static time_t seconds(void) {
 /* Batch systems and launchers repeat what they ask for, or ask in several ways at once: that is one question. Who asks once more
  * later wants the program to end, whatever it does. */
 static void note(int number) {
-    if (caught && seconds() - since >= PATIENCE) {
+    if (caught && seconds() - since >= SGRAD_STOP_GRACE) {
         signal(number, SIG_DFL);
         raise(number);      /* comes when this handler has ended */
         return;
