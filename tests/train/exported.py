@@ -1,6 +1,7 @@
 """stargrad export against onnxruntime: the same logits to 1e-4, of networks of images, of pixels and of tokens, after some steps."""
 import os
 import random
+import re
 import sys
 
 from run import FOLDER, SOURCE, Skip, folder, main
@@ -96,6 +97,98 @@ def test_gpt():
     test = text[length - length // 10:]
     x = numpy.array([list(test[i:i + rows]) for i in range(0, len(test) - rows, rows)], numpy.int32)
     compare(f"gpt:layers=2,heads=2,width=32,context={rows}", f"text:{path},{rows}", x, lambda x: x)
+
+
+# ---- files that others made ------------------------------------------------------------------------------------------
+
+def loss_of(logits, labels):
+    shifted = logits.astype(float) - logits.max(1, keepdims=True)
+    return float(numpy.mean(numpy.log(numpy.exp(shifted).sum(1)) - shifted[numpy.arange(len(labels)), labels]))
+
+
+def foreign(name, nodes, tensors, x, kind=None):
+    """Evaluates a file of NODES, text in ONNX's syntax, and TENSORS: (Stargrad's loss or its refusal, onnxruntime's loss)."""
+    try:
+        from onnx import TensorProto, helper, numpy_helper, parser, save
+    except ModuleNotFoundError:
+        raise Skip("Python has no onnx")
+    labels = numpy.arange(len(x)) % 4
+    spread = numpy.ones((8, *x.shape[1:]), x.dtype)         # features of mean 0 and deviation 1: they stay as they are
+    if x.dtype != numpy.uint8:
+        spread[::2] = -1
+    ours = numpy.moveaxis(x, 1, -1) if x.ndim == 4 else x
+    data = os.path.join(FOLDER, f"{name}.npz")
+    numpy.savez(data, x_train=numpy.moveaxis(spread, 1, -1) if x.ndim == 4 else spread, y_train=numpy.arange(8) % 4,
+                x_test=ours, y_test=labels)
+    graph = parser.parse_graph("g (float[N] x) => (float[N] y) {" + nodes + "}")
+    kind = kind or (TensorProto.UINT8 if x.dtype == numpy.uint8 else TensorProto.FLOAT)
+    model = helper.make_model(helper.make_graph(
+        graph.node, "g", [helper.make_tensor_value_info("x", kind, ["N", *x.shape[1:]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(numpy.asarray(t), n) for n, t in tensors.items() if re.search(rf"\b{n}\b", nodes)]),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = os.path.join(FOLDER, f"{name}.onnx")
+    save(model, path)
+    taken = x.astype(helper.tensor_dtype_to_np_dtype(kind))
+    logits, = onnxruntime.InferenceSession(path).run(None, {"x": taken})
+    try:
+        return stargrad.evaluate(model=f"onnx:{path}", data=f"npy:{data}", cpus=1)["test_loss"], loss_of(logits, labels)
+    except stargrad.Error as refusal:
+        return str(refusal), loss_of(logits, labels)
+
+
+def test_bytes_of_other_scales():
+    """A file divides bytes by what it likes: the network is the same as in onnxruntime."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(5)
+    x = draw.integers(0, 256, (16, 3, 4, 4), numpy.uint8)
+    chain = "c = Cast<to = 1>(x) s = Div(c, full) d = Sub(s, mean) n = Div(d, deviation) f = Flatten(n) y = Gemm<transB = 1>(f, w, b)"
+    tensors = {"w": draw.normal(size=(4, 48)).astype("f4") / 10, "b": draw.normal(size=4).astype("f4"),
+               "mean": numpy.float32([.5, .4, .3]).reshape(1, 3, 1, 1), "deviation": numpy.float32([.2, .3, .4]).reshape(1, 3, 1, 1)}
+    for full in (255, 256, 128, 1):
+        said, wanted = foreign(f"full{full}", chain, {**tensors, "full": numpy.float32(full)}, x)
+        assert abs(said - wanted) < 1e-4 * wanted, (full, said, wanted)
+    said, _ = foreign("negative", chain, {**tensors, "full": numpy.float32(-255)}, x)
+    assert "(Div): divides pixels by -255" in said, said
+    wide, _ = foreign("wide", chain, {**tensors, "full": numpy.float32(65535)}, x, kind=4)
+    assert "its input 'x' is of ONNX's type 4, and the data are pixels of 8 bits (type 2)" in wide, wide
+    twice = ("c = Cast<to = 1>(x) s = Div(c, full) d = Sub(s, mean) n = Div(d, deviation) d2 = Sub(s, deviation) n2 = Div(d2, mean) "
+             "m = Add(n, n2) f = Flatten(m) y = Gemm<transB = 1>(f, w, b)")
+    said, _ = foreign("twice", twice, {**tensors, "full": numpy.float32(255)}, x)
+    assert "normalises pixels a second time" in said, said
+
+
+def test_other_axes():
+    """Rows of as many positions as features: what goes along the wrong axis has the right shape."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(6)
+    x = draw.normal(size=(16, 8, 8)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 8)).astype("f4"), "b": draw.normal(size=4).astype("f4"),
+               "q": draw.normal(size=(8, 8)).astype("f4"), "v": draw.normal(size=8).astype("f4"), "one": numpy.int64([1])}
+    end = " f = ReduceMean<axes = [1], keepdims = 0>(h) y = Gemm<transB = 1>(f, w, b)"
+    for name, nodes, text in (
+            ("spread", "u = Unsqueeze(v, one) h = Add(x, u)" + end, "(Add): adds 'u'"),
+            ("behind", "u = Unsqueeze(v, one) p = MatMul(x, q) h = Add(p, u)" + end, "(Add): adds 'u'"),
+            ("pooled", "p = GlobalAveragePool(x) f = Flatten(p) y = Gemm<transB = 1>(f, w, b)", "takes no images"),
+            ("squeezed", "p = GlobalAveragePool(x) f = Squeeze(p) y = Gemm<transB = 1>(f, w, b)", "takes no images")):
+        said, _ = foreign(name, nodes, tensors, x)
+        assert text in str(said), (name, said)
+    said, wanted = foreign("added", "p = MatMul(x, q) h = Add(p, v)" + end, tensors, x)
+    assert abs(said - wanted) < 1e-4 * wanted, (said, wanted)
+
+
+def test_inputs_of_other_types():
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(7)
+    x = draw.normal(size=(16, 6)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4")}
+    for kind in (2, 6, 7, 9):                               # bytes, whole numbers of 32 and 64 bits, truth
+        said, _ = foreign(f"type{kind}", "f = Cast<to = 1>(x) y = Gemm<transB = 1>(f, w, b)", tensors, x, kind)
+        assert f"its input 'x' is of ONNX's type {kind}, and the data are floats (type 1)" in str(said), said
+
 
 
 if __name__ == "__main__":

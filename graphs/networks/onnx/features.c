@@ -76,7 +76,7 @@ int sgrad__onnx_read_matmul(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
     for (size_t i = 0; sum && i < sum->n_input && sum->n_input == 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
-        if (t && t->tensor && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
+        if (t && t->tensor && !t->spread && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
     }
     return read_product(r, n, bias ? sum : n, x, true, bias);
 }
@@ -104,7 +104,7 @@ static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_
     while (ones + 1 < (int)t->tensor->n_dims && t->tensor->dims[ones] == 1 && !t->turned) ones++;
     const int rank = (int)t->tensor->n_dims - ones;
     const int64_t *dim = t->tensor->dims + ones;
-    const bool fits = (int)t->tensor->n_dims <= shape.rank;
+    const bool fits = (int)t->tensor->n_dims <= shape.rank && !t->spread;
     const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
     if (!fits || (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1])))
         return sgrad__onnx_refuse(r, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
@@ -260,6 +260,7 @@ int sgrad__onnx_read_lrn(struct sgrad__reader *r, const Onnx__Node *n) {
     const int x = sgrad__onnx_value(r, n, 0, false);
     const int64_t size = sgrad__onnx_int(n, "size", 0);
     if (x < 0) return r->graph->error;
+    if (sgrad__onnx_rank(r, x) == 3) return sgrad__onnx_refuse(r, n, "takes rows, over whose rows it goes: images are known");
     if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0) return sgrad__onnx_refuse(r, n, "a size that is odd is known");
     const struct sgrad_local_response_norm is = { .size = (int)size,
                                                   .alpha = sgrad__onnx_given(sgrad__onnx_float(n, "alpha", 1e-4f)),
@@ -280,8 +281,10 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t trains = 0;
     if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
         return sgrad__onnx_refuse(r, n, "its training_mode is not false: model.eval() before the export gives what is meant");
-    if (p == 0 || t->pixel) return sgrad__onnx_pass(r, n, 0);
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p }));
+    if (p == 0) return sgrad__onnx_pass(r, n, 0);
+    const int y = sgrad__onnx_plain(r, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p });
+    sgrad__onnx_thing(r, n->output[0])->pixel = t->pixel;
+    return sgrad__onnx_make(r, n, y);
 }
 
 /* What a loss does by itself: left out at the end, and known nowhere else. */

@@ -1,4 +1,5 @@
 /* read.c: from the nodes of an ONNX file to the layers of a graph, one by one. */
+#include "codelets/ops/image.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
@@ -21,6 +22,17 @@ static int find_input(const struct sgrad__reader *r, const Onnx__Value **input) 
     return *input ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no input", r->path);
 }
 
+/* Bytes are pixels, which the network normalises; what is whole otherwise is ids, and all else is floats. TYPE 0: unknown. */
+static int take_type(const struct sgrad__reader *r, const char *name, int32_t type, struct sgrad__thing *thing) {
+    const struct sgrad_image *image = sgrad__graph_image(r->graph);
+    const bool wide = image && image->full_scale > 255;
+    if (!type || sgrad__onnx_is_real(type) || r->graph->value[r->x].view.dtype == SGRAD_I32) return 0;
+    thing->stage = 1;
+    if (image && type == (wide ? ONNX_UINT16 : ONNX_UINT8)) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", r->path, name, type,
+                      wide ? "pixels of 16 bits (type 4)" : image ? "pixels of 8 bits (type 2)" : "floats (type 1)");
+}
+
 /* The first dimension is that of samples. */
 static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     const Onnx__TensorType *type = input->type ? input->type->tensor_type : NULL;
@@ -29,15 +41,15 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     char text[SGRAD_SHAPE_TEXT];
     if (type && type->shape && type->shape->n_dim && type->shape->dim[0]->has_dim_value)
         r->samples = type->shape->dim[0]->dim_value > 0 ? type->shape->dim[0]->dim_value : 0;
-    if (type && (type->elem_type == ONNX_UINT8 || type->elem_type == ONNX_UINT16)) thing->stage = 1;
+    SGRAD_TRY(take_type(r, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
         return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path, input->name,
                           type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
-    const Onnx__Dimension *channels = x.rank > 3 ? type->shape->dim[1] : NULL;
-    if (channels && channels->has_dim_value && channels->dim_value != x.dim[x.rank - 1])
-        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' takes %lld channels, and the data have %lld", r->path, input->name,
-                          (long long)channels->dim_value, (long long)x.dim[x.rank - 1]);
+    const Onnx__Dimension *last = type->shape->dim[x.rank > 3 ? 1 : x.rank - 1];
+    if (r->graph->value[r->x].view.dtype != SGRAD_I32 && last->has_dim_value && last->dim_value != x.dim[x.rank - 1])
+        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
+                          (long long)last->dim_value, x.rank > 3 ? "channels" : "features", (long long)x.dim[x.rank - 1]);
     return 0;
 }
 

@@ -86,6 +86,8 @@ struct sgrad__reader {
     struct sgrad__brought *brought;
     int64_t opset;                  /* of ONNX's own operators */
     int64_t samples;                /* that the file's input has; 0: any */
+    int stages;                     /* of bytes that become activations, as far as they have been read */
+    float scale;                    /* by what the file divides bytes, over the largest there may be */
     int x, classes;                 /* the network's activations, and numbers at its end */
     int things;
     struct sgrad__thing *thing;     /* sorted by name */

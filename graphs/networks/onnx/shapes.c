@@ -1,10 +1,12 @@
 /* shapes.c: ONNX's operators that change no number: flattening, the shortcut of small residual networks, bytes as activations,
  * and what is known before anything is computed: tensors of the file, and the numbers that shapes are made of. */
 #include "codelets/ops/flatten.h"
+#include "codelets/ops/image.h"
 #include "codelets/ops/rows.h"
 #include "codelets/ops/shortcut_a.h"
 #include "graphs/networks/onnx/reader.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,11 +151,14 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- bytes as activations --------------------------------------------------------------------------------------- */
 
-/* As image.c has it: a byte, divided by the largest there may be, less the mean, divided by the deviation. Stages are named for
- * what there is. */
+/* As image.c has it: a byte, divided by the largest there may be, less the mean, divided by the deviation. A file that divides by
+ * another number means another mean and deviation. Stages are named for what there is. */
 enum { BYTES = 1, NUMBERS, SHARES, DISTANCES };
 
 static int make_stage(struct sgrad__reader *r, const Onnx__Node *n, int stage) {
+    if (r->stages >= (stage ? stage : DISTANCES + 1))
+        return sgrad__onnx_refuse(r, n, "normalises pixels a second time, and they are normalised once here");
+    r->stages = stage ? stage : DISTANCES + 1;
     SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
     sgrad__onnx_thing(r, n->output[0])->stage = stage;
     return 0;
@@ -211,14 +216,19 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_is_normal(r, n, &status)) return status;
     const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
+    const struct sgrad_image *image = sgrad__graph_image(r->graph);
     float full;
     int count;
-    if (stage_of(r, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1)
+    if (stage_of(r, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1) {
+        if (!(full > 0) || isinf(full)) return sgrad__onnx_refuse(r, n, "divides pixels by %g", (double)full);
+        r->scale = image ? full / image->full_scale : 1;
         return make_stage(r, n, SHARES);
+    }
     if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->brought->deviation))
         return sgrad__onnx_refuse(r, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         if (!(r->brought->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->brought->deviation[c]);
+    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->brought->mean[c] *= r->scale, r->brought->deviation[c] *= r->scale;
     r->brought->channels = (int)x.dim[x.rank - 1];
     return make_stage(r, n, 0);
 }

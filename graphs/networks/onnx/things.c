@@ -70,13 +70,14 @@ int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bo
 
 struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank) {
     struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    if (t && t->tensor && t->tensor->n_dims + t->sliced == rank) {
+    if (t && t->tensor && !t->spread && t->tensor->n_dims + t->sliced == rank) {
         for (size_t d = 0; d < t->tensor->n_dims; d++)
             if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(r, n, "'%s' is empty", t->name), NULL;
         return t;
     }
     if (t && t->tensor)
-        sgrad__onnx_refuse(r, n, "'%s' has %zu dimensions, %zu are known there", t->name, t->tensor->n_dims, rank);
+        sgrad__onnx_refuse(r, n, "'%s' has %zu dimensions, %zu are known there", t->name,
+                           t->tensor->n_dims + t->sliced + (size_t)t->spread, rank);
     else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is no tensor of the file", i, i < n->n_input ? n->input[i] : "");
     return NULL;
 }

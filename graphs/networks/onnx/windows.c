@@ -190,7 +190,10 @@ static int pool_all(struct sgrad__reader *r, const Onnx__Node *n, bool keeps) {
     sgrad__onnx_thing(r, n->output[0])->pixel = keeps;
     return 0;
 }
-int sgrad__onnx_read_global_average_pool(struct sgrad__reader *r, const Onnx__Node *n) { return pool_all(r, n, true); }
+int sgrad__onnx_read_global_average_pool(struct sgrad__reader *r, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+    return sgrad__onnx_is_value(t) && !plane_of(r, n, t->value) ? r->graph->error : pool_all(r, n, true);
+}
 
 /* Over the pixels of images, or over a sample's rows (N,T,C). */
 int sgrad__onnx_read_reduce_mean(struct sgrad__reader *r, const Onnx__Node *n) {
