@@ -24,7 +24,7 @@ static void texts(void **state) {
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct sgrad_augmentations a;
-        assert_int_equal(sgrad_augmentations_parse(good[i].text, good[i].height, good[i].width, &a), 0);
+        assert_done(sgrad_augmentations_parse(good[i].text, good[i].height, good[i].width, &a));
         char *text = sgrad_augmentations_text(&a);
         assert_string_equal(text, good[i].becomes);
         free(text);
@@ -49,7 +49,7 @@ static void texts(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(sgrad_augmentations_parse(wrong[i].text, 40, 32, &none), SGRAD_EINVAL, wrong[i].says);
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++)
-        if ((*r)->augment) assert_int_equal(sgrad_augmentations_parse((*r)->augment, 32, 32, &none), 0);
+        if ((*r)->augment) assert_done(sgrad_augmentations_parse((*r)->augment, 32, 32, &none));
 }
 
 /* ---- images that are there ---- */
@@ -77,7 +77,7 @@ static struct sgrad_dataset *open_images(bool masks) {
 
 static struct sgrad_drawing drawing(const char *text, uint32_t epoch) {
     struct sgrad_drawing how = { .seed = 3, .epoch = epoch };
-    assert_int_equal(sgrad_augmentations_parse(text, HEIGHT, WIDTH, &how.augmentations), 0);
+    assert_done(sgrad_augmentations_parse(text, HEIGHT, WIDTH, &how.augmentations));
     return how;
 }
 
@@ -93,7 +93,7 @@ static struct seen *see(struct sgrad_dataset *d, const char *text, uint32_t epoc
     int64_t index[IMAGES];
     for (int i = 0; i < count; i++) index[i] = first + (int64_t)i * stride;
     sgrad_dataset_mix(d, sgrad_augmentations_mix(&how.augmentations));
-    assert_int_equal(sgrad_dataset_draw(d, index, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }), 0);
+    assert_done(sgrad_dataset_draw(d, index, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }));
     return s;
 }
 
@@ -175,9 +175,9 @@ static void reflected_labels(void **state) {
     for (int64_t n = 0; n < IMAGES; n++) {
         uint8_t pixels[PIXELS];
         int32_t label[HEIGHT * WIDTH];
-        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }), 0);
+        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) assert_int_equal(label[i], pixels[CHANNELS * i]);
-        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &turned, (void *[]){ pixels, label }), 0);
+        assert_done(sgrad_dataset_draw(d, &n, 1, &turned, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) assert_in_range(label[i], 0, 199);
     }
     sgrad_dataset_close(d);
@@ -193,7 +193,7 @@ static void several_views(void **state) {
         int count;
     } is[] = { { "flip", 2 }, { "translate", 3 }, { "flip,translate", 6 }, { "translate,flip", 6 } };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        assert_int_equal(sgrad_views_parse(is[i].text, &views), 0);
+        assert_done(sgrad_views_parse(is[i].text, &views));
         assert_int_equal(views.count, is[i].count);
         for (int64_t n = 5; n < 8; n++) {
             double sum = 0;
@@ -202,14 +202,14 @@ static void several_views(void **state) {
                 const int per = views.count == 2 ? 1 : 3, shift = v % per ? v % per * 2 - 3 : 0;
                 uint8_t pixels[PIXELS];
                 int32_t label;
-                assert_int_equal(sgrad_views_read(d, &views, &index, 1, (void *[]){ pixels, &label }), 0);
+                assert_done(sgrad_views_read(d, &views, &index, 1, (void *[]){ pixels, &label }));
                 assert_true(reflects(pixels, n, shift, shift, views.count != 3 && v >= per));
                 assert_int_equal(label, n % CLASSES);
                 const double mirror = views.count == 3 ? 1 : 0.5;
                 assert_true(views.view[v].weight == mirror * (per == 1 ? 1 : shift ? 0.25 : 0.5));
                 sum += views.view[v].weight;
             }
-            assert_true(sum == 1);
+            assert_equal(sum, 1);
         }
     }
     static const char *const wrong[] = { "", "none", "flip,", "flip,flip", "Flip", "translate:2", "crop" };
@@ -232,7 +232,7 @@ static void alone(void **state) {
             assert_memory_equal(part->pixels[i], all->pixels[10 + 7 * i], PIXELS);
             if (!(*a)->mix) continue;
             assert_int_equal(part->other[i], all->other[10 + 7 * i]);
-            assert_true(part->share[i] == all->share[10 + 7 * i]);
+            assert_equal(part->share[i], all->share[10 + 7 * i]);
         }
         for (int n = 0; n < IMAGES; n++) {
             same += !memcmp(all->pixels[n], later->pixels[n], PIXELS);
@@ -257,12 +257,12 @@ static void masks(void **state) {
         uint8_t pixels[PIXELS];
         int32_t label[HEIGHT * WIDTH];
         const struct sgrad_drawing still = drawing("crop:2,flip", 0);
-        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &still, (void *[]){ pixels, label }), 0);
+        assert_done(sgrad_dataset_draw(d, &n, 1, &still, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) {
             if (label[i] < 0) assert_true(label[i] == -1 && !pixels[CHANNELS * i] && !pixels[CHANNELS * i + 1]);
             else assert_int_equal(label[i], pixels[CHANNELS * i]);
         }
-        assert_int_equal(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }), 0);
+        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++)
             if (label[i] < 0) beyond++;
             else there++, assert_in_range(label[i], 0, 199);
@@ -312,7 +312,7 @@ static void mixed(void **state) {
     int32_t label, other;
     float share;
     sgrad_dataset_mix(d, true);
-    assert_int_equal(sgrad_dataset_read(d, (int64_t[]){ 17 }, 1, (void *[]){ pixels, &label, &other, &share }), 0);
+    assert_done(sgrad_dataset_read(d, (int64_t[]){ 17 }, 1, (void *[]){ pixels, &label, &other, &share }));
     assert_true(label == 7 && other == 7 && share == 1 && shows(pixels, 17, 1, 1, false));
     assert_ptr_equal(sgrad_dataset_target(d), &d->field[1]);
     const uint64_t fingerprint = sgrad_dataset_fingerprint(d);
@@ -321,11 +321,17 @@ static void mixed(void **state) {
     sgrad_dataset_close(d);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts), cmocka_unit_test(views), cmocka_unit_test(alone),
-        cmocka_unit_test(masks), cmocka_unit_test(nothing), cmocka_unit_test(mixed),
-        cmocka_unit_test(alternates), cmocka_unit_test(reflected_labels), cmocka_unit_test(several_views),
+        sentence("a list of augmentations is put in order, and a wrong one is refused", texts),
+        sentence("crops and flips are drawn equally often", views),
+        sentence("an augmented sample depends on seed, epoch and sample alone", alone),
+        sentence("labels of pixels move with their pixels", masks),
+        sentence("augmentations of no strength change nothing", nothing),
+        sentence("a mixed image is its share of two samples", mixed),
+        sentence("altflip flips each image in every second epoch, and translate draws each shift equally often", alternates),
+        sentence("labels of pixels move with a reflecting shift", reflected_labels),
+        sentence("the views of an evaluation have the documented images and weights", several_views),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

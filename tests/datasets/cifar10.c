@@ -36,13 +36,13 @@ static void check_good(void) {
     struct sgrad_dataset *train, *test;
     uint8_t pixels[3 * PLANE];
     int32_t label;
-    assert_int_equal(open_split(SGRAD_TRAIN, &train), 0);
-    assert_int_equal(open_split(SGRAD_TEST, &test), 0);
+    assert_done(open_split(SGRAD_TRAIN, &train));
+    assert_done(open_split(SGRAD_TEST, &test));
     assert_int_equal(train->count, 11);
     assert_int_equal(test->count, 4);
     assert_string_equal(train->class_name[9], "truck");
     for (int64_t i = 0; i < 11; i++) {
-        assert_int_equal(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }), 0);
+        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, (2 + i) % 10);
         for (int j = 0; j < PLANE; j++)
             for (int c = 0; c < 3; c++) assert_int_equal(pixels[3 * j + c], (uint8_t)((2 + i) * 31 + c * 100 + j % 89));
@@ -83,11 +83,11 @@ static void malformed(void **state) {
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no data_batch_3.bin: cifar10:DIR names the folder of");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(good, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(publishers_folder, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(malformed, scratch_open, scratch_close),
+        sentence_with("CIFAR-10 files give pixels, labels and class names", good, scratch_open, scratch_close),
+        sentence_with("CIFAR-10 is found in the folder that its publisher packs", publishers_folder, scratch_open, scratch_close),
+        sentence_with("a malformed CIFAR-10 file is refused with the byte of its error", malformed, scratch_open, scratch_close),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static const int32_t *labels_of(const struct sgrad_dataset *dataset) { return da
 
 static struct sgrad_dataset *open_good(const char *text, enum sgrad_split split) {
     struct sgrad_dataset *dataset;
-    assert_int_equal(sgrad_dataset_open(text, split, NULL, &dataset), 0);
+    assert_done(sgrad_dataset_open(text, split, NULL, &dataset));
     return dataset;
 }
 
@@ -36,11 +36,11 @@ static void digits(void **state) {
     assert_int_equal(test->count, 360);
     assert_int_equal(sgrad_field_bytes(&train->field[0]), 64);
     assert_int_equal(train->classes, 10);
-    assert_true(train->full_scale == 16);
+    assert_equal(train->full_scale, 16);
 
     uint8_t pixels[2][64];
     int32_t labels[2];
-    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, (void *[]){ pixels[0], labels }), 0);
+    assert_done(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, (void *[]){ pixels[0], labels }));
     assert_int_equal(labels[0], 1);
     assert_int_equal(labels[1], 0);
     static const uint8_t zero[64] = { 0, 0,  5, 13, 9,  1, 0,  0, 0,  0,  13, 15, 10, 15, 5, 0,  0,  3, 15, 2, 0,  11,
@@ -65,7 +65,7 @@ static void measured(void **state) {
                { "synthetic:224x224x3,1000,1281167", SGRAD_MEASURED } };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_dataset *dataset;
-        assert_int_equal(sgrad_dataset_open(is[i].text, SGRAD_TRAIN, NULL, &dataset), 0);
+        assert_done(sgrad_dataset_open(is[i].text, SGRAD_TRAIN, NULL, &dataset));
         if (i) assert_int_equal(sgrad_dataset_measured(dataset), is[i].measured);
         else assert_int_equal(sgrad_dataset_measured(dataset), dataset->count);
         sgrad_dataset_close(dataset);
@@ -76,20 +76,20 @@ static void statistics(void **state) {
     (void)state;
     struct sgrad_dataset *dataset = open_good("synthetic:7x5x3,4,500", SGRAD_TRAIN);
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
+    assert_done(sgrad_dataset_statistics(dataset, mean, deviation));
     for (int c = 0; c < 3; c++) {
         const int n = 500 * 7 * 5;
         double sum = 0, squares = 0;
         for (int i = 0; i < n; i++) sum += pixels_of(dataset)[3 * i + c] / 255.0;
         for (int i = 0; i < n; i++) squares += pow(pixels_of(dataset)[3 * i + c] / 255.0 - sum / n, 2);
-        assert_true(fabs(mean[c] - sum / n) < 1e-12);
-        assert_true(fabs(deviation[c] - sqrt(squares / n)) < 1e-12);
+        assert_near(mean[c], sum / n, 1e-12);
+        assert_near(deviation[c], sqrt(squares / n), 1e-12);
     }
     /* In parts, as ranks do it: the same bits. */
     struct sgrad_dataset_sums all = { { 0 }, { 0 }, { 0 } }, part;
     for (int64_t from = 0, to; from < 500; from = to) {
         to = from + 187 < 500 ? from + 187 : 500;
-        assert_int_equal(sgrad_dataset_sums(dataset, from, to - from, &part), 0);
+        assert_done(sgrad_dataset_sums(dataset, from, to - from, &part));
         for (int c = 0; c < 3; c++) all.sum[c] += part.sum[c], all.squares[c] += part.squares[c];
     }
     double again[2][SGRAD_MAX_CHANNELS];
@@ -98,9 +98,9 @@ static void statistics(void **state) {
     assert_memory_equal(again[1], deviation, 3 * sizeof *deviation);
 
     for (int i = 0; i < 500 * 7 * 5; i++) ((uint8_t *)dataset->field[0].data)[3 * i + 1] = 51;
-    assert_int_equal(sgrad_dataset_statistics(dataset, mean, deviation), 0);
-    assert_true(fabs(mean[1] - 0.2) < 1e-12);
-    assert_true(deviation[1] == 1);
+    assert_done(sgrad_dataset_statistics(dataset, mean, deviation));
+    assert_near(mean[1], 0.2, 1e-12);
+    assert_equal(deviation[1], 1);
     sgrad_dataset_release(dataset);
     assert_null(dataset->field[0].data);
     assert_int_equal(dataset->count, 500);
@@ -130,26 +130,26 @@ static void ranges(void **state) {
                                      .field = { { "pixels", SGRAD_U8, { 3, { 1, 1, 1 } }, NULL },
                                                 { "label", SGRAD_I32, { 0 }, (int32_t[COUNTED]){ 0 } } } };
     struct sgrad_dataset_sums sums;
-    assert_int_equal(sgrad_dataset_check(&dataset, 0, DAMAGED), 0);
+    assert_done(sgrad_dataset_check(&dataset, 0, DAMAGED));
     assert_read(0, DAMAGED);
-    assert_int_equal(sgrad_dataset_check(&dataset, DAMAGED + 1, COUNTED - DAMAGED - 1), 0);
+    assert_done(sgrad_dataset_check(&dataset, DAMAGED + 1, COUNTED - DAMAGED - 1));
     assert_read(DAMAGED + 1, COUNTED);
-    assert_int_equal(sgrad_dataset_check(&dataset, 70, 0), 0);
+    assert_done(sgrad_dataset_check(&dataset, 70, 0));
     assert_read(0, 0);
     assert_fails(sgrad_dataset_check(&dataset, DAMAGED, 1), SGRAD_EFORMAT, "sample 150 is damaged");
     assert_read(DAMAGED, DAMAGED + 1);
-    assert_int_equal(sgrad_dataset_sums(&dataset, 7, 100, &sums), 0);
+    assert_done(sgrad_dataset_sums(&dataset, 7, 100, &sums));
     assert_read(7, 107);
     assert_int_equal(sums.sum[0], (7 + 106) * 100 / 2);
     assert_fails(sgrad_dataset_sums(&dataset, DAMAGED, 1, &sums), SGRAD_EFORMAT, "sample 150 is damaged");
     assert_read(DAMAGED, DAMAGED + 1);
 
     reader.computes = true;             /* nothing to be damaged: nothing is read */
-    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
+    assert_done(sgrad_dataset_check(&dataset, 0, COUNTED));
     reader.computes = false;
     dataset.field[0].data = (uint8_t[COUNTED]){ 1 };
-    assert_int_equal(sgrad_dataset_check(&dataset, 0, COUNTED), 0);
-    assert_int_equal(sgrad_dataset_sums(&dataset, 0, COUNTED, &sums), 0);
+    assert_done(sgrad_dataset_check(&dataset, 0, COUNTED));
+    assert_done(sgrad_dataset_sums(&dataset, 0, COUNTED, &sums));
     assert_int_equal(sums.sum[0], 1);
     assert_read(0, 0);
 }
@@ -158,14 +158,14 @@ static void fingerprint(void **state) {
     (void)state;
     struct sgrad_dataset *a = open_good("digits", SGRAD_TRAIN), *b = open_good("digits", SGRAD_TRAIN);
     const uint64_t before = sgrad_dataset_fingerprint(a);
-    assert_true(before == sgrad_dataset_fingerprint(b));
+    assert_equal(before, sgrad_dataset_fingerprint(b));
     ((uint8_t *)b->field[0].data)[1437 * 64 - 1] ^= 1;
     assert_true(before != sgrad_dataset_fingerprint(b));
     ((uint8_t *)b->field[0].data)[1437 * 64 - 1] ^= 1;
     ((int32_t *)b->field[1].data)[700] ^= 1;
     assert_true(before != sgrad_dataset_fingerprint(b));
     ((int32_t *)b->field[1].data)[700] ^= 1;
-    assert_true(before == sgrad_dataset_fingerprint(b));
+    assert_equal(before, sgrad_dataset_fingerprint(b));
     b->field[0].shape.dim[0] = 16, b->field[0].shape.dim[1] = 4;
     assert_true(before != sgrad_dataset_fingerprint(b));
     sgrad_dataset_close(a);
@@ -201,7 +201,7 @@ static void synthetic_seed_and_size(void **state) {
     (void)state;
     struct sgrad_dataset *one = open_good("synthetic:4x4x1,3,12", SGRAD_TRAIN), *two, *large, *small;
     const struct sgrad_dataset_options seed = { .seed = 2 };
-    assert_int_equal(sgrad_dataset_open("synthetic:4x4x1,3,12", SGRAD_TRAIN, &seed, &two), 0);
+    assert_done(sgrad_dataset_open("synthetic:4x4x1,3,12", SGRAD_TRAIN, &seed, &two));
     assert_memory_not_equal(pixels_of(one), pixels_of(two), 16);
     small = open_good("synthetic:64x64x3,3,12", SGRAD_TRAIN);     /* kept in memory */
     large = open_good("synthetic:64x64x3,3,100000", SGRAD_TRAIN); /* made when read: the same samples */
@@ -209,7 +209,7 @@ static void synthetic_seed_and_size(void **state) {
     assert_null(pixels_of(large));
     static uint8_t pixels[2 * 64 * 64 * 3];
     int32_t labels[2];
-    assert_int_equal(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, (void *[]){ pixels, labels }), 0);
+    assert_done(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, (void *[]){ pixels, labels }));
     assert_memory_equal(pixels, pixels_of(small) + 11 * 64 * 64 * 3, 64 * 64 * 3);
     assert_int_equal(labels[0], 2);
     assert_true(sgrad_dataset_fingerprint(one) != sgrad_dataset_fingerprint(two));
@@ -265,8 +265,8 @@ static void fields(void **state) {
     const struct sgrad_dataset_options how = { .custom = &reader };
     struct sgrad_dataset *a, *b;
     assert_fails(sgrad_dataset_open("measured:a", SGRAD_TRAIN, NULL, &a), SGRAD_ENAME, "no dataset is called 'measured'");
-    assert_int_equal(sgrad_dataset_open("measured:a", SGRAD_TRAIN, &how, &a), 0);
-    assert_int_equal(sgrad_dataset_open("measured:b", SGRAD_TRAIN, &how, &b), 0);
+    assert_done(sgrad_dataset_open("measured:a", SGRAD_TRAIN, &how, &a));
+    assert_done(sgrad_dataset_open("measured:b", SGRAD_TRAIN, &how, &b));
     assert_int_equal(sgrad_dataset_fields(a), 3);
     assert_ptr_equal(sgrad_dataset_target(a), &a->field[2]);
     assert_null(sgrad_dataset_image(a));
@@ -275,16 +275,16 @@ static void fields(void **state) {
 
     float features[2][3], target[2];
     int32_t kind[2][2];
-    assert_int_equal(sgrad_dataset_read(a, (int64_t[]){ 4, 1 }, 2, (void *[]){ features, kind, target }), 0);
+    assert_done(sgrad_dataset_read(a, (int64_t[]){ 4, 1 }, 2, (void *[]){ features, kind, target }));
     assert_true(features[0][0] == 40 && features[0][2] == 42 && features[1][1] == 11);
     assert_int_equal(kind[0][1], 109);
     assert_int_equal(kind[1][0], 102);
     assert_true(target[0] == -4 && target[1] == -1);
 
     double mean[SGRAD_MAX_CHANNELS] = { 7 }, deviation[SGRAD_MAX_CHANNELS] = { 7 };     /* of images, which there are none */
-    assert_int_equal(sgrad_dataset_statistics(a, mean, deviation), 0);
+    assert_done(sgrad_dataset_statistics(a, mean, deviation));
     assert_true(mean[0] == 7 && deviation[0] == 7);
-    assert_int_equal(sgrad_dataset_check(a, 0, MEASURED), 0);
+    assert_done(sgrad_dataset_check(a, 0, MEASURED));
     sgrad_dataset_close(a);
     sgrad_dataset_close(b);
 }
@@ -325,10 +325,10 @@ static void check_published(const char *kind, const char *folder, int64_t count,
     assert_int_equal(test->count, 10000);
     assert_int_equal(train->classes, 10);
     assert_int_equal(train->field[0].shape.dim[2], channels);
-    assert_int_equal(sgrad_dataset_statistics(train, m, d), 0);
+    assert_done(sgrad_dataset_statistics(train, m, d));
     for (int c = 0; c < channels; c++) {
-        assert_true(fabs(m[c] - mean[c]) < 5e-5);
-        assert_true(fabs(d[c] - deviation[c]) < 5e-5);
+        assert_near(m[c], mean[c], 5e-5);
+        assert_near(d[c], deviation[c], 5e-5);
     }
     sgrad_dataset_close(train);
     sgrad_dataset_close(test);
@@ -357,14 +357,14 @@ static void text_windows(void **state) {
     assert_int_equal(train->classes, 256);
     assert_int_equal(train->shifts, 4);
     int32_t tokens[2][4], next[2][4];
-    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 3, 21 + 3 * SGRAD_SHIFT }, 2, (void *[]){ tokens, next }), 0);
+    assert_done(sgrad_dataset_read(train, (int64_t[]){ 3, 21 + 3 * SGRAD_SHIFT }, 2, (void *[]){ tokens, next }));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(tokens[0][i], 12 + i);
         assert_int_equal(next[0][i], 13 + i);
         assert_int_equal(tokens[1][i], 85 + i);     /* not 87, from where its target would lie beyond the end */
         assert_int_equal(next[1][i], 86 + i);
     }
-    assert_int_equal(sgrad_dataset_read(test, (int64_t[]){ 0 }, 1, (void *[]){ tokens, next }), 0);
+    assert_done(sgrad_dataset_read(test, (int64_t[]){ 0 }, 1, (void *[]){ tokens, next }));
     assert_int_equal(tokens[0][0], 90);
     assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
     sgrad_dataset_close(train);
@@ -372,22 +372,22 @@ static void text_windows(void **state) {
     free(data);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(digits),
-        cmocka_unit_test(measured),
-        cmocka_unit_test(statistics),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(fingerprint),
-        cmocka_unit_test(synthetic_can_be_learnt),
-        cmocka_unit_test(synthetic_seed_and_size),
-        cmocka_unit_test(synthetic_arguments),
-        cmocka_unit_test(fields),
-        cmocka_unit_test(no_folders),
-        cmocka_unit_test(text_windows),
-        cmocka_unit_test(cifar10),
-        cmocka_unit_test(fashion_mnist),
+        sentence("a wrong name of a data set is refused with a hint", names),
+        sentence("the digits have their published number and pixels", digits),
+        sentence("statistics of a large computed set are measured on a part of it", measured),
+        sentence("mean and deviation equal their definitions, in one part or in several", statistics),
+        sentence("checks and sums read each sample of their range once, and no other", ranges),
+        sentence("the fingerprint changes with any pixel, label or shape", fingerprint),
+        sentence("synthetic classes can be told apart, also in the test set", synthetic_can_be_learnt),
+        sentence("synthetic samples depend on the seed, not on the size of the set", synthetic_seed_and_size),
+        sentence("wrong arguments of a synthetic set are refused", synthetic_arguments),
+        sentence("a custom reader gives fields of any kind", fields),
+        sentence("a path that is no folder is refused, and the message says what the folder has to hold", no_folders),
+        sentence("a text gives windows of bytes and the bytes that follow them", text_windows),
+        sentence("the published CIFAR-10 has the known mean and deviation", cifar10),
+        sentence("the published Fashion-MNIST has the known mean and deviation", fashion_mnist),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

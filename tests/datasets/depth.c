@@ -75,11 +75,11 @@ static void layouts(void **state) {
         char *path = write_tiff("one.tif", f);
         struct sgrad_map map;
         struct sgrad__image deep, plain;
-        assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
-        assert_int_equal(sgrad__image_header(path, map.data, map.size, &plain), 0);
+        assert_done(sgrad_map_open(path, 1 << 20, &map));
+        assert_done(sgrad__image_header(path, map.data, map.size, &plain));
         assert_int_equal(plain.deep, f->bits == 16);
-        assert_int_equal(sgrad__image_decode_deep(path, map.data, map.size, &deep), 0);
-        assert_int_equal(sgrad__image_decode(path, map.data, map.size, &plain), 0);
+        assert_done(sgrad__image_decode_deep(path, map.data, map.size, &deep));
+        assert_done(sgrad__image_decode(path, map.data, map.size, &plain));
         assert_true(deep.height == H && deep.width == W && deep.grey == (f->samples == 1) && deep.deep == (f->bits == 16));
         assert_true(!deep.rgb && !plain.rgb16 && !deep.animated);
         for (int k = 0; k < H * W * 3; k++) {
@@ -108,7 +108,7 @@ static void refused(void **state) {
     struct sgrad_map map;
     const struct form real = { 32, 1, PLANARCONFIG_CONTIG, PHOTOMETRIC_MINISBLACK, COMPRESSION_NONE, false };
     char *path = write_tiff("real.tif", &real);
-    assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
+    assert_done(sgrad_map_open(path, 1 << 20, &map));
     assert_fails(sgrad__image_decode(path, map.data, map.size, &image), SGRAD_EFORMAT, "real.tif: takes whole numbers");
     sgrad_map_close(&map);
     assert_fails(sgrad__image_decode("x", "II*\0\377\377\377\377", 8, &image), SGRAD_EFORMAT, "tiff: x: ");
@@ -124,26 +124,26 @@ static void at_full_depth(void **state) {
     for (int i = 0; i < 4; i++) free(write_tiff(file[i], &f));
     struct sgrad_dataset *train, *test;
     char *text = sgrad_format("folder:%s", scratch_root);
-    assert_int_equal(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &train), 0);
-    assert_int_equal(sgrad_dataset_open(text, SGRAD_TEST, NULL, &test), 0);
+    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &train));
+    assert_done(sgrad_dataset_open(text, SGRAD_TEST, NULL, &test));
     assert_true(train->field[0].dtype == SGRAD_U16 && test->field[0].dtype == SGRAD_U16 && train->full_scale == 65535);
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    assert_int_equal(sgrad_dataset_statistics(train, mean, deviation), 0);
+    assert_done(sgrad_dataset_statistics(train, mean, deviation));
     uint16_t pixels[H * W * 3], drawn[H * W * 3];
     int32_t label;
-    assert_int_equal(sgrad_dataset_read(train, (int64_t[]){ 2 }, 1, (void *[]){ pixels, &label }), 0);
+    assert_done(sgrad_dataset_read(train, (int64_t[]){ 2 }, 1, (void *[]){ pixels, &label }));
     for (int c = 0; c < 3; c++) {
         double sum = 0, squares = 0;
         for (int i = c; i < H * W * 3; i += 3) sum += pixels[i];
         for (int i = c; i < H * W * 3; i += 3) squares += pow(pixels[i] - sum / (H * W), 2);
-        assert_true(fabs(mean[c] - sum / (H * W) / 65535) < 1e-12);
-        assert_true(fabs(deviation[c] - sqrt(squares / (H * W)) / 65535) < 1e-9);
+        assert_near(mean[c], sum / (H * W) / 65535, 1e-12);
+        assert_near(deviation[c], sqrt(squares / (H * W)) / 65535, 1e-9);
     }
     struct sgrad_drawing how = { .seed = 3 };
-    assert_int_equal(sgrad_augmentations_parse("flip,autocontrast,cutout:4", H, W, &how.augmentations), 0);
+    assert_done(sgrad_augmentations_parse("flip,autocontrast,cutout:4", H, W, &how.augmentations));
     bool flipped = false, spread = false;
     for (how.epoch = 0; how.epoch < 16; how.epoch++) {
-        assert_int_equal(sgrad_dataset_draw(train, (int64_t[]){ 0 }, 1, &how, (void *[]){ drawn, &label }), 0);
+        assert_done(sgrad_dataset_draw(train, (int64_t[]){ 0 }, 1, &how, (void *[]){ drawn, &label }));
         int most = 0;
         for (int i = 0; i < H * W * 3; i++) most = drawn[i] > most ? drawn[i] : most;
         flipped |= drawn[3] == planted(0, W - 2, 0);
@@ -156,7 +156,7 @@ static void at_full_depth(void **state) {
     png_image png = { .version = PNG_IMAGE_VERSION };
     uint8_t rgb[(2 * GAP + ZOOM * H) * (2 * GAP + ZOOM * W)][3];
     how.augmentations.count = 0;
-    assert_int_equal(sgrad_dataset_show(train, (int64_t[]){ 2 }, 1, &how, shown, stderr), 0);
+    assert_done(sgrad_dataset_show(train, (int64_t[]){ 2 }, 1, &how, shown, stderr));
     assert_true(png_image_begin_read_from_file(&png, shown) && png.width * png.height == sizeof rgb / 3);
     png.format = PNG_FORMAT_RGB;
     assert_true(png_image_finish_read(&png, NULL, rgb, 0, NULL));
@@ -169,8 +169,12 @@ static void at_full_depth(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts), cmocka_unit_test(refused), cmocka_unit_test(at_full_depth) };
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("TIFFs of every layout and depth are read exactly", layouts),
+        sentence("a TIFF of real numbers is refused", refused),
+        sentence("images of 16 bits keep their depth in statistics and augmentation", at_full_depth),
+    };
     TIFFSetWarningHandler(NULL);
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

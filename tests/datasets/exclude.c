@@ -11,7 +11,7 @@ static int exclude(const char *text, const char *lines, struct sgrad_dataset **d
 /* LINES may be NULL. */
 static struct sgrad_dataset *open_set(const char *text, const char *lines) {
     struct sgrad_dataset *dataset;
-    assert_int_equal(exclude(text, lines, &dataset), 0);
+    assert_done(exclude(text, lines, &dataset));
     return dataset;
 }
 
@@ -22,8 +22,8 @@ static void assert_samples(const struct sgrad_dataset *less, const struct sgrad_
     assert_int_equal(less->count, n);
     for (int64_t i = 0; i < n; i++) {
         int32_t one, other;
-        assert_int_equal(sgrad_dataset_read(less, &i, 1, (void *[]){ a, &one }), 0);
-        assert_int_equal(sgrad_dataset_read(whole, &which[i], 1, (void *[]){ b, &other }), 0);
+        assert_done(sgrad_dataset_read(less, &i, 1, (void *[]){ a, &one }));
+        assert_done(sgrad_dataset_read(whole, &which[i], 1, (void *[]){ b, &other }));
         assert_memory_equal(a, b, size);
         assert_int_equal(one, other);
         char *name = sgrad_dataset_sample_name(less, i), *old = sgrad_dataset_sample_name(whole, which[i]);
@@ -88,12 +88,12 @@ static void bad_lists(void **state) {
     assert_null(none);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),
-        cmocka_unit_test(fingerprints),
-        cmocka_unit_test(nothing),
-        cmocka_unit_test(bad_lists),
+        sentence("an exclusion list leaves out its samples, in memory or not", kinds),
+        sentence("the fingerprint depends on which samples are excluded, not on how the list is written", fingerprints),
+        sentence("an empty exclusion list changes nothing", nothing),
+        sentence("a bad exclusion list is refused with its line", bad_lists),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

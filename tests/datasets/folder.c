@@ -70,7 +70,7 @@ static const uint8_t *picture(int channels, int tint) {
     return pixels;
 }
 
-static void assert_near(const uint8_t *a, const uint8_t *b, int n, int tolerance) {
+static void assert_pixels(const uint8_t *a, const uint8_t *b, int n, int tolerance) {
     for (int i = 0; i < n; i++)
         if (abs(a[i] - b[i]) > tolerance) fail_msg("value %d is %d, not %d", i, a[i], b[i]);
 }
@@ -99,8 +99,8 @@ static void order_and_formats(void **state) {
 
     struct sgrad_dataset *train, *test;
     int32_t label;
-    assert_int_equal(open_split("", SGRAD_TRAIN, &train), 0);
-    assert_int_equal(open_split("", SGRAD_TEST, &test), 0);
+    assert_done(open_split("", SGRAD_TRAIN, &train));
+    assert_done(open_split("", SGRAD_TEST, &test));
     assert_int_equal(train->count, 7);
     assert_int_equal(train->classes, 2);
     assert_int_equal(train->field[0].shape.dim[0], H);
@@ -111,15 +111,16 @@ static void order_and_formats(void **state) {
     assert_int_equal(test->classes, 2);
     assert_int_equal(((const int32_t *)test->field[1].data)[0], 1);
     for (int64_t i = 2; i < 7; i++) { /* 10.jpg 2.JPEG c.jpg y.PNG z.png */
-        assert_int_equal(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }), 0);
+        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, 1);
-        assert_near(pixels, expected, sizeof expected, i < 5 ? 4 : 0);
+        assert_pixels(pixels, expected, sizeof expected, i < 5 ? 4 : 0);
     }
     const uint8_t *grey = picture(1, 30);
     for (int64_t i = 0; i < 2; i++) {
-        assert_int_equal(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }), 0);
+        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, 0);
-        for (int j = 0; j < H * W; j++) assert_near(pixels + 3 * j, (uint8_t[]){ grey[j], grey[j], grey[j] }, 3, i == 0 ? 4 : 0);
+        for (int j = 0; j < H * W; j++)
+            assert_pixels(pixels + 3 * j, (uint8_t[]){ grey[j], grey[j], grey[j] }, 3, i == 0 ? 4 : 0);
     }
     assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
     sgrad_dataset_close(train);
@@ -132,9 +133,9 @@ static void sizes(void **state) {
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     write_png("train/a/2.png", PNG_FORMAT_RGB, picture(3, 0), W, H);
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), 1, 1);
-    assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);     /* looks at the first alone */
+    assert_done(open_split("", SGRAD_TRAIN, &dataset));     /* looks at the first alone */
     assert_int_equal(dataset->field[0].shape.dim[0] * 100 + dataset->field[0].shape.dim[1], H * 100 + W);
-    assert_int_equal(sgrad_dataset_check(dataset, 0, 1), 0);
+    assert_done(sgrad_dataset_check(dataset, 0, 1));
     assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_ESHAPE,
                  "a/2.png: is 12x16, others are 16x12: folder:DIR,SIZE brings");
     sgrad_dataset_close(dataset);
@@ -144,16 +145,16 @@ static void sizes(void **state) {
 
     uint8_t pixels[3 * 12 * 12];
     int32_t labels[3];
-    assert_int_equal(open_with("", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset), 0);
+    assert_done(open_with("", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset));
     assert_int_equal(dataset->field[0].shape.dim[0], 6);
     sgrad_dataset_close(dataset);
-    assert_int_equal(open_with(",12", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset), 0);
+    assert_done(open_with(",12", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset));
     assert_int_equal(dataset->field[0].shape.dim[0], 12);
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, labels }), 0);
+    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, labels }));
     const uint8_t *all = picture(3, 0);
     for (int y = 0; y < H; y++)
         assert_memory_equal(pixels + 36 * y, all + 3 * (y * W + 2), 36); /* only cut: 2 columns each side */
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 2 }, 1, (void *[]){ pixels, labels }), 0);
+    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 2 }, 1, (void *[]){ pixels, labels }));
     for (int i = 0; i < 12 * 12; i++) assert_memory_equal(pixels + 3 * i, all, 3);
     sgrad_dataset_close(dataset);
 }
@@ -257,7 +258,7 @@ static void *read_all(void *argument) {
 
 static void read_in_threads(size_t memory, int expected_errors) {
     struct sgrad_dataset *dataset;
-    assert_int_equal(open_with("", SGRAD_TRAIN, (struct sgrad_dataset_options){ .memory = memory }, &dataset), 0);
+    assert_done(open_with("", SGRAD_TRAIN, (struct sgrad_dataset_options){ .memory = memory }, &dataset));
     assert_int_equal(dataset->count, IMAGES);
     pthread_t thread[THREADS];
     struct visit visit[THREADS];
@@ -301,7 +302,7 @@ static void changed_since(void **state) {
     uint8_t pixels[H * W * 3];
     int32_t label;
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
-    assert_int_equal(open_split("", SGRAD_TRAIN, &dataset), 0);
+    assert_done(open_split("", SGRAD_TRAIN, &dataset));
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), 2, 2);
     assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_ESHAPE,
                  "a/1.png: is 2x2, others are 16x12");
@@ -311,15 +312,18 @@ static void changed_since(void **state) {
     sgrad_dataset_close(dataset);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(order_and_formats, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(sizes, scratch_open, scratch_close),
-        cmocka_unit_test(resize),
-        cmocka_unit_test_setup_teardown(classes, scratch_open, scratch_close),
-        cmocka_unit_test(damaged),
-        cmocka_unit_test_setup_teardown(many_readers, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(changed_since, scratch_open, scratch_close),
+        sentence_with("images of a folder come in the order of their names, whatever their format",
+                      order_and_formats, scratch_open, scratch_close),
+        sentence_with("images of several sizes are refused without a size, and scaled and cut with one",
+                      sizes, scratch_open, scratch_close),
+        sentence("an image is scaled as torchvision scales it", resize),
+        sentence_with("a folder without images of each class is refused", classes, scratch_open, scratch_close),
+        sentence("a truncated image is refused, and a damaged one does no harm", damaged),
+        sentence_with("several threads read one folder at the same time", many_readers, scratch_open, scratch_close),
+        sentence_with("an image that has changed since its folder was opened is refused",
+                      changed_since, scratch_open, scratch_close),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -43,12 +43,12 @@ static void check_good(enum sgrad_split split) {
     struct sgrad_dataset *dataset;
     uint8_t pixels[2 * H * W];
     int32_t label[2];
-    assert_int_equal(open_split(split, &dataset), 0);
+    assert_done(open_split(split, &dataset));
     assert_int_equal(dataset->count, N);
     assert_int_equal(dataset->field[0].shape.dim[0], H);
     assert_int_equal(dataset->field[0].shape.dim[1], W);
     assert_int_equal(dataset->classes, 4);
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 3, 0 }, 2, (void *[]){ pixels, label }), 0);
+    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 3, 0 }, 2, (void *[]){ pixels, label }));
     assert_memory_equal(pixels, images + 16 + 3 * H * W, H * W);
     assert_memory_equal(pixels + H * W, images + 16, H * W);
     assert_int_equal(label[0], 3);
@@ -126,7 +126,7 @@ static void damaged(void **state) {
         assert_true(survives(parse(changed, IMAGES)) == (i >= 16));
     }
     const size_t twice = gzip(images, 30, changed, 500), rest = gzip(images + 30, IMAGES - 30, changed + twice, 500);
-    assert_int_equal(parse(changed, twice + rest), 0); /* two gzip files joined are one */
+    assert_done(parse(changed, twice + rest)); /* two gzip files joined are one */
 }
 
 static void headers(void **state) {
@@ -150,12 +150,12 @@ static void headers(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(good, make_files, scratch_close),
-        cmocka_unit_test_setup_teardown(labels_that_do_not_fit, make_files, scratch_close),
-        cmocka_unit_test_setup_teardown(damaged, make_files, scratch_close),
-        cmocka_unit_test(headers),
+        sentence_with("idx files are read, gzipped or not", good, make_files, scratch_close),
+        sentence_with("labels that do not fit their images are refused", labels_that_do_not_fit, make_files, scratch_close),
+        sentence_with("a truncated or damaged idx file is refused", damaged, make_files, scratch_close),
+        sentence("a wrong idx header is refused with its byte", headers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

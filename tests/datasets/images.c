@@ -57,7 +57,7 @@ static void assert_file(const char *what, const void *data, size_t size, bool an
     if (sgrad__image_decode(what, data, size, &image)) fail_msg("%s is not read", what);
     assert_picture(what, &image);
     assert_int_equal(image.animated, animated);
-    assert_int_equal(sgrad__image_header(what, data, size, &header), 0);
+    assert_done(sgrad__image_header(what, data, size, &header));
     assert_true(header.height == H && header.width == W && !header.rgb && header.animated == animated);
     for (size_t n = 0; n < size; n++) {
         uint8_t *shorter = malloc(n + !n);
@@ -114,7 +114,7 @@ static void bitmaps(void **state) {
     assert_fails(sgrad__image_decode("a.bmp", data, size, &image), SGRAD_EFORMAT, "bmp: a.bmp: is compressed by RLE");
     size = make_bmp(1, false, 0, data);
     put(data + 54, 0x000000, 4), put(data + 58, 0xffffff, 4), data[62] = 0xa8;         /* the last row: 1 0 1 0 1 */
-    assert_int_equal(sgrad__image_decode("b.bmp", data, size, &image), 0);
+    assert_done(sgrad__image_decode("b.bmp", data, size, &image));
     for (int x = 0; x < W; x++) assert_int_equal(image.rgb[3 * ((H - 1) * W + x)], x % 2 ? 0 : 255);
     assert_true(image.grey);
     free(image.rgb);
@@ -126,7 +126,7 @@ static void netpbm(void **state) {
     char text[2048];
     int used = sprintf(text, "P3\n# a comment\n%d # another\n%d\n255\n", W, H);
     for (int i = 0; i < H * W * 3; i++) used += sprintf(text + used, "%d\n", planted(i / 3 / W, i / 3 % W, i % 3));
-    assert_int_equal(sgrad__image_decode("p3", text, (size_t)used, &image), 0);
+    assert_done(sgrad__image_decode("p3", text, (size_t)used, &image));
     assert_picture("p3", &image);
     free(image.rgb);
     assert_fails(sgrad__image_decode("p3", text, (size_t)used - 5, &image), SGRAD_EFORMAT, "the file ends early");
@@ -141,7 +141,7 @@ static void netpbm(void **state) {
         { "P5 4 1 65535\n\0\0\1\1\2\2\377\377", 21, { 0, 1, 2, 255 }, true },
     };
     for (size_t i = 0; i < sizeof grey / sizeof *grey; i++) {
-        assert_int_equal(sgrad__image_decode("grey", grey[i].file, (size_t)grey[i].size, &image), 0);
+        assert_done(sgrad__image_decode("grey", grey[i].file, (size_t)grey[i].size, &image));
         assert_true(image.width == 4 && image.height == 1 && image.grey && image.deep == grey[i].deep);
         for (int k = 0; k < 12; k++) assert_int_equal(image.rgb[k], grey[i].value[k / 3]);
         free(image.rgb);
@@ -168,12 +168,12 @@ static void from_libraries(void **state) {
     memcpy(other, gif, sizeof gif);
     uint8_t *frame = memchr(other + 13 + 48, ',', sizeof other - 13 - 48);
     frame[9] |= 0x40;           /* interlaced: rows 0, 2, 1 */
-    assert_int_equal(sgrad__image_decode("gif", other, sizeof other, &image), 0);
+    assert_done(sgrad__image_decode("gif", other, sizeof other, &image));
     for (int i = 0; i < H * W * 3; i++)
         assert_int_equal(image.rgb[i], planted((int[]){ 0, 2, 1 }[i / 3 / W], i / 3 % W, i % 3));
     free(image.rgb);
     other[6] = 7, frame[9] = 0, frame[1] = 2;   /* a screen of 7 columns, of which the image has the last five */
-    assert_int_equal(sgrad__image_decode("gif", other, sizeof other, &image), 0);
+    assert_done(sgrad__image_decode("gif", other, sizeof other, &image));
     for (int i = 0; i < H * 7; i++)
         for (int c = 0; c < 3; c++)
             assert_int_equal(image.rgb[3 * i + c], i % 7 < 2 ? other[13 + c] : planted(i / 7, i % 7 - 2, c));
@@ -235,7 +235,7 @@ static void odd_jpegs(void **state) {
     const size_t size[2] = { make_jpeg(false, good[0], 8000), make_jpeg(true, good[1], 8000) };
     struct sgrad__image image, part;
     for (int kind = 0; kind < 2; kind++) {
-        assert_int_equal(sgrad__image_decode("jpeg", good[kind], size[kind], &image), 0);
+        assert_done(sgrad__image_decode("jpeg", good[kind], size[kind], &image));
         const uint8_t *frame = memmem(good[kind], size[kind], kind ? "\xff\xc2" : "\xff\xc0", 2);
         const size_t at = (size_t)(frame - good[kind]);
         memcpy(odd, good[kind], size[kind]);
@@ -365,10 +365,10 @@ static void orientations(void **state) {
             }
             uint8_t *data = write_tiff(&form, value, height, width, &size);
             struct sgrad__image image, header;
-            assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+            assert_done(sgrad__image_decode("tiff", data, size, &image));
             assert_picture("tiff", &image);
             assert_int_equal(image.deep, form.bits == 16);
-            assert_int_equal(sgrad__image_header("tiff", data, size, &header), 0);
+            assert_done(sgrad__image_header("tiff", data, size, &header));
             assert_true(header.height == H && header.width == W);
             free(image.rgb);
             free(data);
@@ -390,7 +390,7 @@ static void alphas(void **state) {
                     value[k] = (uint8_t)(k % (colours + 1) == colours ? alpha[k / (colours + 1)] : colour[k / (colours + 1)]);
                 uint8_t *data = write_tiff(&f, value, 2, 2, &size);
                 struct sgrad__image image;
-                assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+                assert_done(sgrad__image_decode("tiff", data, size, &image));
                 for (int k = 0; k < 12; k++) {
                     const int half = extra[i] == EXTRASAMPLE_ASSOCALPHA ? 100 * 255 / 128 : 100;
                     assert_int_equal(image.rgb[k], k / 3 % 3 == 0 ? half : k / 3 == 1 ? 100 : 0);
@@ -410,12 +410,12 @@ static void other_tiffs(void **state) {
     const struct form tiled = { 8, 1, -1, 1, PHOTOMETRIC_MINISBLACK, 16, "w" };
     const struct form inks = { 8, 4, -1, 1, PHOTOMETRIC_SEPARATED, 0, "w" };
     uint8_t *data = write_tiff(&tiled, value, 20, 20, &size);
-    assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+    assert_done(sgrad__image_decode("tiff", data, size, &image));
     for (int i = 0; i < 400; i++) assert_int_equal(image.rgb[3 * i + 1], value[i]);
     free(image.rgb);
     free(data);
     data = write_tiff(&inks, value, 20, 20, &size);
-    assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+    assert_done(sgrad__image_decode("tiff", data, size, &image));
     for (int i = 0; i < 400; i++)
         for (int c = 0; c < 3; c++) {
             const int white = 255 - value[4 * i + 3], taken = (value[4 * i + c] * white + 127) / 255;
@@ -425,14 +425,17 @@ static void other_tiffs(void **state) {
     free(data);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bitmaps), cmocka_unit_test(netpbm), cmocka_unit_test(from_libraries), cmocka_unit_test(odd_jpegs),
-        cmocka_unit_test(odd_pngs),
-        cmocka_unit_test_setup_teardown(orientations, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(alphas, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(other_tiffs, scratch_open, scratch_close),
+        sentence("BMP images of every depth are read", bitmaps),
+        sentence("Netpbm images of every kind are read", netpbm),
+        sentence("WebP and GIF images are read, and of an animation the first frame", from_libraries),
+        sentence("an odd but whole JPEG is read, and a truncated one is refused", odd_jpegs),
+        sentence("an odd but whole PNG is read, and one with a wrong checksum is refused", odd_pngs),
+        sentence_with("a TIFF of any orientation is read upright", orientations, scratch_open, scratch_close),
+        sentence_with("a TIFF keeps its colours, whatever its alpha means", alphas, scratch_open, scratch_close),
+        sentence_with("TIFFs of odd tiles and of inks are read", other_tiffs, scratch_open, scratch_close),
     };
     TIFFSetWarningHandler(NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void numbers(void **state) {
     free(written("two/train.csv", "1,2\n3,4\n", 8));
     free(written("two/test.csv", "5,6\n", 4));
     char *data = sgrad_format("csv:%s", scratch_path("two"));
-    assert_int_equal(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test), 0);
+    assert_done(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test));
     assert_true(test->count == 1 && ((const float *)test->field[0].data)[0] == 3 && ((const float *)test->field[1].data)[0] == 6);
     sgrad_dataset_close(test);
     free(written("two/test.csv", "5,6,7\n", 6));
@@ -113,8 +113,8 @@ static void titles(void **state) {
     static const char lines[] = "x,y,k\n1,10,no\n3,30,yes\n";
     free(written("titles/train.csv", lines, sizeof lines - 1));
     free(written("titles/test.csv", "k,y,x\nyes,30,1\n", 15));
-    assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &train), 0);
-    assert_int_equal(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), 0);
+    assert_done(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &train));
+    assert_done(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d));
     assert_memory_equal(d->field[0].data, ((float[]){ -1, 1 }), 8);
     assert_int_equal(*(const int32_t *)d->field[1].data, 1);
     sgrad_dataset_close(d);
@@ -233,7 +233,7 @@ static void put_array(const char *name, const char *type, const char *shape, con
 static struct sgrad_dataset *open_arrays(enum sgrad_split split) {
     char *data = sgrad_format("npy:%s", scratch_root);
     struct sgrad_dataset *d = NULL;
-    assert_int_equal(sgrad_dataset_open(data, split, NULL, &d), 0);
+    assert_done(sgrad_dataset_open(data, split, NULL, &d));
     free(data);
     return d;
 }
@@ -378,12 +378,17 @@ static void wrong_arrays(void **state) {
     free(data);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes), cmocka_unit_test(numbers), cmocka_unit_test(wrong_lines), cmocka_unit_test(headers),
-        cmocka_unit_test(titles),
-        cmocka_unit_test(arrays),  cmocka_unit_test(wrong_arrays), cmocka_unit_test(orders),
-        cmocka_unit_test(meanings),
+        sentence("a CSV file gives normalised features and classes", classes),
+        sentence("a CSV file gives numbers as targets, from one file or from two", numbers),
+        sentence("a malformed CSV file is refused with line and column", wrong_lines),
+        sentence("a CSV header is recognised with any separator, quote or line end", headers),
+        sentence("columns of later files are matched by their titles", titles),
+        sentence("NumPy arrays of every type give samples", arrays),
+        sentence("a malformed NumPy array is refused", wrong_arrays),
+        sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
+        sentence("y is read as classes or as numbers, by its values or as asked", meanings),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -18,7 +18,7 @@ static void walks(void **state) {
     static const char *const wanted[] = { "a.png", "b.JPG", "e.jfif", "gone.png", "c/4.ppm", "c-d/3.gif", "z/1.bmp",
                                           "z/y/2.webp" };
     struct sgrad_walk walk = { 0 };
-    assert_int_equal(sgrad_walk(scratch_root, &walk), 0);
+    assert_done(sgrad_walk(scratch_root, &walk));
     assert_int_equal(walk.count, 8);
     for (int i = 0; i < 8; i++) assert_string_equal(walk.image[i].name, wanted[i]);
     assert_int_equal(walk.image[0].size, 1);
@@ -61,17 +61,17 @@ static void surveys(void **state) {
     scratch_write("train/a/notes.txt", "x", 1);
     scratch_write("train/more.png", "x", 1);
     scratch_write("train/.git/config", "x", 1);
-    assert_int_equal(open_folder(false, SGRAD_TRAIN, &dataset), 0);
+    assert_done(open_folder(false, SGRAD_TRAIN, &dataset));
     assert_null(dataset->augment);
     assert_string_equal(dataset->plain, "40 of 40 sampled images are grey");
     assert_string_equal(dataset->others, "3 other files: 1 .txt, 1 hidden, 1 outside of the classes' folders");
     sgrad_dataset_close(dataset);
     write_ppm("train/b/zz.ppm", H, 1, true);
-    assert_int_equal(open_folder(false, SGRAD_TRAIN, &dataset), 0);
+    assert_done(open_folder(false, SGRAD_TRAIN, &dataset));
     assert_string_equal(dataset->augment, "crop:1/8,flip");
     assert_null(dataset->plain);
     sgrad_dataset_close(dataset);
-    assert_int_equal(open_folder(false, SGRAD_TEST, &dataset), 0);
+    assert_done(open_folder(false, SGRAD_TEST, &dataset));
     assert_int_equal(dataset->count, 1);
     char *name = sgrad_dataset_sample_name(dataset, 0);
     assert_string_equal(name, "val/a/sub/1.pgm");
@@ -92,13 +92,13 @@ static void damaged(void **state) {
     scratch_write("train/c/1.jpg", "", 0);
     assert_int_equal(symlink("nowhere", scratch_path("train/b/gone.png")), 0);
     assert_fails(open_folder(false, SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/a/0.png: byte ");
-    assert_int_equal(open_folder(true, SGRAD_TRAIN, &dataset), 0);
+    assert_done(open_folder(true, SGRAD_TRAIN, &dataset));
     assert_int_equal(dataset->count, 6);
     assert_int_equal(dataset->field[0].shape.dim[0], H);
     scratch_listen();
     const int error = sgrad_dataset_skip_damaged(dataset, true, &list);
     char *said = sgrad_format("%s", scratch_said());
-    assert_int_equal(error, 0);
+    assert_done(error);
     assert_int_equal(dataset->count, 2);
     assert_int_equal(dataset->damaged, 4);
     static const char *const named[] = { "a/0.png", "a/2.ppm", "b/gone.png: No such file or directory",
@@ -107,23 +107,26 @@ static void damaged(void **state) {
     assert_non_null(strstr(said, "class c: none of its 1 training samples can be read"));
     uint8_t pixels[2 * H * W * 3];
     int32_t label[2];
-    assert_int_equal(sgrad_dataset_read(dataset, (int64_t[]){ 0, 1 }, 2, (void *[]){ pixels, label }), 0);
+    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 0, 1 }, 2, (void *[]){ pixels, label }));
     assert_true(pixels[0] == 1 && pixels[H * W * 3] == 2 && label[0] == 0 && label[1] == 1);
     sgrad_dataset_close(dataset);
     free(said);
     free(list);
     write_ppm("train/b/2.ppm", H + 1, 2, true);
-    assert_int_equal(open_folder(true, SGRAD_TRAIN, &dataset), 0);
+    assert_done(open_folder(true, SGRAD_TRAIN, &dataset));
     assert_fails(sgrad_dataset_skip_damaged(dataset, false, NULL), SGRAD_ESHAPE,
                  "b/2.ppm: is 5x4, others are 5x3: folder:DIR,SIZE");
     sgrad_dataset_close(dataset);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(walks, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(surveys, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(damaged, scratch_open, scratch_close),
+        sentence_with("the images of a folder are found in order, and other files are counted",
+                      walks, scratch_open, scratch_close),
+        sentence_with("a folder of grey images is not augmented and says why, and one coloured image changes that",
+                      surveys, scratch_open, scratch_close),
+        sentence_with("damaged images are left out and named, and an image of another size is refused",
+                      damaged, scratch_open, scratch_close),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

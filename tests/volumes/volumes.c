@@ -20,10 +20,10 @@ static char *data_path(const char *name) {
 
 static void check_window(const struct sgrad_volume *v, struct sgrad_box box) {
     float window[Z * Y * X];
-    assert_int_equal(sgrad_volume_read(v, &box, SGRAD_VOXEL_F32, window), 0);
+    assert_done(sgrad_volume_read(v, &box, SGRAD_VOXEL_F32, window));
     for (int64_t i = 0; i < sgrad_box_count(&box); i++) {
         const int64_t z = i / (box.size[2] * box.size[3]), y = i / box.size[3] % box.size[2], x = i % box.size[3];
-        assert_true(window[i] == voxel_at(box.from[1] + z, box.from[2] + y, box.from[3] + x));
+        assert_equal(window[i], voxel_at(box.from[1] + z, box.from[2] + y, box.from[3] + x));
     }
 }
 
@@ -54,7 +54,7 @@ static void others(void **state) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct sgrad_volume *v;
         char *path = data_path(files[i].name);
-        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_done(sgrad_volume_open(path, &v));
         assert_int_equal(v->voxel, files[i].voxel);
         check_windows(v);
         sgrad_volume_close(v);
@@ -97,12 +97,12 @@ static void cut_short(void **state) {
     struct sgrad_map map;
     struct sgrad_volume *v;
     (void)state;
-    assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
+    assert_done(sgrad_map_open(path, 1 << 20, &map));
     for (size_t size = 0; size < map.size; size += 50) {
         scratch_write("cut.tif", map.data, size);
         const int error = sgrad_volume_open(scratch_path("cut.tif"), &v);
         if (!error) sgrad_volume_close(v);
-        assert_true(error == SGRAD_EFORMAT);
+        assert_equal(error, SGRAD_EFORMAT);
     }
     sgrad_map_close(&map);
     free(path);
@@ -117,9 +117,9 @@ static void channels_of_tiff(void **state) {
     (void)state;
     for (int f = 0; f < 2; f++) {
         char *path = data_path(names[f]);
-        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_done(sgrad_volume_open(path, &v));
         assert_memory_equal(v->dim, all.size, sizeof all.size);
-        assert_int_equal(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+        assert_done(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels));
         for (int64_t i = 0; i < Z * Y * X; i++) {
             const double voxel = voxel_at(i / (Y * X), i / X % Y, i % X);
             assert_true(voxels[i] == voxel && voxels[Z * Y * X + i] == 255 - voxel);
@@ -204,9 +204,9 @@ static void stated_by_tiff(void **state) {
             continue;
         }
         const struct sgrad_box all = { { 0 }, { rows[r].channels, rows[r].slices, 2, 3 } };
-        assert_int_equal(sgrad_volume_open(path, &v), 0);
+        assert_done(sgrad_volume_open(path, &v));
         assert_memory_equal(v->dim, all.size, sizeof all.size);
-        assert_int_equal(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels), 0);
+        assert_done(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels));
         for (int64_t i = 0; i < 36; i++) {
             const int64_t channel = i / 6 / rows[r].slices, slice = i / 6 % rows[r].slices;
             assert_int_equal(voxels[i], channel * rows[r].channel_step + slice * rows[r].slice_step);
@@ -221,7 +221,7 @@ static void reasons_of_hdf5(void **state) {
     struct sgrad_map map;
     struct sgrad_volume *v;
     (void)state;
-    assert_int_equal(sgrad_map_open(path, 1 << 20, &map), 0);
+    assert_done(sgrad_map_open(path, 1 << 20, &map));
     scratch_write("whole.h5", map.data, map.size);
     scratch_write("cut.h5", map.data, map.size / 2);
     scratch_write("text.h5", "other", 5);
@@ -241,18 +241,18 @@ static void write_and_read(const char *name, const char *again) {
     static const int64_t dim[] = { 1, Z, Y, X }, chunk[] = { 1, 2, 4, 4 };
     struct sgrad_volume *v;
     const char *path = scratch_path(name);
-    assert_int_equal(sgrad_volume_create(path, SGRAD_VOXEL_U8, dim, chunk, &v), 0);
+    assert_done(sgrad_volume_create(path, SGRAD_VOXEL_U8, dim, chunk, &v));
     for (int64_t z = 0; z < Z; z += 2)
         for (int64_t x = 0; x < X; x += 4) {
             const struct sgrad_box box = { { 0, z, 0, x }, { 1, Z - z < 2 ? Z - z : 2, Y, X - x < 4 ? X - x : 4 } };
             float voxels[2 * Y * 4];
             for (int64_t i = 0; i < sgrad_box_count(&box); i++)
                 voxels[i] = (float)voxel_at(z + i / (Y * box.size[3]), i / box.size[3] % Y, x + i % box.size[3]) + 0.25f;
-            assert_int_equal(sgrad_volume_write(v, &box, SGRAD_VOXEL_F32, voxels), 0);
+            assert_done(sgrad_volume_write(v, &box, SGRAD_VOXEL_F32, voxels));
         }
-    assert_int_equal(sgrad_volume_finish(v), 0);
+    assert_done(sgrad_volume_finish(v));
     sgrad_volume_close(v);
-    assert_int_equal(sgrad_volume_open(scratch_path(again), &v), 0);
+    assert_done(sgrad_volume_open(scratch_path(again), &v));
     check_windows(v);
     sgrad_volume_close(v);
 }
@@ -270,7 +270,7 @@ static void unfinished(void **state) {
     struct sgrad_volume *v;
     (void)state;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(sgrad_volume_create(scratch_path(names[i]), SGRAD_VOXEL_U8, dim, dim, &v), 0);
+        assert_done(sgrad_volume_create(scratch_path(names[i]), SGRAD_VOXEL_U8, dim, dim, &v));
         sgrad_volume_close(v);
         assert_fails(sgrad_volume_open(scratch_path(i ? "half.raw:5x7x9" : "half.h5"), &v), SGRAD_EIO, "half");
         char *part = sgrad_format("%s.part.%ld", scratch_path(names[i]), (long)getpid());
@@ -285,11 +285,11 @@ static void signed_(void **state) {
     struct sgrad_volume *v;
     (void)state;
     for (int round = 0; round < 3; round++) {
-        assert_int_equal(sgrad_volume_create(scratch_path("signed.zarr"), SGRAD_VOXEL_U8, dim, dim, &v), 0);
+        assert_done(sgrad_volume_create(scratch_path("signed.zarr"), SGRAD_VOXEL_U8, dim, dim, &v));
         if (round == 1) assert_fails(sgrad_volume_sign(v, "other \"work\"", false), SGRAD_EIO, "of other work: one work");
-        else assert_int_equal(sgrad_volume_sign(v, "one work", false), 0);
-        if (round == 1) assert_int_equal(sgrad_volume_sign(v, "other \"work\"", true), 0);
-        if (round == 1) assert_int_equal(sgrad_volume_sign(v, "one work", true), 0);
+        else assert_done(sgrad_volume_sign(v, "one work", false));
+        if (round == 1) assert_done(sgrad_volume_sign(v, "other \"work\"", true));
+        if (round == 1) assert_done(sgrad_volume_sign(v, "one work", true));
         sgrad_volume_close(v);
     }
 }
@@ -301,14 +301,14 @@ static void chunks(void **state) {
     uint8_t voxels[32];
     (void)state;
     write_and_read("broken.zarr", "broken.zarr");
-    assert_int_equal(sgrad_volume_open(scratch_path("broken.zarr"), &v), 0);
+    assert_done(sgrad_volume_open(scratch_path("broken.zarr"), &v));
     assert_true(sgrad_volume_has(v, &first));
     scratch_write("broken.zarr/0.0.0.0", "abc", 3);
     assert_fails(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), SGRAD_EFORMAT, "0.0.0.0");
     assert_false(sgrad_volume_has(v, &first));
     unlink(scratch_path("broken.zarr/0.0.0.0"));
     assert_false(sgrad_volume_has(v, &first));
-    assert_int_equal(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels), 0);
+    assert_done(sgrad_volume_read(v, &first, SGRAD_VOXEL_U8, voxels));
     for (int i = 0; i < 32; i++) assert_int_equal(voxels[i], 0);
     sgrad_volume_close(v);
 }
@@ -322,12 +322,20 @@ static void converted(void **state) {
     assert_memory_equal(y, wanted, 6);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others),     cmocka_unit_test(refused), cmocka_unit_test(cut_short), cmocka_unit_test(written),
-        cmocka_unit_test(reasons_of_hdf5), cmocka_unit_test(channels_of_tiff), cmocka_unit_test(stated_by_tiff),
-        cmocka_unit_test(chunks), cmocka_unit_test(unfinished), cmocka_unit_test(signed_), cmocka_unit_test(converted),
+        sentence("volumes that other libraries wrote are read, whole and in windows", others),
+        sentence("a volume of an unsupported kind is refused", refused),
+        sentence("a truncated TIFF stack is refused", cut_short),
+        sentence("a volume that was written is read again", written),
+        sentence("an HDF5 file is refused with the reason of HDF5 in one line", reasons_of_hdf5),
+        sentence("channels of ImageJ and OME stacks are read in order", channels_of_tiff),
+        sentence("a TIFF stack is read as its description states, and refused if that is not true", stated_by_tiff),
+        sentence("a missing chunk is zeros, and a damaged one is refused", chunks),
+        sentence("a volume that was not finished leaves no file", unfinished),
+        sentence("a volume of other work is refused unless all is done again", signed_),
+        sentence("voxels are rounded and clipped to their type", converted),
     };
     setenv("HDF5_USE_FILE_LOCKING", "TRUE", 1);
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -1,7 +1,7 @@
 /* onnx_tensors: the numbers of an ONNX file's tensors, wherever the format allows them to be. */
 #include "config.h"
 #include "graphs/networks/onnx/reader.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 /* ---- where numbers are stored ------------------------------------------------------------------------------------- */
 
@@ -49,12 +49,12 @@ static void storages(void **state) {
         int64_t whole[8];
         float number[8];
         int count = 0;
-        assert_int_equal(sgrad__onnx_check_tensor("a.onnx", "t", &t), 0);
+        assert_done(sgrad__onnx_check_tensor("a.onnx", "t", &t));
         assert_int_equal(sgrad__onnx_floats(&t, number, 8, &count), real);
         assert_int_equal(sgrad__onnx_ints(&t, whole, 8, &count), !real);
         assert_int_equal(count, 8);
         Onnx__Tensor *floats = sgrad__onnx_as_floats(&t);
-        assert_int_equal(sgrad__onnx_check_tensor("a.onnx", "t", floats), 0);
+        assert_done(sgrad__onnx_check_tensor("a.onnx", "t", floats));
         for (int i = 0; i < 8; i++) {
             const int wanted = type == ONNX_BOOL ? i > 3 : is_unsigned && !real ? i : i - 3;
             if (real) assert_near(number[i], wanted, 0);
@@ -125,7 +125,7 @@ static void beside(void **state) {
         int count;
         if (is[i].error) assert_fails(sgrad__onnx_open(scratch_path("outside.onnx"), &file), is[i].error, is[i].text);
         else {
-            assert_int_equal(sgrad__onnx_open(scratch_path("outside.onnx"), &file), 0);
+            assert_done(sgrad__onnx_open(scratch_path("outside.onnx"), &file));
             assert_true(sgrad__onnx_floats(file->model->graph->initializer[0], bias, 6, &count) && count == 6);
             for (int k = 0; k < 6; k++) assert_near(bias[k], k + 1, 0);
             sgrad__onnx_close(file);
@@ -135,7 +135,10 @@ static void beside(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(storages), cmocka_unit_test(beside) };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("ONNX numbers are read in every type and from every field", storages),
+        sentence("ONNX numbers in a second file are read, and refused outside of the folder", beside),
+    };
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -5,7 +5,7 @@
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/linear.h"
 #include "graphs/networks/graph.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 static int images(struct sgrad_graph *g, int size, int channels) {
     return sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, size, size, channels));
@@ -19,18 +19,18 @@ static int what_takes(struct sgrad_graph *g, const struct sgrad_model *model, in
 static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     const struct sgrad_model *m = sgrad_model_find(model);
-    assert_int_equal(sgrad__graph_set_model(g, m, model), 0);
+    assert_done(sgrad__graph_set_model(g, m, model));
     const int y = m->build(g, what_takes(g, m, size, channels), classes);
     if (sgrad__graph_own_loss(g)) {
         m->loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, (struct sgrad_shape){ 0 }));
-        assert_int_equal(sgrad_graph_end(g), 0);
+        assert_done(sgrad_graph_end(g));
         return g;
     }
     const struct sgrad_shape logits = sgrad_graph_shape(g, y);
     struct sgrad_shape label = { .rank = logits.rank - 2 };     /* one for an image, or for each of its pixels */
     for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
     sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
-    assert_int_equal(sgrad_graph_error(g), 0);
+    assert_done(sgrad_graph_error(g));
     assert_true(g->loss >= 0);
     return g;
 }
@@ -51,7 +51,7 @@ static void least_sides(void **state) {
         sgrad_graph_destroy(make((*m)->name, least, 3, 10));
         if (least == 1) continue;
         struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-        assert_int_equal(sgrad__graph_set_model(g, *m, (*m)->name), 0);
+        assert_done(sgrad__graph_set_model(g, *m, (*m)->name));
         scratch_listen();
         (*m)->build(g, what_takes(g, *m, least - 1, 3), 10);
         scratch_said();
@@ -75,11 +75,11 @@ static void language_models(void **state) {
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
         const struct sgrad_model *model = sgrad_model_find(is[i].text);
-        assert_int_equal(sgrad__graph_set_model(g, model, is[i].text), 0);
+        assert_done(sgrad__graph_set_model(g, model, is[i].text));
         const int tokens = sgrad_graph_input(g, "tokens", SGRAD_I32, sgrad_shape(1, 16));
         const int next = sgrad_graph_input(g, "next", SGRAD_I32, sgrad_shape(1, 16));
         model->loss(g, model->build(g, tokens, 256), next);
-        assert_int_equal(sgrad_graph_end(g), 0);
+        assert_done(sgrad_graph_end(g));
         struct sgrad__items items = sgrad__parameters_list(g, false);
         assert_int_equal(sgrad__parameters_count(g), is[i].numbers);
         assert_int_equal(items.count, is[i].tensors);
@@ -91,7 +91,7 @@ static void language_models(void **state) {
 /* A copy of the tensor's values; free it. */
 static float *values(struct sgrad_tensor *t) {
     float *v = sgrad_alloc(1, sgrad_view_bytes(&t->view));
-    assert_int_equal(sgrad_tensor_read(t, v), 0);
+    assert_done(sgrad_tensor_read(t, v));
     return v;
 }
 
@@ -142,9 +142,9 @@ static void loads_pytorch(void **state) {
         struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, 10);
         struct sgrad_safetensors file;
         char *path = sgrad_format("%s/tests/reference/%s.safetensors", source ? source : ".", is[i].model);
-        assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
-        assert_int_equal(sgrad_safetensors_open(path, &file), 0);
-        assert_int_equal(sgrad__weights_load(g, &file, false, NULL), 0);
+        assert_done(sgrad__parameters_allocate(g, NULL, 1));
+        assert_done(sgrad_safetensors_open(path, &file));
+        assert_done(sgrad__weights_load(g, &file, false, NULL));
         sgrad_safetensors_close(&file);
         sgrad_graph_destroy(g);
         free(path);
@@ -174,9 +174,9 @@ static void starts(void **state) {
     (void)state;
     struct sgrad_graph *g = make("resnet20", 32, 3, 10), *again = make("resnet20", 32, 3, 10),
                        *other = make("resnet20", 32, 3, 10);
-    assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
-    assert_int_equal(sgrad__parameters_allocate(again, NULL, 7), 0);
-    assert_int_equal(sgrad__parameters_allocate(other, NULL, 8), 0);
+    assert_done(sgrad__parameters_allocate(g, NULL, 7));
+    assert_done(sgrad__parameters_allocate(again, NULL, 7));
+    assert_done(sgrad__parameters_allocate(other, NULL, 8));
 
     double mean, deviation;
     moments(find(g, "layer3.1.conv1.weight"), &mean, &deviation);   /* 36,864 numbers; fan 9·64 */
@@ -201,7 +201,7 @@ static void starts(void **state) {
 static void passes_on(void **state) {
     (void)state;
     struct sgrad_graph *g = make("airbench94", 32, 3, 10);
-    assert_int_equal(sgrad__parameters_allocate(g, NULL, 7), 0);
+    assert_done(sgrad__parameters_allocate(g, NULL, 7));
     const struct sgrad__parameter *p = find(g, "block1.conv1.weight");
     float *v = values(p->tensor), largest = 0;
     for (int i = 0; i < 24 * 216; i++) assert_true(v[i] == (i % 216 == 4 * 24 + i / 216));
@@ -250,14 +250,14 @@ static struct sgrad_graph *small(const struct sgrad_state *states, uint64_t seed
     x = sgrad_layer(g, batchnorm, "bn", (x));
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true);
-    assert_int_equal(sgrad_graph_loss(g, x, label, 0), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, states, seed), 0);
+    assert_done(sgrad_graph_loss(g, x, label, 0));
+    assert_done(sgrad__parameters_allocate(g, states, seed));
     return g;
 }
 
 static int load(struct sgrad_graph *g, const char *path, bool with_states) {
     struct sgrad_safetensors file;
-    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+    assert_done(sgrad_safetensors_open(path, &file));
     int error = sgrad__weights_load(g, &file, with_states, NULL);
     sgrad_safetensors_close(&file);
     return error;
@@ -271,14 +271,14 @@ static void round_trip(void **state) {
     float numbers[90], second_moment[90];
     for (int i = 0; i < 90; i++) numbers[i] = (float)i, second_moment[i] = (float)(1000 + i);
     int64_t batches = 12345678901;
-    assert_int_equal(sgrad_tensor_write(p->tensor, numbers), 0);
-    assert_int_equal(sgrad_tensor_write(p->kept[1], second_moment), 0);
-    assert_int_equal(sgrad_tensor_write(find(g, "bn.num_batches_tracked")->tensor, &batches), 0);
+    assert_done(sgrad_tensor_write(p->tensor, numbers));
+    assert_done(sgrad_tensor_write(p->kept[1], second_moment));
+    assert_done(sgrad_tensor_write(find(g, "bn.num_batches_tracked")->tensor, &batches));
     const char *metadata[] = { "step", "17" };
-    assert_int_equal(sgrad__weights_save(g, PATH, true, metadata, 1), 0);
+    assert_done(sgrad__weights_save(g, PATH, true, metadata, 1));
 
     struct sgrad_safetensors file;
-    assert_int_equal(sgrad_safetensors_open(PATH, &file), 0);
+    assert_done(sgrad_safetensors_open(PATH, &file));
     assert_string_equal(sgrad_safetensors_metadata(&file, "step"), "17");
     assert_int_equal(file.count, 5 + 3 + 2 * 5);
     const struct sgrad_entry *weight = sgrad_safetensors_find(&file, "conv.weight");
@@ -286,8 +286,8 @@ static void round_trip(void **state) {
     assert_true(sgrad_shape_equal(&weight->view.shape, &(struct sgrad_shape){ 4, { 2, 5, 3, 3 } }));
     assert_int_equal(sgrad_safetensors_find(&file, "bn.num_batches_tracked")->view.shape.rank, 0);
     float stored[90], stored_moment[90];
-    assert_int_equal(sgrad_safetensors_read(&file, weight, stored), 0);
-    assert_int_equal(sgrad_safetensors_read(&file, second, stored_moment), 0);
+    assert_done(sgrad_safetensors_read(&file, weight, stored));
+    assert_done(sgrad_safetensors_read(&file, second, stored_moment));
     for (int k = 0; k < 2; k++)
         for (int c = 0; c < 5; c++)
             for (int rs = 0; rs < 9; rs++) {
@@ -296,15 +296,15 @@ static void round_trip(void **state) {
             }
     sgrad_safetensors_close(&file);
 
-    assert_int_equal(load(h, PATH, true), 0);
+    assert_done(load(h, PATH, true));
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &h->parameter[i]));
     float *again = values(find(h, "conv.weight")->kept[1]);
     assert_memory_equal(again, second_moment, sizeof second_moment);
     free(again);
 
-    assert_int_equal(load(plain, PATH, false), 0);    /* a checkpoint is weights, too */
+    assert_done(load(plain, PATH, false));    /* a checkpoint is weights, too */
     assert_true(equal(find(g, "fc.bias"), find(plain, "fc.bias")));
-    assert_int_equal(sgrad__weights_save(g, PATH, false, NULL, 0), 0);
+    assert_done(sgrad__weights_save(g, PATH, false, NULL, 0));
     assert_fails(load(h, PATH, true), SGRAD_EFORMAT, "has no tensor optimizer.exp_avg.conv.weight");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
@@ -323,9 +323,9 @@ static void states_of_another_shape(void **state) {
     struct sgrad_graph *g = small(states, 1), *h = small(states, 2), *other = small(one_less, 1);
     float numbers[14];
     for (int i = 0; i < 14; i++) numbers[i] = (float)i;
-    assert_int_equal(sgrad_tensor_write(find(g, "conv.weight")->kept[1], numbers), 0);
-    assert_int_equal(sgrad__weights_save(g, PATH, true, NULL, 0), 0);
-    assert_int_equal(load(h, PATH, true), 0);
+    assert_done(sgrad_tensor_write(find(g, "conv.weight")->kept[1], numbers));
+    assert_done(sgrad__weights_save(g, PATH, true, NULL, 0));
+    assert_done(load(h, PATH, true));
     float *again = values(find(h, "conv.weight")->kept[1]);
     assert_memory_equal(again, numbers, sizeof numbers);
     free(again);
@@ -348,7 +348,7 @@ static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
     int count = sizeof entry / sizeof *entry - 1;
     for (int i = 0; i < count; i++)
         if (last.name && strcmp(entry[i].name, last.name) == 0) entry[i] = last, last.name = NULL;
-    assert_int_equal(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0), 0);
+    assert_done(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0));
     return load(g, PATH, false);
 }
 
@@ -360,20 +360,20 @@ static void types(void **state) {
     const double f64[] = { 0.1, -7, 1e-3 };
     const int64_t batches = 9;
     float *v;
-    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_BF16, { 1, { 3 } } }, bf16 }), 0);
+    assert_done(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_BF16, { 1, { 3 } } }, bf16 }));
     v = values(find(g, "fc.bias")->tensor);
     assert_memory_equal(v, ((float[]){ 1, -2, 0.25 }), 12);
     free(v);
-    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F16, { 1, { 3 } } }, f16 }), 0);
+    assert_done(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F16, { 1, { 3 } } }, f16 }));
     v = values(find(g, "fc.bias")->tensor);
     assert_memory_equal(v, ((float[]){ 1.5f, -2, 0x1p-24f }), 12);
     free(v);
-    assert_int_equal(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F64, { 1, { 3 } } }, f64 }), 0);
+    assert_done(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_F64, { 1, { 3 } } }, f64 }));
     v = values(find(g, "fc.bias")->tensor);
     assert_memory_equal(v, ((float[]){ 0.1f, -7, 1e-3f }), 12);
     free(v);
-    assert_int_equal(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_I64, { 0 } }, &batches }), 0);
-    assert_int_equal(load_entry(g, (struct sgrad_entry){ 0 }), 0);      /* without num_batches_tracked: it stays */
+    assert_done(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_I64, { 0 } }, &batches }));
+    assert_done(load_entry(g, (struct sgrad_entry){ 0 }));      /* without num_batches_tracked: it stays */
     float *kept = values(find(g, "bn.num_batches_tracked")->tensor);
     assert_memory_equal(kept, &batches, 8);
     free(kept);
@@ -394,7 +394,7 @@ static void refusals(void **state) {
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
                  "has a tensor fc2.bias, which the network has not");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
-    assert_int_equal(sgrad_safetensors_write(PATH, &one, 1, NULL, 0), 0);
+    assert_done(sgrad_safetensors_write(PATH, &one, 1, NULL, 0));
     assert_fails(load(g, PATH, false), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
     sgrad_graph_destroy(g);
@@ -410,13 +410,18 @@ static int end(void **state) {
     return scratch_close(state);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts),     cmocka_unit_test(loads_pytorch), cmocka_unit_test(starts), cmocka_unit_test(passes_on),
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(states_of_another_shape), cmocka_unit_test(types),         cmocka_unit_test(refusals),
-        cmocka_unit_test(least_sides),
-        cmocka_unit_test(language_models),
+        sentence("every model has as many parameters as its PyTorch counterpart", counts),
+        sentence("weights of PyTorch are loaded", loads_pytorch),
+        sentence("weights start as in PyTorch, and follow the seed", starts),
+        sentence("airbench94 starts with filters that pass channels on", passes_on),
+        sentence("weights and optimizer states survive saving and loading", round_trip),
+        sentence("optimizer states of another shape than their weight are saved and loaded", states_of_another_shape),
+        sentence("weights of bf16, f16 and f64 are loaded", types),
+        sentence("weights that do not fit are refused, and the network stays as it was", refusals),
+        sentence("a model takes images of its least side and refuses smaller ones", least_sides),
+        sentence("GPT models have as many parameters as in transformers", language_models),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return run_sentences(argc, argv, tests, begin, end);
 }
