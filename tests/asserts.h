@@ -77,7 +77,7 @@ static inline void asserts_integers(const char *what, uintmax_t is, const char *
 /* cmocka's prints neither what was compared nor decimal numbers. */
 #undef assert_int_equal
 #define assert_int_equal(x, expected) \
-    asserts_integers(#x, cast_to_largest_integral_type(x), #expected, cast_to_largest_integral_type(expected), __FILE__, __LINE__)
+    asserts_integers(#x, (uintmax_t)(x), #expected, (uintmax_t)(expected), __FILE__, __LINE__)
 
 static inline void asserts_near(const char *what, double is, const char *wanted, double expected, double tolerance,
                                 const char *file, int line) {

@@ -54,11 +54,11 @@ static void correct(void **state) {
     assert_fails(parse((char *[]){ "many", "--option-97", NULL }, &request), SGRAD__USAGE, "--option-97 takes a value: N");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_all),
-        cmocka_unit_test(miss_the_last),
-        cmocka_unit_test(correct),
+        sentence("a command of a hundred options reads each of them", read_all),
+        sentence("a required option that is missing is named", miss_the_last),
+        sentence("a mistyped option is corrected", correct),
     };
-    return cmocka_run_group_tests(tests, make_table, NULL);
+    return run_sentences(argc, argv, tests, make_table, NULL);
 }

@@ -42,7 +42,7 @@ static void texts(void **state) {
     (void)state;
     char *file = reference();
     struct sgrad__tokenizer *t;
-    assert_int_equal(sgrad__tokenizer_open(file, &t), 0);
+    assert_done(sgrad__tokenizer_open(file, &t));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (i != 1) check(t, rows[i].text, rows[i].token);
     size_t size;
@@ -65,14 +65,14 @@ static void files(void **state) {
     fclose(to);
     if (!json_object_get(vocabulary, "model")) json_object_set_new(vocabulary, "model", json_integer(701));
     assert_int_equal(json_dump_file(vocabulary, scratch_path("vocab.json"), 0), 0);
-    assert_int_equal(sgrad__tokenizer_open(scratch_path("vocab.json"), &t), 0);
+    assert_done(sgrad__tokenizer_open(scratch_path("vocab.json"), &t));
     for (size_t r = 2; r < sizeof rows / sizeof *rows; r++) check(t, rows[r].text, rows[r].token);
     sgrad__tokenizer_close(t);
 
     json_array_append_new(json_object_get(object, "added_tokens"),
                           json_pack("{s:i, s:s, s:b, s:b}", "id", 702, "content", "<|end", "lstrip", 1, "rstrip", 1));
     assert_int_equal(json_dump_file(object, scratch_path("added.json"), 0), 0);
-    assert_int_equal(sgrad__tokenizer_open(scratch_path("added.json"), &t), 0);
+    assert_done(sgrad__tokenizer_open(scratch_path("added.json"), &t));
     check(t, "<|endoftext|>To be", (int32_t[]){ 700, 407, 309, -1 });
     check(t, "To \u00a0<|end \u3000 To <|endoftext|>", (int32_t[]){ 407, 702, 407, 220, 700, -1 });
     sgrad__tokenizer_close(t);
@@ -119,7 +119,11 @@ static void refused(void **state) {
     free(file);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(texts), cmocka_unit_test(files), cmocka_unit_test(refused) };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("tokens equal those of the tokenizers library", texts),
+        sentence("vocab.json with merges.txt gives the same tokens as tokenizer.json", files),
+        sentence("a tokenizer that would give other tokens is refused", refused),
+    };
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

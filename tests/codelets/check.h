@@ -4,10 +4,7 @@
 #define SGRAD_TESTS_CHECK_H
 
 #include "graphs/runs/instance.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/asserts.h"
 
 /* Elements may differ by TOLERANCE of the root mean square of WANTED. */
 static inline bool near(const char *what, const double *got, const double *wanted, int64_t count, double tolerance) {
@@ -46,9 +43,9 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
     sgrad_call_prepare(&call);
     struct sgrad_tensor *workspace = NULL;
     if (sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace)) abort();
-    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace,
-                                                                   .step = step, .first = first }), 0);
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace,
+                                                              .step = step, .first = first }));
+    assert_done(sgrad_wait_all());
     sgrad_tensor_destroy(workspace);
     for (int i = 0; i < count; i++) {
         if (!tensor[i]) continue;
@@ -93,8 +90,8 @@ static inline bool check_gpu(void) {
 }
 
 /* The TESTS (an array) on a CPU, then on a GPU where there is one: how many failed. */
-#define run_on_devices(tests)                                                             \
-    (cmocka_run_group_tests_name("on a CPU", tests, check_on_cpus, check_close) +         \
-     (check_gpu() ? cmocka_run_group_tests_name("on a GPU", tests, check_on_gpus, check_close) : 0))
+#define run_on_devices(argc, argv, tests)                                                           \
+    (run_sentences_named("on a CPU", argc, argv, tests, check_on_cpus, check_close) +               \
+     (check_gpu() ? run_sentences_named("on a GPU", argc, argv, tests, check_on_gpus, check_close) : 0))
 
 #endif

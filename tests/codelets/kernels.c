@@ -106,7 +106,10 @@ static void histogram(void **state) {
         sum += x[i];
     }
     assert_memory_equal(got.bucket, wanted.bucket, sizeof got.bucket);
-    assert_true(got.count == wanted.count && got.min == -FLT_MAX && got.max == FLT_MAX && got.sum == sum);
+    assert_equal(got.count, wanted.count);
+    assert_equal(got.min, -FLT_MAX);
+    assert_equal(got.max, FLT_MAX);
+    assert_equal(got.sum, sum);
     assert_true(limits[0] == -DBL_MAX && limits[SGRAD_HISTOGRAM_BUCKETS / 2] == 0 &&
                 limits[SGRAD_HISTOGRAM_BUCKETS - 1] == DBL_MAX);
     free(x);
@@ -225,14 +228,14 @@ static void rows_are_narrowed(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_narrowed),
-        cmocka_unit_test(sums_are_trees),
-        cmocka_unit_test(squared_norm),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(dropout),
-        cmocka_unit_test(histogram),
+        sentence("rows are rounded to bf16 as single numbers are", rows_are_narrowed),
+        sentence("sums are added in a fixed tree", sums_are_trees),
+        sentence("the squared norm of a tensor is the sum of its squares", squared_norm),
+        sentence("clipping scales a gradient as PyTorch does", clipping),
+        sentence("dropout drops the documented share, the same again in backward and in any micro-batch", dropout),
+        sentence("a histogram counts every finite number in its bucket", histogram),
     };
-    return run_on_devices(tests);
+    return run_on_devices(argc, argv, tests);
 }

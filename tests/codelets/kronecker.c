@@ -110,13 +110,13 @@ static void check_factor(const struct trial *t, enum sgrad_dtype type, bool adde
     sgrad_call_prepare(&call);
     assert_true(call.flops > 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sgrad_tensor_create("operand", call.view[i].dtype, call.view[i].shape, SGRAD_PERSISTENT, &tensor[i]), 0);
-    assert_int_equal(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace), 0);
+        assert_done(sgrad_tensor_create("operand", call.view[i].dtype, call.view[i].shape, SGRAD_PERSISTENT, &tensor[i]));
+    assert_done(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
     instance_write(tensor[0], x);
     instance_write(tensor[1], got);
     const struct sgrad_submission task = { .call = &call, .operand = tensor, .workspace = workspace };
-    assert_int_equal(sgrad_task_submit(&task), 0);
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_task_submit(&task));
+    assert_done(sgrad_wait_all());
     free(got);
     got = instance_read(tensor[1]);
     if (!near(t->name, got, wanted, size, 1e-5)) fail_msg("%s, %s", t->name, sgrad_dtype_name(type));
@@ -153,12 +153,13 @@ static void averages(void **state) {
     const struct sgrad_running_average how = { 0.75, 0.5, &health };
     double y = 100;
     average(1, 8, &y, &how);
-    assert_true(y == 4);
+    assert_equal(y, 4);
     average(11, 16, &y, &how);
-    assert_true(y == 5);
+    assert_equal(y, 5);
     average(21, NAN, &y, &how);
     average(31, INFINITY, &y, &how);
-    assert_true(y == 5 && health.infinite == 2);
+    assert_equal(y, 5);
+    assert_equal(health.infinite, 2);
 }
 
 /* ---- decompositions ---- */
@@ -415,12 +416,18 @@ static void step(void **state) {
     free(b);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors),          cmocka_unit_test(averages),           cmocka_unit_test(decompositions),
-        cmocka_unit_test(no_decomposition), cmocka_unit_test(no_curvature),       cmocka_unit_test(inverses),
-        cmocka_unit_test(preconditioned),   cmocka_unit_test(inner_products),     cmocka_unit_test(step),
-        cmocka_unit_test(negative_curvature),
+        sentence("Kronecker factors equal a plain sum over patches", factors),
+        sentence("running averages start and decay as documented, and leave out infinite values", averages),
+        sentence("eigendecompositions give the factor again", decompositions),
+        sentence("a factor with NaN leaves its old decomposition", no_decomposition),
+        sentence("a factor of zeros has eigenvalues of zero", no_curvature),
+        sentence("damped inverses invert", inverses),
+        sentence("preconditioned gradients equal a plain product", preconditioned),
+        sentence("inner products equal a plain sum", inner_products),
+        sentence("the K-FAC step clips and decays as documented", step),
+        sentence("negative eigenvalues beyond rounding are counted", negative_curvature),
     };
-    return cmocka_run_group_tests(tests, check_on_cpus, check_close);
+    return run_sentences(argc, argv, tests, check_on_cpus, check_close);
 }

@@ -191,10 +191,12 @@ static void scale_of_gradients(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lars_is_the_papers), cmocka_unit_test(lamb_is_the_papers), cmocka_unit_test(muon_is_the_published),
-        cmocka_unit_test(scale_of_gradients),
+        sentence("LARS computes what its paper says", lars_is_the_papers),
+        sentence("LAMB computes what its paper says", lamb_is_the_papers),
+        sentence("Muon computes what its authors published", muon_is_the_published),
+        sentence("the steps of LARS and LAMB do not depend on the scale of gradients", scale_of_gradients),
     };
-    return run_on_devices(tests);
+    return run_on_devices(argc, argv, tests);
 }

@@ -11,13 +11,10 @@
 #include "codelets/passes.h"
 #include "codelets/ways.h"
 #include "graphs/runs/instance.h"
+#include "tests/asserts.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 static struct sgrad_context *context;
 
@@ -270,30 +267,35 @@ static void announce(enum sgrad__way way) {
     fflush(stdout);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest every_way[] = {
-        cmocka_unit_test(gradients), cmocka_unit_test(accumulate), cmocka_unit_test(adds), cmocka_unit_test(bf16),
+        sentence("gradients of every operation equal finite differences", gradients),
+        sentence("gradients of every operation are added where another was", accumulate),
+        sentence("every operation adds to what is there", adds),
+        sentence("every operation in bf16 is close to f32", bf16),
     };
+    const struct CMUnitTest devices[] = { sentence("every operation on a GPU equals the CPU", cuda) };
+    const bool some = count_sentences(argc, argv, every_way) > 0;
     int failed = 0;
     if (!all_are_known()) return 1;
     for (enum sgrad__way way = SGRAD__PLAIN; way <= SGRAD__WAYS; way++) {
         now.way = way;
         now.again = way != SGRAD__PLAIN;
-        if (!any_is_wanted()) continue;
+        if (!some || !any_is_wanted()) continue;
         announce(way);
         const pid_t child = fork();     /* plans are kept for the life of a context, and StarPU is best started once a process */
         if (child == 0) {
             setenv("STARGRAD_WAYS", way < SGRAD__WAYS ? sgrad__way_name[way] : "measured", 1);
-            return cmocka_run_group_tests_name("one way", every_way, open_only, teardown);
+            return run_sentences_named("one way", argc, argv, every_way, open_only, teardown);
         }
         int status = -1;
         waitpid(child, &status, 0);
         failed += status != 0;
     }
+    if (some && !count_sentences(argc, argv, devices)) return failed;
     now.again = false;
     print_message("---- every operation on a GPU against a CPU, where there is one, in f32 and in bf16\n");
-    const struct CMUnitTest devices[] = { cmocka_unit_test(cuda) };
     now.way = SGRAD__PLAIN;     /* the most exact */
     setenv("STARGRAD_WAYS", sgrad__way_name[now.way], 1);
-    return failed + cmocka_run_group_tests(devices, setup, teardown);
+    return failed + run_sentences(argc, argv, devices, setup, teardown);
 }

@@ -23,18 +23,17 @@ static void run(const struct instance *t, const struct sgrad_task *task, int64_t
         pack = (struct sgrad_call){ .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
                                     .access = { SGRAD_R, SGRAD_W },
                                     .view = { operand[j]->view, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
-        assert_int_equal(sgrad_tensor_create("packed", SGRAD_U8, pack.view[1].shape, SGRAD_TRANSIENT, &packed), 0);
+        assert_done(sgrad_tensor_create("packed", SGRAD_U8, pack.view[1].shape, SGRAD_TRANSIENT, &packed));
         sgrad_call_prepare(&pack);
         struct sgrad_tensor *both[] = { operand[j], packed };
-        assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &pack, .operand = both }), 0);
+        assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &pack, .operand = both }));
         operand[j] = packed;
     }
     sgrad_call_prepare(&call);
-    assert_int_equal(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace), 0);
-    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
-                                                                   .step = &t->step, .name = task->kernel.name }),
-                     0);
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
+    assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
+                                                              .step = &t->step, .name = task->kernel.name }));
+    assert_done(sgrad_wait_all());
     sgrad_tensor_destroy(workspace);
     sgrad_tensor_destroy(packed);
 }
@@ -82,7 +81,7 @@ static void the_same(void **state) {
         const struct sgrad_op *op = sgrad_ops[k];
         for (const struct sgrad_test *test = op->tests; test < op->tests + SGRAD_MAX_TESTS && test->name; test++) {
             struct instance t;
-            assert_int_equal(instance_open(&t, op, test, SGRAD_BF16), 0);
+            assert_done(instance_open(&t, op, test, SGRAD_BF16));
             instance_fill(&t);
             count += check(&t, &op->forward[0]) + check(&t, &op->inference[0]) + check(&t, &op->backward[0]);
             instance_close(&t);
@@ -92,12 +91,14 @@ static void the_same(void **state) {
     assert_in_range(count, 30, 1000);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct sgrad_context *context;
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_same) };
+    const struct CMUnitTest tests[] = {
+        sentence("tasks with packed factors leave the same bits as without", the_same),
+    };
     setenv("STARGRAD_WAYS", "rule", 0);
     if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return 99;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_sentences(argc, argv, tests, NULL, NULL);
     sgrad_context_close(context);
     return failed;
 }

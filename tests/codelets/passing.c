@@ -4,11 +4,11 @@
 
 static void open_and_run(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test, enum sgrad_dtype dtype,
                          bool passing) {
-    assert_int_equal(instance_open(t, op, test, dtype), 0);
+    assert_done(instance_open(t, op, test, dtype));
     t->passing = passing;
     instance_fill(t);
-    assert_int_equal(instance_run(t, op->forward, 0), 0);
-    assert_int_equal(instance_run(t, op->backward, 0), 0);
+    assert_done(instance_run(t, op->forward, 0));
+    assert_done(instance_run(t, op->backward, 0));
 }
 
 /* How many shapes are made in passing. */
@@ -17,7 +17,7 @@ static int check(const struct sgrad_op *op, enum sgrad_dtype dtype) {
     int count = 0;
     for (const struct sgrad_test *test = op->tests; test < op->tests + SGRAD_MAX_TESTS && test->name; test++) {
         struct instance with, without;
-        assert_int_equal(instance_open(&with, op, test, dtype), 0);
+        assert_done(instance_open(&with, op, test, dtype));
         const bool passing = with.is.passing;
         instance_close(&with);
         if (!passing) continue;
@@ -44,11 +44,13 @@ static void without_output(void **state) {
     assert_in_range(count, 8, 1000);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct sgrad_context *context;
-    const struct CMUnitTest tests[] = { cmocka_unit_test(without_output) };
+    const struct CMUnitTest tests[] = {
+        sentence("backward needs no output that is made again in passing", without_output),
+    };
     if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return 99;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_sentences(argc, argv, tests, NULL, NULL);
     sgrad_context_close(context);
     return failed;
 }

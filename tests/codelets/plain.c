@@ -241,16 +241,16 @@ static bool check_row(struct instance *t, plain *training, plain *inference) {
     struct values in = values_of(t, false), out = values_of(t, true);
     bool good = true;
     training(t, &in, &out);
-    assert_int_equal(instance_run(t, t->op->forward, 0), 0);
-    assert_int_equal(instance_run(t, t->op->backward, 0), 0);
+    assert_done(instance_run(t, t->op->forward, 0));
+    assert_done(instance_run(t, t->op->backward, 0));
     good &= compare(t, SGRAD_Y, &out) & compare(t, SGRAD_STAT, &out) & compare(t, SGRAD_DX, &out) & compare(t, SGRAD_DP, &out);
 
     if (inference) inference(t, &in, &out);
     if (t->op->inference[0].kernel.name) {
-        assert_int_equal(instance_run(t, t->op->inference, 0), 0);
+        assert_done(instance_run(t, t->op->inference, 0));
         good &= compare(t, SGRAD_Y, &out);
     }
-    assert_int_equal(instance_run(t, t->op->finish, 0), 0);     /* after evaluation, which reads the states that it changes */
+    assert_done(instance_run(t, t->op->finish, 0));     /* after evaluation, which reads the states that it changes */
     good &= compare(t, SGRAD_S, &out);
     free_values(&in);
     free_values(&out);
@@ -263,7 +263,7 @@ static void loops_agree(void **state) {
     for (size_t k = 0; k < sizeof loops / sizeof *loops; k++)
         for (int i = 0; i < SGRAD_MAX_TESTS && loops[k].op->tests[i].name; i++) {
             struct instance t;
-            assert_int_equal(instance_open(&t, loops[k].op, &loops[k].op->tests[i], SGRAD_F32), 0);
+            assert_done(instance_open(&t, loops[k].op, &loops[k].op->tests[i], SGRAD_F32));
             instance_fill(&t);
             good &= check_row(&t, loops[k].training, loops[k].inference);
             instance_close(&t);
@@ -271,7 +271,9 @@ static void loops_agree(void **state) {
     assert_true(good);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(loops_agree) };
-    return run_on_devices(tests);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("operations equal plain loops in double precision", loops_agree),
+    };
+    return run_on_devices(argc, argv, tests);
 }

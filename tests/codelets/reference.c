@@ -63,7 +63,7 @@ static double *values_of(const struct sgrad_entry *entry) {
     const int64_t channels = images ? dim[1] : 1, area = images ? count / (dim[0] * dim[1]) : 1;
     double *values = sgrad_alloc((size_t)count, sizeof *values);
     char *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view));
-    assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
+    assert_done(sgrad_safetensors_read(&file, entry, data));
     for (int64_t i = 0; i < count; i++) {
         const int64_t n = i / (channels * area), c = i / area % channels, pixel = i % area;
         float real;
@@ -209,14 +209,14 @@ static bool check_layer(struct instance *t, const char *name, const json_t *how)
     bool good = true;
     t->step.training = training;
     if (training) {
-        assert_int_equal(instance_run(t, t->op->forward, 0), 0);
-        assert_int_equal(instance_run(t, t->op->backward, 0), 0);
-        assert_int_equal(instance_run(t, t->op->finish, 0), 0);
+        assert_done(instance_run(t, t->op->forward, 0));
+        assert_done(instance_run(t, t->op->backward, 0));
+        assert_done(instance_run(t, t->op->finish, 0));
         for (const struct meaning *m = results; m->name; m++)
             if (entry_of(name, m->name)) good &= compare(t, name, m);
     }
     if (t->op->inference[0].kernel.name && !(statistics && training)) {
-        assert_int_equal(instance_run(t, t->op->inference, 0), 0);
+        assert_done(instance_run(t, t->op->inference, 0));
         good &= compare(t, name, &results[0]);
     }
     return good;
@@ -244,7 +244,7 @@ static bool run_layer(const char *name, const json_t *how) {
     for (const struct meaning *m = given; m->name; m++)
         if (m->role == SGRAD_X && (entry = entry_of(name, m->name))) test.x[m->index] = channels_last(entry->view.shape);
     assert_true(op->attrs_size <= sizeof attributes);
-    assert_int_equal(instance_open(&t, op, &test, SGRAD_F32), 0);
+    assert_done(instance_open(&t, op, &test, SGRAD_F32));
     for (const struct meaning *m = given; m->name; m++) {
         if (!(entry = entry_of(name, m->name))) continue;
         double *values = values_of(entry);
@@ -319,13 +319,15 @@ static void reference(void **state) {
     assert_true(good);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const char *source = getenv("srcdir");
     char *path = sgrad_format("%s/tests/reference/layers.safetensors", source ? source : ".");
-    const struct CMUnitTest tests[] = { cmocka_unit_test(reference) };
+    const struct CMUnitTest tests[] = {
+        sentence("operations and optimizers equal those of PyTorch", reference),
+    };
     int failed = sgrad_safetensors_open(path, &file);
     if (!failed) {
-        failed = run_on_devices(tests);
+        failed = run_on_devices(argc, argv, tests);
         sgrad_safetensors_close(&file);
     }
     free(path);

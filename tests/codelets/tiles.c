@@ -185,12 +185,14 @@ static void are_sums(void **state) {
         }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct sgrad__layer l = layers[0];
     if (!sgrad__tiles_open(&l)) {
         puts("skipped: this processor has no AMX");
         return 77;
     }
-    const struct CMUnitTest tests[] = { cmocka_unit_test(are_sums) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        sentence("convolutions by AMX tiles equal plain sums to the bit", are_sums),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -40,13 +40,13 @@ static void whitens(void **state) {
     }
     for (int i = 0; i < PATCH; i++)
         for (int j = 0; j < PATCH; j++) sums[i][j] /= patches;
-    assert_int_equal(sgrad_whitening_filters(&w, PATCH, weight[0]), 0);
-    assert_int_equal(sgrad_whitening_filters(&w, 4, fewer[0]), 0);
+    assert_done(sgrad_whitening_filters(&w, PATCH, weight[0]));
+    assert_done(sgrad_whitening_filters(&w, 4, fewer[0]));
     double before = INFINITY;
     for (int i = 0; i < PATCH; i++) {
         double length = 0, largest = 0;
         for (int j = 0; j < PATCH; j++) {
-            assert_true(weight[PATCH + i][j] == -weight[i][j]);
+            assert_equal(weight[PATCH + i][j], -weight[i][j]);
             assert_true(i >= 4 || (fewer[i][j] == weight[i][j] && fewer[4 + i][j] == -weight[i][j]));
             length += (double)weight[i][j] * (double)weight[i][j];
             if (fabs(largest) < fabs((double)weight[i][j])) largest = (double)weight[i][j];
@@ -54,7 +54,7 @@ static void whitens(void **state) {
         }
         const double value = 1 / length - 5e-4;
         assert_true(largest > 0 && value <= before * (1 + 1e-6));
-        assert_true(fabs(moment(sums, weight[i], weight[i]) - value / (value + 5e-4)) < 1e-4);
+        assert_near(moment(sums, weight[i], weight[i]), value / (value + 5e-4), 1e-4);
         before = value;
     }
     pixels[4] = NAN;
@@ -66,7 +66,9 @@ static void whitens(void **state) {
     sgrad_whitening_destroy(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(whitens) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("whitening filters make patches uncorrelated", whitens),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -107,7 +107,10 @@ static void weights_are_sums(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(samples_are_alone), cmocka_unit_test(weights_are_sums) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("the results of a sample by Winograd do not depend on the other samples", samples_are_alone),
+        sentence("the gradient of a weight by Winograd is the sum over samples", weights_are_sums),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -317,7 +317,8 @@ static void mixed(void **state) {
     assert_ptr_equal(sgrad_dataset_target(d), &d->field[1]);
     const uint64_t fingerprint = sgrad_dataset_fingerprint(d);
     sgrad_dataset_mix(d, false);
-    assert_true(sgrad_dataset_fields(d) == 2 && sgrad_dataset_fingerprint(d) == fingerprint);
+    assert_equal(sgrad_dataset_fields(d), 2);
+    assert_equal(sgrad_dataset_fingerprint(d), fingerprint);
     sgrad_dataset_close(d);
 }
 

@@ -276,14 +276,18 @@ static void fields(void **state) {
     float features[2][3], target[2];
     int32_t kind[2][2];
     assert_done(sgrad_dataset_read(a, (int64_t[]){ 4, 1 }, 2, (void *[]){ features, kind, target }));
-    assert_true(features[0][0] == 40 && features[0][2] == 42 && features[1][1] == 11);
+    assert_equal(features[0][0], 40);
+    assert_equal(features[0][2], 42);
+    assert_equal(features[1][1], 11);
     assert_int_equal(kind[0][1], 109);
     assert_int_equal(kind[1][0], 102);
-    assert_true(target[0] == -4 && target[1] == -1);
+    assert_equal(target[0], -4);
+    assert_equal(target[1], -1);
 
     double mean[SGRAD_MAX_CHANNELS] = { 7 }, deviation[SGRAD_MAX_CHANNELS] = { 7 };     /* of images, which there are none */
     assert_done(sgrad_dataset_statistics(a, mean, deviation));
-    assert_true(mean[0] == 7 && deviation[0] == 7);
+    assert_equal(mean[0], 7);
+    assert_equal(deviation[0], 7);
     assert_done(sgrad_dataset_check(a, 0, MEASURED));
     sgrad_dataset_close(a);
     sgrad_dataset_close(b);

@@ -80,7 +80,10 @@ static void layouts(void **state) {
         assert_int_equal(plain.deep, f->bits == 16);
         assert_done(sgrad__image_decode_deep(path, map.data, map.size, &deep));
         assert_done(sgrad__image_decode(path, map.data, map.size, &plain));
-        assert_true(deep.height == H && deep.width == W && deep.grey == (f->samples == 1) && deep.deep == (f->bits == 16));
+        assert_equal(deep.height, H);
+        assert_equal(deep.width, W);
+        assert_equal(deep.grey, (f->samples == 1));
+        assert_equal(deep.deep, (f->bits == 16));
         assert_true(!deep.rgb && !plain.rgb16 && !deep.animated);
         for (int k = 0; k < H * W * 3; k++) {
             int wanted = value_of(f, k / 3 / W, k / 3 % W, f->samples == 1 ? 0 : k % 3);
@@ -126,7 +129,9 @@ static void at_full_depth(void **state) {
     char *text = sgrad_format("folder:%s", scratch_root);
     assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &train));
     assert_done(sgrad_dataset_open(text, SGRAD_TEST, NULL, &test));
-    assert_true(train->field[0].dtype == SGRAD_U16 && test->field[0].dtype == SGRAD_U16 && train->full_scale == 65535);
+    assert_equal(train->field[0].dtype, SGRAD_U16);
+    assert_equal(test->field[0].dtype, SGRAD_U16);
+    assert_equal(train->full_scale, 65535);
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     assert_done(sgrad_dataset_statistics(train, mean, deviation));
     uint16_t pixels[H * W * 3], drawn[H * W * 3];

@@ -369,7 +369,8 @@ static void orientations(void **state) {
             assert_picture("tiff", &image);
             assert_int_equal(image.deep, form.bits == 16);
             assert_done(sgrad__image_header("tiff", data, size, &header));
-            assert_true(header.height == H && header.width == W);
+            assert_equal(header.height, H);
+            assert_equal(header.width, W);
             free(image.rgb);
             free(data);
         }

@@ -30,20 +30,27 @@ static void classes(void **state) {
     (void)state;
     const char *text = "length,width,\"kind, of flower\"\n1,5,rose\n3,5,lily\n\n1,5,rose\r\n3,5,\"a \"\"tulip\"\"\"\n9,7,rose\n";
     struct sgrad_dataset *train = open_lines(text, "", SGRAD_TRAIN), *test = open_lines(text, "", SGRAD_TEST);
-    assert_true(train->count == 4 && test->count == 1 && train->classes == 3 && test->classes == 3);
+    assert_equal(train->count, 4);
+    assert_equal(test->count, 1);
+    assert_equal(train->classes, 3);
+    assert_equal(test->classes, 3);
     assert_string_equal(train->class_name[0], "a \"tulip\"");
     assert_string_equal(test->class_name[2], "rose");
     const float *x = train->field[0].data, *other = test->field[0].data;
     const int32_t *label = train->field[1].data;
     const float wanted[] = { -1, 0, 1, 0, -1, 0, 1, 0 };        /* a feature that never changes has a deviation of 1 */
     assert_memory_equal(x, wanted, sizeof wanted);
-    assert_true(other[0] == 7 && other[1] == 2);                /* by the training lines' */
-    assert_true(label[0] == 2 && label[1] == 1 && label[3] == 0);
+    assert_equal(other[0], 7);                /* by the training lines' */
+    assert_equal(other[1], 2);
+    assert_equal(label[0], 2);
+    assert_equal(label[1], 1);
+    assert_equal(label[3], 0);
     sgrad_dataset_close(train);
     sgrad_dataset_close(test);
 
     train = open_lines("1;10;2\n0;9;2\n1;9;4\n0;10;4\n0;10;5\n", ",1,classes", SGRAD_TRAIN);
-    assert_true(train->classes == 2 && sgrad_field_bytes(&train->field[0]) == 8);
+    assert_equal(train->classes, 2);
+    assert_equal(sgrad_field_bytes(&train->field[0]), 8);
     assert_int_equal(((const int32_t *)train->field[1].data)[0], 1);
     sgrad_dataset_close(train);
 }
@@ -53,7 +60,8 @@ static void numbers(void **state) {
     const char *text = "a,b,c\n1,10,2\n0,9,2\n1,9,4\n0,10,4\n0,10,5\n";
     struct sgrad_dataset *train = open_lines(text, ",b", SGRAD_TRAIN), *test = open_lines(text, ",2", SGRAD_TEST);
     assert_true(!train->classes && train->field[1].dtype == SGRAD_F32);
-    assert_true(((const float *)train->field[1].data)[1] == 9 && ((const float *)test->field[1].data)[0] == 10);
+    assert_equal(((const float *)train->field[1].data)[1], 9);
+    assert_equal(((const float *)test->field[1].data)[0], 10);
     sgrad_dataset_close(train);
     sgrad_dataset_close(test);
 
@@ -62,7 +70,9 @@ static void numbers(void **state) {
     free(written("two/test.csv", "5,6\n", 4));
     char *data = sgrad_format("csv:%s", scratch_path("two"));
     assert_done(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test));
-    assert_true(test->count == 1 && ((const float *)test->field[0].data)[0] == 3 && ((const float *)test->field[1].data)[0] == 6);
+    assert_equal(test->count, 1);
+    assert_equal(((const float *)test->field[0].data)[0], 3);
+    assert_equal(((const float *)test->field[1].data)[0], 6);
     sgrad_dataset_close(test);
     free(written("two/test.csv", "5,6,7\n", 6));
     assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &test), SGRAD_EFORMAT, "test.csv: has 3 columns, ");
@@ -246,7 +256,10 @@ static void arrays(void **state) {
     put_array("y_train.npy", "<i8", "(2,)", (int64_t[]){ 1, 0 }, 16);
     put_array("y_test.npy", "|u1", "(1,)", (uint8_t[]){ 4 }, 1);
     struct sgrad_dataset *d = open_arrays(SGRAD_TRAIN);
-    assert_true(d->count == 2 && d->classes == 5 && d->full_scale == 255 && sgrad_dataset_channels(d) == 1);
+    assert_equal(d->count, 2);
+    assert_equal(d->classes, 5);
+    assert_equal(d->full_scale, 255);
+    assert_equal(sgrad_dataset_channels(d), 1);
     assert_memory_equal(d->field[0].data, pixels, sizeof pixels);
     assert_int_equal(((const int32_t *)d->field[1].data)[0], 1);
     sgrad_dataset_close(d);
@@ -254,7 +267,9 @@ static void arrays(void **state) {
     put_array("y_train.npy", "|b1", "(2, 2, 3)", (uint8_t[12]){ 1 }, 12);       /* classes of pixels */
     put_array("y_test.npy", "|b1", "(1, 2, 3)", (uint8_t[6]){ 0 }, 6);
     d = open_arrays(SGRAD_TRAIN);
-    assert_true(sgrad_dataset_image(d)->shape.rank == 4 && sgrad_dataset_target(d)->shape.rank == 3 && d->classes == 2);
+    assert_equal(sgrad_dataset_image(d)->shape.rank, 4);
+    assert_equal(sgrad_dataset_target(d)->shape.rank, 3);
+    assert_equal(d->classes, 2);
     sgrad_dataset_close(d);
 
     put_array("x_train.npy", "<u2", "(2, 2)", (uint16_t[]){ 1, 65535, 3, 65535 }, 8);      /* numbers */
@@ -265,7 +280,10 @@ static void arrays(void **state) {
     assert_true(!d->classes && d->field[0].dtype == SGRAD_F32);
     assert_memory_equal(d->field[0].data, ((float[]){ -1, 0, 1, 0 }), 16);      /* normalised; what never changes is 0 */
     const float *y = d->field[1].data;
-    assert_true(y[0] == 1 && y[1] == -2 && y[2] == ldexpf(1, -24) && y[3] == 65504);
+    assert_equal(y[0], 1);
+    assert_equal(y[1], -2);
+    assert_equal(y[2], ldexpf(1, -24));
+    assert_equal(y[3], 65504);
     sgrad_dataset_close(d);
     d = open_arrays(SGRAD_TEST);
     assert_memory_equal(d->field[0].data, ((float[]){ 3, 0 }), 8);              /* by the training samples' */

@@ -108,7 +108,10 @@ static void damaged(void **state) {
     uint8_t pixels[2 * H * W * 3];
     int32_t label[2];
     assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 0, 1 }, 2, (void *[]){ pixels, label }));
-    assert_true(pixels[0] == 1 && pixels[H * W * 3] == 2 && label[0] == 0 && label[1] == 1);
+    assert_equal(pixels[0], 1);
+    assert_equal(pixels[H * W * 3], 2);
+    assert_equal(label[0], 0);
+    assert_equal(label[1], 1);
     sgrad_dataset_close(dataset);
     free(said);
     free(list);

@@ -138,7 +138,7 @@ static const char *write_store(int bits) {
     for (int i = 0; i < COUNT * SGRAD_HASH_WORDS; i++) word[i] = 0x123456789abcdefull * (uint64_t)(i + 1);
     const struct sgrad_hashes h = { kind_of("phash"), bits, bits / 64, COUNT, COUNT, word, stamp, state, 0 };
     const char *path = scratch_path("hashes.bin");
-    assert_int_equal(sgrad__store_write(path, &h), 0);
+    assert_done(sgrad__store_write(path, &h));
     return path;
 }
 
@@ -147,7 +147,7 @@ static void whole_file(void **state) {
     for (int bits = 64; bits <= 256; bits *= 4) {
         struct sgrad__store store = { 0 };
         const char *path = write_store(bits);
-        assert_int_equal(sgrad__store_open(path, kind_of("phash"), bits, &store), 0);
+        assert_done(sgrad__store_open(path, kind_of("phash"), bits, &store));
         assert_int_equal(store.count, COUNT);
         const struct sgrad__record *r = sgrad__store_find(&store, 1ull << 63);
         assert_non_null(r);
@@ -158,7 +158,7 @@ static void whole_file(void **state) {
         free(store.record);
         const struct { const char *kind; int bits; } others[] = { { "dhash", bits }, { "phash", 320 - bits } };
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(sgrad__store_open(path, kind_of(others[i].kind), others[i].bits, &store), 0);
+            assert_done(sgrad__store_open(path, kind_of(others[i].kind), others[i].bits, &store));
             assert_int_equal(store.count, 0);
             free(store.record);
         }
@@ -169,7 +169,7 @@ static void whole_file(void **state) {
 static void damaged_file(void **state) {
     (void)state;
     struct sgrad_map map;
-    assert_int_equal(sgrad_map_open(write_store(64), 1 << 20, &map), 0);
+    assert_done(sgrad_map_open(write_store(64), 1 << 20, &map));
     unsigned char *bytes = malloc(map.size);
     struct sgrad__store store = { .count = -7 };
     for (size_t i = 0; i < map.size; i++) {
@@ -183,13 +183,16 @@ static void damaged_file(void **state) {
     assert_int_equal(store.count, -7);
     free(bytes);
     sgrad_map_close(&map);
-    assert_int_equal(sgrad__store_open(scratch_path("none"), kind_of("phash"), 64, &store), 0);
+    assert_done(sgrad__store_open(scratch_path("none"), kind_of("phash"), 64, &store));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_imagededup), cmocka_unit_test(one_scaler),   cmocka_unit_test(long_hashes),
-        cmocka_unit_test(whole_file),    cmocka_unit_test(damaged_file),
+        sentence("hashes equal those of imagededup", as_imagededup),
+        sentence("a hash does not depend on the images that were hashed before", one_scaler),
+        sentence("hashes of 256 bits are near for like images and far for others", long_hashes),
+        sentence("a file of hashes is read again, and one of other hashes is left out", whole_file),
+        sentence("a damaged file of hashes is refused, whichever byte is wrong", damaged_file),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

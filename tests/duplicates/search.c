@@ -58,7 +58,7 @@ static void compare(const struct sgrad_hashes *h, struct sgrad_search search) {
     each_with_each(h, search.threshold, search.queries ? search.queries : h->count, &expected);
     search.see = see;
     search.arg = &found;
-    assert_int_equal(sgrad_hashes_search(h, &search), 0);
+    assert_done(sgrad_hashes_search(h, &search));
     assert_int_equal(found.count, expected.count);
     if (found.count) assert_memory_equal(found.pair, expected.pair, (size_t)found.count * sizeof *found.pair);
     free(expected.pair);
@@ -177,11 +177,15 @@ static void who_sees_ends_it(void **state) {
     release(&h);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thresholds),     cmocka_unit_test(spread),        cmocka_unit_test(long_hashes),
-        cmocka_unit_test(little_room),    cmocka_unit_test(little_memory), cmocka_unit_test(parts_of_a_set),
-        cmocka_unit_test(who_sees_ends_it),
+        sentence("the search finds every near pair at every threshold", thresholds),
+        sentence("the search finds every near pair among spread hashes", spread),
+        sentence("the search finds every near pair of 256 bits", long_hashes),
+        sentence("the search finds every pair with room for a few", little_room),
+        sentence("the search finds the same pairs with little memory", little_memory),
+        sentence("the search leaves out images without a hash, and asks for a part of the set", parts_of_a_set),
+        sentence("the search ends when its caller says so", who_sees_ends_it),
     };
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return run_sentences(argc, argv, tests, open_context, close_context);
 }

@@ -1,4 +1,4 @@
-/* context.h: a context of one CPU worker for all tests: cmocka_run_group_tests(tests, context_open, context_close). */
+/* context.h: a context of one CPU worker for all tests: run_sentences(argc, argv, tests, context_open, context_close). */
 #ifndef SGRAD_TESTS_GRAPHS_CONTEXT_H
 #define SGRAD_TESTS_GRAPHS_CONTEXT_H
 

@@ -27,8 +27,8 @@ static void lemmas(void **state) {
         near(overhead, known[i].overhead, 5e-3);
         near(known[i].devices * sgrad_lemma_efficiency(overhead, known[i].devices), known[i].speedup, 1e-9);
     }
-    assert_true(sgrad_lemma_servers(100e6, 16, 1e9, 1) == 4);
-    assert_true(sgrad_lemma_servers(100e6, 16, 1e9, 3.2) == 1);
+    assert_equal(sgrad_lemma_servers(100e6, 16, 1e9, 1), 4);
+    assert_equal(sgrad_lemma_servers(100e6, 16, 1e9, 3.2), 1);
 }
 
 /* ---- the integer program ---- */
@@ -66,7 +66,7 @@ static void choices(void **state) {
             infeasible++;
             continue;
         }
-        assert_int_equal(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice), 0);
+        assert_done(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice));
         near(choice.seconds, best, 1e-9);
         assert_true(choice.bytes <= bound);
         free(choice.way);
@@ -139,9 +139,9 @@ static void refusals(void **state) {
 static void topologies(void **state) {
     (void)state;
     struct sgrad_machine *m;
-    assert_int_equal(sgrad_machine_read(altered("network.switches",
+    assert_done(sgrad_machine_read(altered("network.switches",
         "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("2") ", \"uplink\": " F("1e9") "},"
-        " {\"name\": \"b\"}]"), &m), 0);
+        " {\"name\": \"b\"}]"), &m));
     for (int nodes = 1; nodes <= 4; nodes *= 2) {
         struct sgrad_network net = sgrad_machine_network(m, nodes);
         assert_int_equal(net.ranks, 2 * nodes);
@@ -165,7 +165,7 @@ static struct sgrad_work work = { .model = (char *)"mine", .samples = 1000, .epo
 
 static struct sgrad_forecast forecast(struct sgrad_question q) {
     struct sgrad_forecast f;
-    assert_int_equal(sgrad_forecast_make(&q, &f), 0);
+    assert_done(sgrad_forecast_make(&q, &f));
     return f;
 }
 
@@ -174,7 +174,7 @@ static void sums_up(void **state) {
     (void)state;
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
-    assert_int_equal(sgrad_machine_read(altered("device.count", F("1")), &m), 0);
+    assert_done(sgrad_machine_read(altered("device.count", F("1")), &m));
     o.batch = 96;
     o.allreduce = "ring";
     struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &work, 1, 6, true, true, 0.5 });
@@ -228,7 +228,7 @@ static void second_order(void **state) {
     second.task = all, second.tasks = 5, second.gradient = of, second.joint = true;
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
-    assert_int_equal(sgrad_machine_read(altered("device.count", F("1")), &m), 0);
+    assert_done(sgrad_machine_read(altered("device.count", F("1")), &m));
     o.batch = 8;
     o.allreduce = "ring";
     for (int overlap = 0; overlap < 2; overlap++) {
@@ -247,10 +247,14 @@ static void second_order(void **state) {
     sgrad_machine_free(m);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lemmas),     cmocka_unit_test(choices), cmocka_unit_test(refusals),
-        cmocka_unit_test(topologies), cmocka_unit_test(sums_up), cmocka_unit_test(second_order),
+        sentence("the lemmas equal their formulas and published speed-ups", lemmas),
+        sentence("the chosen ways of computing are the fastest that fit into memory", choices),
+        sentence("a malformed machine file is refused with its field", refusals),
+        sentence("a switch with a narrow uplink limits the bandwidth", topologies),
+        sentence("a forecast sums up computation, messages and memory", sums_up),
+        sentence("a forecast of second-order training deals its tasks to devices", second_order),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

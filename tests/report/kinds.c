@@ -16,13 +16,13 @@ static void of_the_trace(void **state) {
         with("{\"kernels\": {\"stargrad_a\": \"input\", \"stargrad_b\": \"walk\"},"
              " \"kinds\": [{\"name\": \"walk\", \"color\": \"#3b82C4\"}, {\"name\": \"input\", \"color\": \"#000001\"},"
              "             {\"name\": \"rest\", \"color\": \"#ffffff\"}]}");
-    assert_int_equal(sgrad__kinds_read(folder, &kinds), 0);
+    assert_done(sgrad__kinds_read(folder, &kinds));
     assert_int_equal(kinds.count, 3);
     assert_string_equal(kinds.kind[0].name, "walk");
     assert_int_equal(kinds.kind[0].color, 0x3b82c4);
     assert_int_equal(sgrad__kinds_find(&kinds, "rest"), 2);
     assert_int_equal(sgrad__kinds_find(&kinds, "forward"), -1);
-    assert_int_equal(sgrad__kinds_of(&kinds, "stargrad_b"), 0);
+    assert_done(sgrad__kinds_of(&kinds, "stargrad_b"));
     assert_int_equal(sgrad__kinds_of(&kinds, "stargrad_a"), 1);
     assert_int_equal(sgrad__kinds_of(&kinds, "another"), 1);
     assert_int_equal(sgrad__kinds_of(&kinds, NULL), 1);
@@ -34,7 +34,7 @@ static void of_before(void **state) {
     static const char *const names[] = { "forward", "backward", "reduction", "update", "input" };
     static const unsigned colors[] = { 0x3b82c4, 0xe08a2e, 0x8e5bb5, 0x3fa34d, 0x9a9a9a };
     struct sgrad__kinds kinds;
-    assert_int_equal(sgrad__kinds_read(with("{\"stargrad_sgd\": \"update\"}"), &kinds), 0);
+    assert_done(sgrad__kinds_read(with("{\"stargrad_sgd\": \"update\"}"), &kinds));
     assert_int_equal(kinds.count, 5);
     for (int i = 0; i < 5; i++) {
         assert_string_equal(kinds.kind[i].name, names[i]);
@@ -77,11 +77,11 @@ static void none_of_them(void **state) {
         assert_fails(sgrad__kinds_read(with(wrong[i].text), &kinds), SGRAD_EFORMAT, wrong[i].says);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_the_trace),
-        cmocka_unit_test(of_before),
-        cmocka_unit_test(none_of_them),
+        sentence("kinds of task come from the trace, in its order", of_the_trace),
+        sentence("a trace of an earlier version has the five kinds of then", of_before),
+        sentence("a malformed list of kinds is refused", none_of_them),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

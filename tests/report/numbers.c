@@ -28,7 +28,10 @@ static void of_any_length(void **state) {
     sgrad__numbers_free(&numbers);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(of_any_length) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("numbers are given in the order of first occurrence", in_order),
+        sentence("names that differ in length or in one byte have numbers of their own", of_any_length),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

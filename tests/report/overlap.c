@@ -189,7 +189,10 @@ static void explained_once(void **state) {
                   (const char *[]){ slow, "are exposed for 20.0 ms a step on rank 0, all its messages for 20.0 besides" }, 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(as_asked), cmocka_unit_test(explained_once) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("the report explains each millisecond as a plain search does", as_asked),
+        sentence("a moment without work has one reason", explained_once),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void check_starved(const struct size *z, const json_t *trace) {
         if (strncmp(text, begins, strlen(begins)) == 0) told = atof(text + strlen(begins));
         if (z->workers == 1 && strstr(text, "--micro-batch")) fail_msg("one worker a rank: %s", text);
     }
-    if (z->workers > 1) assert_true(fabs(told - idle / (z->ranks * z->workers) / STEPS) < 0.051);
+    if (z->workers > 1) assert_near(told, idle / (z->ranks * z->workers) / STEPS, 0.051);
 }
 
 /* The page has what the picture has, and a sentence where that is not all. */
@@ -126,7 +126,7 @@ static void check_page(const char *folder, const json_t *json, const char *sente
     struct sgrad__lines lines;
     struct sgrad_map map;
     bool there;
-    assert_int_equal(sgrad__timeline_read(folder, &timeline, &there), 0);
+    assert_done(sgrad__timeline_read(folder, &timeline, &there));
     assert_true(there);
     sgrad__lines_pick(&timeline, &lines);
     assert_true(lines.count <= SGRAD__LINES);
@@ -137,7 +137,7 @@ static void check_page(const char *folder, const json_t *json, const char *sente
     sgrad__lines_free(&lines);
     assert_true(sgrad__page_write(folder, json, &timeline, false));
     char *path = sgrad_format("%s/report.html", folder);
-    assert_int_equal(sgrad_map_open(path, most, &map), 0);
+    assert_done(sgrad_map_open(path, most, &map));
     assert_int_equal(sentence ? memmem(map.data, map.size, sentence, strlen(sentence)) != NULL : 1, 1);
     sgrad_map_close(&map);
     free(path);
@@ -151,7 +151,7 @@ static void check(int ranks, int workers, const char *sentence, size_t most) {
     snprintf(folder, sizeof folder, "%s", scratch_path("run"));
     mkdir(folder, 0777);
     generate(folder, ranks, workers);
-    assert_int_equal(sgrad_report_open(folder, &report), 0);
+    assert_done(sgrad_report_open(folder, &report));
     json_t *json = sgrad_report_json(report), *trace = json_object_get(json, "trace"), *list = json_object_get(trace, "workers");
     near(number(trace, "ms"), z.length);
     assert_int_equal(json_array_size(list), ranks * workers);
@@ -195,16 +195,16 @@ static void many_of_many(void **state) {
     check(128, 64, "The picture has of each rank the busiest worker, 128 of 8192.", 8 * MB);
 }
 
-int main(int count, char **word) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(few_ranks),
-        cmocka_unit_test(more_than_a_picture_has),
-        cmocka_unit_test(many_of_many),
+        sentence("a report of one rank has the known values", one_rank),
+        sentence("a report of a few ranks has the known values", few_ranks),
+        sentence("a report of more workers than a picture holds says what it leaves out", more_than_a_picture_has),
+        sentence("a report of 128 ranks with 64 workers each has the known values", many_of_many),
     };
-    if (count == 4) {       /* FOLDER RANKS WORKERS: only writes such a run, to time a report of it */
-        generate(word[1], atoi(word[2]), atoi(word[3]));
+    if (argc == 4) {       /* FOLDER RANKS WORKERS: only writes such a run, to time a report of it */
+        generate(argv[1], atoi(argv[2]), atoi(argv[3]));
         return 0;
     }
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -126,7 +126,7 @@ static void one_rank_does_nothing(void **state) {
         const struct sgrad_plan plan = sgrad_plan_make(sgrad_collectives[m], &what, 0, &net);
         assert_int_equal(plan.count, 0);
         assert_true(plan.chunks >= 1);
-        assert_true(sgrad_collective_cost(sgrad_collectives[m], &what, &net) == 0);
+        assert_equal(sgrad_collective_cost(sgrad_collectives[m], &what, &net), 0);
     }
 }
 
@@ -328,8 +328,8 @@ static void ranks_on_a_mesh(void **state) {
     (void)state;
     struct sgrad_mesh mesh;
     int member[24];
-    assert_int_equal(sgrad_mesh_parse("a=3,b=2", "rest", &mesh), 0);
-    assert_int_equal(sgrad_mesh_fit(&mesh, 24), 0);
+    assert_done(sgrad_mesh_parse("a=3,b=2", "rest", &mesh));
+    assert_done(sgrad_mesh_fit(&mesh, 24));
     const struct sgrad_axis *rest = sgrad_mesh_axis(&mesh, "rest"), *a = sgrad_mesh_axis(&mesh, "a"),
                             *b = sgrad_mesh_axis(&mesh, "b");
     assert_true(rest == mesh.axis && rest->ranks == 4 && a->ranks == 3 && b->ranks == 2 && !sgrad_mesh_axis(&mesh, "c"));
@@ -342,12 +342,18 @@ static void ranks_on_a_mesh(void **state) {
             assert_int_equal(group.rank[sgrad_mesh_place(&mesh, axes, rank)], rank);
         }
     }
-    assert_true(sgrad_mesh_bit(&mesh, a) == 2 && sgrad_mesh_sampled(&mesh) == 1);
-    assert_true(sgrad_mesh_group(&mesh, 2, 9, member).rank[0] == 7 && member[1] == 9 && member[2] == 11);
-    assert_true(sgrad_mesh_group(&mesh, 5, 9, member).rank[0] == 2 && member[1] == 3 && member[2] == 8 && member[7] == 21);
+    assert_equal(sgrad_mesh_bit(&mesh, a), 2);
+    assert_equal(sgrad_mesh_sampled(&mesh), 1);
+    assert_equal(sgrad_mesh_group(&mesh, 2, 9, member).rank[0], 7);
+    assert_equal(member[1], 9);
+    assert_equal(member[2], 11);
+    assert_equal(sgrad_mesh_group(&mesh, 5, 9, member).rank[0], 2);
+    assert_equal(member[1], 3);
+    assert_equal(member[2], 8);
+    assert_equal(member[7], 21);
 
-    assert_int_equal(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh), 0);
-    assert_int_equal(sgrad_mesh_fit(&mesh, 6), 0);
+    assert_done(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh));
+    assert_done(sgrad_mesh_fit(&mesh, 6));
     assert_int_equal(sgrad_mesh_place(&mesh, 2, 4), 1);
 }
 
@@ -362,8 +368,8 @@ static void squares_and_cubes(void **state) {
     struct sgrad_mesh mesh;
     char text[SGRAD_MESH_TEXT];
     for (size_t i = 0; i < sizeof are / sizeof *are; i++) {
-        assert_int_equal(sgrad_mesh_parse(are[i].text, "rest", &mesh), 0);
-        assert_int_equal(sgrad_mesh_fit(&mesh, are[i].ranks), 0);
+        assert_done(sgrad_mesh_parse(are[i].text, "rest", &mesh));
+        assert_done(sgrad_mesh_fit(&mesh, are[i].ranks));
         assert_int_equal(mesh.axes, are[i].axes);
         assert_string_equal(sgrad_mesh_text(&mesh, text), are[i].whole);
         const struct sgrad_axis *samples = sgrad_mesh_axis(&mesh, "t.samples"), *rest = sgrad_mesh_axis(&mesh, "rest");
@@ -382,31 +388,31 @@ static void meshes_that_are_none(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (sgrad_mesh_parse(wrong[i], "rest", &mesh) != SGRAD_EINVAL) fail_msg("'%s' is taken", wrong[i]);
     for (int ranks = 5; ranks < 8; ranks += 2) {
-        assert_int_equal(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh), 0);
+        assert_done(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh));
         assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
-        assert_int_equal(sgrad_mesh_parse("a=2", "rest", &mesh), 0);
+        assert_done(sgrad_mesh_parse("a=2", "rest", &mesh));
         assert_int_equal(sgrad_mesh_fit(&mesh, ranks), SGRAD_EINVAL);
     }
-    assert_int_equal(sgrad_mesh_parse("a=32768,b=32768,c=32768", "rest", &mesh), 0);
+    assert_done(sgrad_mesh_parse("a=32768,b=32768,c=32768", "rest", &mesh));
     assert_int_equal(sgrad_mesh_fit(&mesh, 4), SGRAD_EINVAL);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_right),
-        cmocka_unit_test(every_kind_serves_any_number),
-        cmocka_unit_test(groups_are_places),
-        cmocka_unit_test(one_rank_does_nothing),
-        cmocka_unit_test(mpi_is_one_call),
-        cmocka_unit_test(colours_are_disjoint),
-        cmocka_unit_test(hosts_talk_through_their_first_ranks),
-        cmocka_unit_test(costs_are_what_plans_take),
-        cmocka_unit_test(the_cheapest_is_chosen),
-        cmocka_unit_test(short_and_long_buffers),
-        cmocka_unit_test(crowded_hosts),
-        cmocka_unit_test(ranks_on_a_mesh),
-        cmocka_unit_test(squares_and_cubes),
-        cmocka_unit_test(meshes_that_are_none),
+        sentence("every collective gives the right result on any number of ranks and hosts", results_are_right),
+        sentence("every kind of collective has a method for any number of ranks", every_kind_serves_any_number),
+        sentence("a group of ranks has the plan of as many ranks of its own", groups_are_places),
+        sentence("one rank alone sends nothing", one_rank_does_nothing),
+        sentence("the method mpi is one call of MPI", mpi_is_one_call),
+        sentence("no rank adds in two colours of the method multicolor", colours_are_disjoint),
+        sentence("hosts of the hierarchical method talk through their first ranks", hosts_talk_through_their_first_ranks),
+        sentence("the cost of a method is the time that its plan takes", costs_are_what_plans_take),
+        sentence("the cheapest method is chosen", the_cheapest_is_chosen),
+        sentence("short buffers take few steps, and long ones are sent few times", short_and_long_buffers),
+        sentence("ranks that share the wire of their host are taken into account", crowded_hosts),
+        sentence("ranks on a mesh have places, groups and neighbours", ranks_on_a_mesh),
+        sentence("an axis of two or three dimensions is as many axes", squares_and_cubes),
+        sentence("a mesh that is malformed or does not fit the ranks is refused", meshes_that_are_none),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/asserts.h"
 
 #include <hwloc.h>
 
@@ -145,13 +140,13 @@ static void gpus_of_ranks(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_of_ranks),
-        cmocka_unit_test(whole_cores),
-        cmocka_unit_test(inside_a_cpuset),
-        cmocka_unit_test(what_the_launcher_bound),
-        cmocka_unit_test(gpus_of_ranks),
+        sentence("ranks of one host share all of its cores, and none is left out", every_number_of_ranks),
+        sentence("ranks get whole cores while there are enough", whole_cores),
+        sentence("ranks share the cores of a container alone", inside_a_cpuset),
+        sentence("ranks keep the cores to which the launcher has bound them", what_the_launcher_bound),
+        sentence("ranks of one host share its GPUs", gpus_of_ranks),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

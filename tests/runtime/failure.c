@@ -1,11 +1,6 @@
 /* failure.c: an error stops the tasks that belong to the one that met it, and no others. */
 #include "runtime/runtime.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/asserts.h"
 
 static void add_one(const struct sgrad_args *a) { ++*(int32_t *)a->data[0]; }
 static void give_up(const struct sgrad_args *a) {
@@ -21,12 +16,12 @@ static void submit(const struct sgrad_kernel *kernel, struct sgrad_tensor *tenso
     *c = (struct sgrad_call){ .kernel = kernel, .operands = 1, .view = { tensor->view }, .access = { SGRAD_RW } };
     sgrad_call_prepare(c);
     const struct sgrad_submission s = { .call = c, .operand = &tensor, .failure = failure };
-    assert_int_equal(sgrad_task_submit(&s), 0);
+    assert_done(sgrad_task_submit(&s));
 }
 
 static int32_t value(struct sgrad_tensor *tensor) {
     int32_t x = -1;
-    assert_int_equal(sgrad_tensor_read(tensor, &x), 0);
+    assert_done(sgrad_tensor_read(tensor, &x));
     return x;
 }
 
@@ -35,19 +30,19 @@ static void each_its_own(void **state) {
     struct sgrad_failure *one = sgrad_failure_create(), *other = sgrad_failure_create();
     struct sgrad_tensor *tensor[3];
     for (int i = 0; i < 3; i++)
-        assert_int_equal(sgrad_tensor_create("number", SGRAD_I32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor[i]), 0);
+        assert_done(sgrad_tensor_create("number", SGRAD_I32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor[i]));
     submit(&failing, tensor[0], one);
     submit(&adding, tensor[0], one);
-    assert_int_equal(sgrad_wait_all(), 0);      /* it is not of those that belong to nobody */
+    assert_done(sgrad_wait_all());      /* it is not of those that belong to nobody */
     submit(&adding, tensor[0], one);
     submit(&adding, tensor[1], other);
     submit(&adding, tensor[2], NULL);
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_wait_all());
     assert_int_equal(value(tensor[0]), 1);
     assert_int_equal(value(tensor[1]), 1);
     assert_int_equal(value(tensor[2]), 1);
     assert_int_equal(sgrad_failure_error(one), SGRAD_EIO);
-    assert_int_equal(sgrad_failure_error(other), 0);
+    assert_done(sgrad_failure_error(other));
     for (int i = 0; i < 3; i++) sgrad_tensor_destroy(tensor[i]);
     sgrad_failure_destroy(one);
     sgrad_failure_destroy(other);
@@ -58,7 +53,7 @@ static void until_a_wait(void **state) {
     struct sgrad_failure *own = sgrad_failure_create();
     struct sgrad_tensor *tensor[2];
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sgrad_tensor_create("number", SGRAD_I32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor[i]), 0);
+        assert_done(sgrad_tensor_create("number", SGRAD_I32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor[i]));
     submit(&failing, tensor[0], NULL);
     submit(&adding, tensor[0], NULL);
     submit(&adding, tensor[1], own);
@@ -66,7 +61,7 @@ static void until_a_wait(void **state) {
     assert_int_equal(value(tensor[0]), 1);
     assert_int_equal(value(tensor[1]), 1);
     submit(&adding, tensor[0], NULL);
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_wait_all());
     assert_int_equal(value(tensor[0]), 2);
     for (int i = 0; i < 2; i++) sgrad_tensor_destroy(tensor[i]);
     sgrad_failure_destroy(own);
@@ -83,7 +78,10 @@ static int end(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_its_own), cmocka_unit_test(until_a_wait) };
-    return cmocka_run_group_tests(tests, begin, end);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("an error stops the tasks of its own owner alone", each_its_own),
+        sentence("tasks without an owner stop after an error, until somebody waits", until_a_wait),
+    };
+    return run_sentences(argc, argv, tests, begin, end);
 }

@@ -20,7 +20,7 @@ static int files_in_scratch(void) {
 
 static void content_is(const char *path, const char *text) {
     struct sgrad_map map;
-    assert_int_equal(sgrad_map_open(path, 1000, &map), 0);
+    assert_done(sgrad_map_open(path, 1000, &map));
     assert_int_equal(map.size, strlen(text));
     assert_memory_equal(map.data, text, map.size);
     sgrad_map_close(&map);
@@ -30,11 +30,11 @@ static void appears_at_commit(void **state) {
     (void)state;
     const char *path = scratch_write("file", "old", 3);
     struct sgrad_file file;
-    assert_int_equal(sgrad_file_begin(path, &file), 0);
+    assert_done(sgrad_file_begin(path, &file));
     fputs("new content", file.stream);
     fflush(file.stream);
     content_is(path, "old");
-    assert_int_equal(sgrad_file_commit(&file), 0);
+    assert_done(sgrad_file_commit(&file));
     content_is(path, "new content");
     assert_int_equal(files_in_scratch(), 1);
 }
@@ -43,7 +43,7 @@ static void abort_leaves_nothing(void **state) {
     (void)state;
     const char *path = scratch_write("file", "old", 3);
     struct sgrad_file file;
-    assert_int_equal(sgrad_file_begin(path, &file), 0);
+    assert_done(sgrad_file_begin(path, &file));
     fputs("new content", file.stream);
     sgrad_file_abort(&file);
     sgrad_file_abort(&file);
@@ -57,9 +57,9 @@ static void relative_path(void **state) {
     struct sgrad_file file;
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(scratch_root), 0);
-    assert_int_equal(sgrad_file_begin("file", &file), 0);
+    assert_done(sgrad_file_begin("file", &file));
     fputs("here", file.stream);
-    assert_int_equal(sgrad_file_commit(&file), 0);
+    assert_done(sgrad_file_commit(&file));
     assert_int_equal(chdir(before), 0);
     content_is(scratch_path("file"), "here");
 }
@@ -69,7 +69,7 @@ static void unwritable(void **state) {
     struct sgrad_file file;
     assert_fails(sgrad_file_begin(scratch_path("absent/file"), &file), SGRAD_EIO, "absent/file: cannot be written: No such file");
     scratch_write("folder/x", "x", 1);
-    assert_int_equal(sgrad_file_begin(scratch_path("folder"), &file), 0);
+    assert_done(sgrad_file_begin(scratch_path("folder"), &file));
     fputs("new", file.stream);
     assert_fails(sgrad_file_commit(&file), SGRAD_EIO, "folder: cannot be written: Is a directory");
     content_is(scratch_path("folder/x"), "x");
@@ -92,7 +92,7 @@ static void disk_full(void **state) {
         int begun = sgrad_file_begin(path, &file);
         size_t written = fwrite(zeros, 1, size, file.stream);
         setrlimit(RLIMIT_FSIZE, &limit);
-        assert_int_equal(begun, 0);
+        assert_done(begun);
         if (written == size) setrlimit(RLIMIT_FSIZE, &small); /* still buffered: fails at commit */
         scratch_listen();
         int error = sgrad_file_commit(&file);
@@ -139,7 +139,7 @@ static void shortened(void **state) {
     const char *kernels = "/sys/kernel/mm/transparent_hugepage/enabled";
     const char *path = scratch_write("long", long_text, sizeof long_text);
     struct sgrad_map map;
-    assert_int_equal(sgrad_map_open(path, sizeof long_text, &map), 0);
+    assert_done(sgrad_map_open(path, sizeof long_text, &map));
     assert_int_equal(truncate(path, 3), 0);
     assert_memory_equal(map.data, long_text, sizeof long_text);
     sgrad_map_close(&map);
@@ -173,13 +173,13 @@ static void locks(void **state) {
     int error, end, lock;
     for (int killed = 0; killed < 2; killed++) {
         pid_t other = other_writer(scratch_root, &error, &end);
-        assert_int_equal(error, 0);
+        assert_done(error);
         assert_fails(sgrad_lock_take(scratch_root, &lock), SGRAD_EIO, ": another run is writing there");
         if (killed) kill(other, SIGKILL);
         close(end);
         assert_int_equal(waitpid(other, NULL, 0), other);
     }
-    assert_int_equal(sgrad_lock_take(scratch_root, &lock), 0);
+    assert_done(sgrad_lock_take(scratch_root, &lock));
     assert_int_equal(files_in_scratch(), 0);
     scratch_listen();
     pid_t other = other_writer(scratch_root, &error, &end);
@@ -189,7 +189,7 @@ static void locks(void **state) {
     waitpid(other, NULL, 0);
     sgrad_lock_release(lock);
     other = other_writer(scratch_root, &error, &end);
-    assert_int_equal(error, 0);
+    assert_done(error);
     close(end);
     waitpid(other, NULL, 0);
     assert_fails(sgrad_lock_take(scratch_path("absent"), &lock), SGRAD_EIO, "absent/.lock: cannot be written: No such file");
@@ -223,18 +223,21 @@ static void memos(void **state) {
     assert_non_null(strstr(scratch_said(), "cannot be written; the next run measures again"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(appears_at_commit, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(abort_leaves_nothing, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(relative_path, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(unwritable, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(disk_full, scratch_open, scratch_close),
-        cmocka_unit_test(device_full),
-        cmocka_unit_test_setup_teardown(unreadable, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(shortened, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(locks, scratch_open, scratch_close),
-        cmocka_unit_test_setup_teardown(memos, scratch_open, scratch_close),
+        sentence_with("a file is replaced when it is committed, and not before", appears_at_commit, scratch_open, scratch_close),
+        sentence_with("a file that is given up leaves the old one and nothing else",
+                      abort_leaves_nothing, scratch_open, scratch_close),
+        sentence_with("a file of a relative path is written", relative_path, scratch_open, scratch_close),
+        sentence_with("a file that cannot be written is refused, with the reason", unwritable, scratch_open, scratch_close),
+        sentence_with("a full disk is an error, and the old file stays", disk_full, scratch_open, scratch_close),
+        sentence("the reason of a failed write is known after the write", device_full),
+        sentence_with("a file that is missing, empty, too long or not regular is refused",
+                      unreadable, scratch_open, scratch_close),
+        sentence_with("a file that somebody shortens while it is read does no harm", shortened, scratch_open, scratch_close),
+        sentence_with("two runs cannot write to one folder", locks, scratch_open, scratch_close),
+        sentence_with("measured values are kept for later runs, and damaged ones are left out",
+                      memos, scratch_open, scratch_close),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* parts.c: parts of a tensor are its memory, each element in one of them; tasks of the whole and of parts keep their order. */
 #include "runtime/parts.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/asserts.h"
 
 enum { COUNT = 1003, PARTS = 4, TURNS = 4 };
 
@@ -41,12 +36,12 @@ static void submit(struct sgrad_call *call, const struct sgrad_kernel *kernel, s
                                  .access = { to ? SGRAD_R : SGRAD_RW, SGRAD_RW } };
     if (to) call->view[1] = to->view;
     sgrad_call_prepare(call);
-    assert_int_equal(sgrad_task_submit(&(struct sgrad_submission){ .call = call, .operand = operand }), 0);
+    assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = call, .operand = operand }));
 }
 
 static void check(struct sgrad_tensor *whole, const float *begin, int turns) {
     float x[COUNT];
-    assert_int_equal(sgrad_tensor_read(whole, x), 0);
+    assert_done(sgrad_tensor_read(whole, x));
     for (int i = 0; i < COUNT; i++) assert_float_equal(x[i], (float)(1 << turns) * begin[i] + (float)((1 << turns) - 1), 0);
 }
 
@@ -57,12 +52,12 @@ static void keep_their_order(void **state) {
     float begin[COUNT];
     double all = 0, found;
     int calls = 0;
-    assert_int_equal(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(2, 17, 59), SGRAD_PERSISTENT, &whole), 0);
-    assert_int_equal(sgrad_tensor_create("total", SGRAD_F64, sgrad_shape(1, 1), SGRAD_PERSISTENT, &total), 0);
+    assert_done(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(2, 17, 59), SGRAD_PERSISTENT, &whole));
+    assert_done(sgrad_tensor_create("total", SGRAD_F64, sgrad_shape(1, 1), SGRAD_PERSISTENT, &total));
     sgrad_tensor_cut(whole, PARTS, part);
     sgrad_tensor_cut(whole, 2, other);
     for (int i = 0; i < COUNT; i++) begin[i] = (float)(i % 7);
-    assert_int_equal(sgrad_tensor_write(whole, begin), 0);
+    assert_done(sgrad_tensor_write(whole, begin));
     for (int t = 0; t < TURNS; t++) {             /* by parts, the whole, other parts, the whole */
         for (int p = 0; p < PARTS; p++) submit(&call[calls++], &turning, part[p], NULL);
         submit(&call[calls++], &summing, whole, total);
@@ -75,14 +70,14 @@ static void keep_their_order(void **state) {
         }
     }
     check(whole, begin, 3 * TURNS);
-    assert_int_equal(sgrad_tensor_read(total, &found), 0);
+    assert_done(sgrad_tensor_read(total, &found));
     assert_float_equal(found, all, 0);
-    assert_int_equal(sgrad_tensor_write(whole, begin), 0);
+    assert_done(sgrad_tensor_write(whole, begin));
     submit(&call[calls++], &turning, part[1], NULL);
     sgrad_tensor_join(whole, 2, other);
     sgrad_tensor_join(whole, PARTS, part);
     float x[COUNT];
-    assert_int_equal(sgrad_tensor_read(whole, x), 0);
+    assert_done(sgrad_tensor_read(whole, x));
     for (int i = 0; i < COUNT; i++)
         assert_float_equal(x[i], i / 16 * 16 >= sgrad_part_first(COUNT, PARTS, 1) && i < sgrad_part_first(COUNT, PARTS, 2)
                                      ? 2 * begin[i] + 1 : begin[i], 0);
@@ -101,7 +96,10 @@ static int end_context(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(no_gaps), cmocka_unit_test(keep_their_order) };
-    return cmocka_run_group_tests(tests, begin_context, end_context);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("parts of a tensor have all of its elements, each once", no_gaps),
+        sentence("tasks of a tensor and of its parts keep their order", keep_their_order),
+    };
+    return run_sentences(argc, argv, tests, begin_context, end_context);
 }

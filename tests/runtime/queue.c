@@ -9,19 +9,19 @@
 
 static struct sgrad_queue *join(const char *name, int64_t count, double lease) {
     struct sgrad_queue *q;
-    assert_int_equal(sgrad_queue_open(scratch_path(name), "work\n", count, lease, &q), 0);
+    assert_done(sgrad_queue_open(scratch_path(name), "work\n", count, lease, &q));
     return q;
 }
 
 static int64_t take(struct sgrad_queue *q, bool may_wait) {
     int64_t task;
-    assert_int_equal(sgrad_queue_take(q, may_wait, &task), 0);
+    assert_done(sgrad_queue_take(q, may_wait, &task));
     return task;
 }
 
 static struct sgrad_queue_state look(const char *name) {
     struct sgrad_queue_state s;
-    assert_int_equal(sgrad_queue_look(scratch_path(name), &s), 0);
+    assert_done(sgrad_queue_look(scratch_path(name), &s));
     return s;
 }
 
@@ -35,11 +35,14 @@ static void all_once(void **state) {
         const int64_t task = take(q, false);
         assert_in_range(task, 0, COUNT - 1);
         assert_int_equal(seen[task]++, 0);
-        assert_int_equal(sgrad_queue_done(q, task), 0);
+        assert_done(sgrad_queue_done(q, task));
     }
     assert_int_equal(take(one, true), -1);
     struct sgrad_queue_state s = look("once");
-    assert_true(s.done == COUNT && s.todo == 0 && s.leased == 0 && s.failed == 0);
+    assert_equal(s.done, COUNT);
+    assert_equal(s.todo, 0);
+    assert_equal(s.leased, 0);
+    assert_equal(s.failed, 0);
     sgrad_queue_forget(&s);
     sgrad_queue_close(one);
     sgrad_queue_close(other);
@@ -71,7 +74,7 @@ static void dead(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(take(q, true), 0);
-    assert_int_equal(sgrad_queue_done(q, 0), 0);
+    assert_done(sgrad_queue_done(q, 0));
     sgrad_queue_close(q);
 }
 
@@ -99,9 +102,11 @@ static void stopped(void **state) {
     assert_int_equal(write(go[1], "", 1), 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(sgrad_queue_done(q, 0), 0);
+    assert_done(sgrad_queue_done(q, 0));
     struct sgrad_queue_state s = look("stopped");
-    assert_true(s.done == 1 && s.todo == 0 && s.leased == 0);
+    assert_equal(s.done, 1);
+    assert_equal(s.todo, 0);
+    assert_equal(s.leased, 0);
     sgrad_queue_forget(&s);
     sgrad_queue_close(q);
 }
@@ -110,9 +115,11 @@ static void failing(void **state) {
     struct sgrad_queue *q = join("failing", 2, 600);
     (void)state;
     for (int64_t task; (task = take(q, true)) >= 0;)
-        assert_int_equal(task == 1 ? sgrad_queue_failed(q, task, "it is poison") : sgrad_queue_done(q, task), 0);
+        assert_done(task == 1 ? sgrad_queue_failed(q, task, "it is poison") : sgrad_queue_done(q, task));
     struct sgrad_queue_state s = look("failing");
-    assert_true(s.done == 1 && s.failed == 1 && s.failures[0] == 1);
+    assert_equal(s.done, 1);
+    assert_equal(s.failed, 1);
+    assert_equal(s.failures[0], 1);
     sgrad_queue_forget(&s);
     FILE *log = fopen(scratch_path("failing/logs/1"), "r");
     char line[512];
@@ -136,9 +143,14 @@ static void left(void **state) {
     sgrad_queue_close(other);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(all_once), cmocka_unit_test(unended),
-                                        cmocka_unit_test(dead), cmocka_unit_test(stopped),
-                                        cmocka_unit_test(failing), cmocka_unit_test(left) };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("every task of a queue is done once", all_once),
+        sentence("a queue file without an end of line is read no further than its end", unended),
+        sentence("the task of a dead process goes back to the queue", dead),
+        sentence("the task of a stopped process goes back, and a second result does no harm", stopped),
+        sentence("a task that fails three times is put aside", failing),
+        sentence("the task of a process that leaves goes back to the queue", left),
+    };
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

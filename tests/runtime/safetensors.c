@@ -24,7 +24,7 @@ static const char *const metadata[] = { "step", "17", "note", "line one\nline \"
 
 static const char *write_good(void) {
     const char *path = scratch_path("good.safetensors");
-    assert_int_equal(sgrad_safetensors_write(path, entries, ENTRIES, metadata, 2), 0);
+    assert_done(sgrad_safetensors_write(path, entries, ENTRIES, metadata, 2));
     return path;
 }
 
@@ -32,14 +32,14 @@ static void comes_back(void **state) {
     (void)state;
     struct sgrad_safetensors file;
     unsigned char data[100];
-    assert_int_equal(sgrad_safetensors_open(write_good(), &file), 0);
+    assert_done(sgrad_safetensors_open(write_good(), &file));
     assert_int_equal(file.count, ENTRIES);
     for (int i = 0; i < ENTRIES; i++) {
         const struct sgrad_entry *entry = sgrad_safetensors_find(&file, entries[i].name);
         assert_non_null(entry);
         assert_int_equal(entry->view.dtype, entries[i].view.dtype);
         assert_memory_equal(&entry->view.shape, &entries[i].view.shape, sizeof entry->view.shape);
-        assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
+        assert_done(sgrad_safetensors_read(&file, entry, data));
         assert_memory_equal(data, entries[i].data, sgrad_view_bytes(&entry->view));
         assert_int_equal(file.at[entry - file.entry] % sgrad_dtype_size(entry->view.dtype), 0);
         if (i) assert_true(strcmp(file.entry[i - 1].name, file.entry[i].name) < 0);
@@ -59,12 +59,12 @@ static void shortened(void **state) {
     unsigned char data[100];
     char sum[SGRAD_CHECKSUM], of_memory[SGRAD_CHECKSUM];
     const char *path = write_good();
-    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
-    assert_int_equal(sgrad_safetensors_file_checksum(&file, sum), 0);
+    assert_done(sgrad_safetensors_open(path, &file));
+    assert_done(sgrad_safetensors_file_checksum(&file, sum));
     sgrad_safetensors_checksum(entries, ENTRIES, of_memory);
     assert_string_equal(sum, of_memory);
     const struct sgrad_entry *last = sgrad_safetensors_find(&file, "byte \"\\\t\303\251");
-    assert_int_equal(sgrad_safetensors_read(&file, last, data), 0);
+    assert_done(sgrad_safetensors_read(&file, last, data));
     assert_int_equal(truncate(path, 4), 0);
     assert_fails(sgrad_safetensors_read(&file, last, data), SGRAD_EIO, "and was longer when it was opened");
     assert_fails(sgrad_safetensors_file_checksum(&file, sum), SGRAD_EIO, "and was longer when it was opened");
@@ -75,8 +75,8 @@ static void empty_file(void **state) {
     (void)state;
     struct sgrad_safetensors file;
     const char *path = scratch_path("empty.safetensors");
-    assert_int_equal(sgrad_safetensors_write(path, NULL, 0, NULL, 0), 0);
-    assert_int_equal(sgrad_safetensors_open(path, &file), 0);
+    assert_done(sgrad_safetensors_write(path, NULL, 0, NULL, 0));
+    assert_done(sgrad_safetensors_open(path, &file));
     assert_int_equal(file.count, 0);
     assert_null(sgrad_safetensors_find(&file, ""));
     sgrad_safetensors_close(&file);
@@ -101,7 +101,7 @@ static void damaged(void **state) {
     (void)state;
     struct sgrad_map map;
     struct sgrad_safetensors file;
-    assert_int_equal(sgrad_map_open(write_good(), 10000, &map), 0);
+    assert_done(sgrad_map_open(write_good(), 10000, &map));
     unsigned char *copy = malloc(map.size);
     for (size_t size = 0; size < map.size; size++) {
         unsigned char *shorter = malloc(size + 1); /* so that a sanitizer sees a step beyond it */
@@ -198,11 +198,11 @@ static void other_types(void **state) {
     memcpy(bytes, &length, 8);
     memcpy(bytes + 8, header, length);
     memcpy(bytes + 8 + length, &x, 4);
-    assert_int_equal(sgrad_safetensors_parse("file", bytes, 8 + length + 11, &file), 0);
+    assert_done(sgrad_safetensors_parse("file", bytes, 8 + length + 11, &file));
     assert_int_equal(file.count, 1);
     assert_int_equal(file.others, 3);
-    assert_int_equal(sgrad_safetensors_read(&file, sgrad_safetensors_find(&file, "x"), &found), 0);
-    assert_true(found == 7);
+    assert_done(sgrad_safetensors_read(&file, sgrad_safetensors_find(&file, "x"), &found));
+    assert_equal(found, 7);
     assert_string_equal(sgrad_safetensors_other(&file, "mask"), "BOOL");
     assert_string_equal(sgrad_safetensors_other(&file, "z"), "F4");
     assert_null(sgrad_safetensors_other(&file, "x"));
@@ -259,19 +259,19 @@ static void shards(void **state) {
     struct sgrad_safetensors file;
     unsigned char data[100];
     char one[SGRAD_CHECKSUM], other[SGRAD_CHECKSUM];
-    assert_int_equal(sgrad_safetensors_write(scratch_path("1.safetensors"), entries, 3, metadata, 2), 0);
-    assert_int_equal(sgrad_safetensors_write(scratch_path("2.safetensors"), entries + 3, ENTRIES - 3, metadata, 2), 0);
-    assert_int_equal(sgrad_safetensors_write(scratch_path("both.safetensors"), entries, 2, metadata, 2), 0);
-    assert_int_equal(sgrad_safetensors_open(write_index(INDEX(IN("fc.weight", "1.safetensors") "," IN("half", "1.safetensors")
-                                                              "," IN("label", "2.safetensors"))), &file), 0);
+    assert_done(sgrad_safetensors_write(scratch_path("1.safetensors"), entries, 3, metadata, 2));
+    assert_done(sgrad_safetensors_write(scratch_path("2.safetensors"), entries + 3, ENTRIES - 3, metadata, 2));
+    assert_done(sgrad_safetensors_write(scratch_path("both.safetensors"), entries, 2, metadata, 2));
+    assert_done(sgrad_safetensors_open(write_index(INDEX(IN("fc.weight", "1.safetensors") "," IN("half", "1.safetensors")
+                                                         "," IN("label", "2.safetensors"))), &file));
     assert_int_equal(file.count, ENTRIES);
     for (int i = 0; i < ENTRIES; i++) {
         const struct sgrad_entry *entry = sgrad_safetensors_find(&file, entries[i].name);
         assert_non_null(entry);
-        assert_int_equal(sgrad_safetensors_read(&file, entry, data), 0);
+        assert_done(sgrad_safetensors_read(&file, entry, data));
         assert_memory_equal(data, entries[i].data, sgrad_view_bytes(&entry->view));
     }
-    assert_int_equal(sgrad_safetensors_file_checksum(&file, one), 0);
+    assert_done(sgrad_safetensors_file_checksum(&file, one));
     sgrad_safetensors_checksum(entries, ENTRIES, other);
     assert_string_equal(one, other);
     sgrad_safetensors_close(&file);
@@ -279,11 +279,17 @@ static void shards(void **state) {
         assert_fails(sgrad_safetensors_open(write_index(wrong[i].map), &file), wrong[i].error, wrong[i].text);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comes_back),       cmocka_unit_test(shortened), cmocka_unit_test(empty_file),
-        cmocka_unit_test(refuses_to_write), cmocka_unit_test(damaged),   cmocka_unit_test(refuses_to_read),
-        cmocka_unit_test(other_types),      cmocka_unit_test(other_files), cmocka_unit_test(shards),
+        sentence("a safetensors file that was written is read again", comes_back),
+        sentence("a safetensors file that somebody shortens while it is open is an error", shortened),
+        sentence("a safetensors file without tensors is written and read", empty_file),
+        sentence("names that occur twice or are not UTF-8 are refused", refuses_to_write),
+        sentence("a truncated safetensors file is refused, and a flipped bit does no harm", damaged),
+        sentence("a malformed safetensors file is refused with its reason", refuses_to_read),
+        sentence("tensors of other types are listed, and the others are read", other_types),
+        sentence("a file of another kind is refused by the name of its kind", other_files),
+        sentence("an index of several safetensors files is read as one file", shards),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -1,12 +1,8 @@
 /* stack.c: a kernel has a stack of megabytes, however small that of the main program is (tests/cli/environment.sh). */
 #include "runtime/runtime.h"
+#include "tests/asserts.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROOM = 4 << 20 };
 
@@ -22,16 +18,18 @@ static void has_room(void **state) {
     struct sgrad_context *context;
     struct sgrad_tensor *tensor;
     float value = 1;
-    assert_int_equal(sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context), 0);
-    assert_int_equal(sgrad_tensor_create("t", SGRAD_F32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor), 0);
-    assert_int_equal(sgrad_task_submit_simple(&kernel, &tensor, (enum sgrad_access[]){ SGRAD_W }, 1), 0);
-    assert_int_equal(sgrad_tensor_read(tensor, &value), 0);
-    assert_true(value == 0);
+    assert_done(sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context));
+    assert_done(sgrad_tensor_create("t", SGRAD_F32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor));
+    assert_done(sgrad_task_submit_simple(&kernel, &tensor, (enum sgrad_access[]){ SGRAD_W }, 1));
+    assert_done(sgrad_tensor_read(tensor, &value));
+    assert_equal(value, 0);
     sgrad_tensor_destroy(tensor);
     sgrad_context_close(context);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(has_room) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("a kernel has a stack of megabytes", has_room),
+    };
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

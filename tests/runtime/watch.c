@@ -1,12 +1,8 @@
 /* watch.c: what tasks take is told apart from what workers spend beside them, and both from having nothing to do. */
 #include "runtime/watch.h"
+#include "tests/asserts.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { TASKS = 12, BUSY_MS = 4, IDLE_MS = 20 };
 
@@ -21,7 +17,7 @@ static struct sgrad_call call;
 
 static void submit(void) {
     const struct sgrad_submission task = { .call = &call, .operand = &tensor };
-    assert_int_equal(sgrad_task_submit(&task), 0);
+    assert_done(sgrad_task_submit(&task));
 }
 
 /* One after another, and between any two nothing to do, which costs tasks nothing. */
@@ -32,7 +28,7 @@ static void idle(void **state) {
     sgrad_workers_watch();
     for (int i = 0; i < TASKS; i++) {
         submit();
-        assert_int_equal(sgrad_wait_all(), 0);
+        assert_done(sgrad_wait_all());
         nanosleep(&(struct timespec){ .tv_nsec = IDLE_MS * 1000000 }, NULL);
     }
     const double took = sgrad_call_took(&call, &tasks);
@@ -49,12 +45,12 @@ static void busy(void **state) {
     (void)state;
     sgrad_workers_watch();
     for (int i = 0; i < TASKS; i++) submit();
-    assert_int_equal(sgrad_wait_all(), 0);
+    assert_done(sgrad_wait_all());
     const struct sgrad_overhead is = sgrad_workers_overhead();
     assert_int_equal(is.tasks, TASKS);
     if (!(is.usual > 0 && is.usual < 0.5e-3 * BUSY_MS)) fail_msg("a usual gap has %g s", is.usual);
     assert_int_equal(sgrad_workers_overhead().tasks, 0);    /* since the last call */
-    assert_true(sgrad_workers_overhead().usual == 0);
+    assert_equal(sgrad_workers_overhead().usual, 0);
 }
 
 static struct sgrad_context *context;
@@ -74,7 +70,10 @@ static int end(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(idle), cmocka_unit_test(busy) };
-    return cmocka_run_group_tests(tests, begin, end);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("time without work is not counted as the time of tasks", idle),
+        sentence("the gaps between tasks are not counted as the time of tasks", busy),
+    };
+    return run_sentences(argc, argv, tests, begin, end);
 }

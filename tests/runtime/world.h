@@ -4,19 +4,9 @@
 
 #include "config.h"
 #include "runtime/collectives.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/asserts.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { RANKS = 33, LAYOUTS = 5 };
 

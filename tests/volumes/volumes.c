@@ -28,7 +28,10 @@ static void check_window(const struct sgrad_volume *v, struct sgrad_box box) {
 }
 
 static void check_windows(const struct sgrad_volume *v) {
-    assert_true(v->dim[0] == 1 && v->dim[1] == Z && v->dim[2] == Y && v->dim[3] == X);
+    assert_equal(v->dim[0], 1);
+    assert_equal(v->dim[1], Z);
+    assert_equal(v->dim[2], Y);
+    assert_equal(v->dim[3], X);
     check_window(v, (struct sgrad_box){ { 0, 0, 0, 0 }, { 1, Z, Y, X } });
     check_window(v, (struct sgrad_box){ { 0, 1, 2, 3 }, { 1, 3, 4, 5 } });
     check_window(v, (struct sgrad_box){ { 0, Z - 1, Y - 1, X - 1 }, { 1, 1, 1, 1 } });
@@ -122,7 +125,8 @@ static void channels_of_tiff(void **state) {
         assert_done(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, voxels));
         for (int64_t i = 0; i < Z * Y * X; i++) {
             const double voxel = voxel_at(i / (Y * X), i / X % Y, i % X);
-            assert_true(voxels[i] == voxel && voxels[Z * Y * X + i] == 255 - voxel);
+            assert_equal(voxels[i], voxel);
+            assert_equal(voxels[Z * Y * X + i], 255 - voxel);
         }
         sgrad_volume_close(v);
         free(path);

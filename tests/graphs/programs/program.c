@@ -8,7 +8,7 @@
 #include "codelets/ops/image.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
-#include "tests/graphs/asserts.h"
+#include "tests/asserts.h"
 
 enum { WINDOW = 3 };
 
@@ -28,9 +28,9 @@ static struct sgrad_graph *network(bool again) {
     y = sgrad_graph_block(g, sgrad_layer(g, batchnorm, "bn2", (y, x), .relu = true));
     y = sgrad_layer(g, global_average_pool, "pool", (y));
     y = sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true);
-    assert_int_equal(sgrad_graph_loss(g, y, label, 0), 0);
+    assert_done(sgrad_graph_loss(g, y, label, 0));
     if (again) assert_int_equal(sgrad__graph_recompute_blocks(g), 5);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
+    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
     return g;
 }
 
@@ -40,20 +40,11 @@ static bool fuse;
 
 static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
     struct sgrad__program *p;
-    const struct sgrad__program_options o = {
-        .batch = micro * micros,
-        .micro = micro,
-        .group = micro * group_micros,
-        .lanes = lanes,
-        .training = training,
-        .optimizer = sgrad_optimizers[0],
-        .clip_norm = clip_norm,
-        .window = WINDOW,
-        .fuse = fuse,
-        .cpus = 1,
-        .source = sgrad__source_of(NULL),
-    };
-    assert_int_equal(sgrad__program_build(g, &o, &p), 0);
+    const struct sgrad__program_options o = { .batch = micro * micros, .micro = micro, .group = micro * group_micros,
+                                              .lanes = lanes, .training = training, .optimizer = sgrad_optimizers[0],
+                                              .clip_norm = clip_norm, .window = WINDOW, .fuse = fuse, .cpus = 1,
+                                              .source = sgrad__source_of(NULL) };
+    assert_done(sgrad__program_build(g, &o, &p));
     return p;
 }
 
@@ -116,7 +107,7 @@ static void check_operand(const struct sgrad__program *p, const struct sgrad__in
     if (access == SGRAD_W && (c->state == WRITTEN || b->lent)) fail_msg("%s overwrites %s", in->name, b->name);
     if (adds && access != SGRAD_RW) fail_msg("%s adds to %s, but does not say that it reads it", in->name, b->name);
     if (access == SGRAD_RW && !b->lent && !adds) fail_msg("%s changes %s, but does not add to it", in->name, b->name);
-    if (in->call->view[j].shape.rank >= 0) assert_true(sgrad_view_bytes(&in->call->view[j]) == sgrad_view_bytes(&b->view));
+    if (in->call->view[j].shape.rank >= 0) assert_equal(sgrad_view_bytes(&in->call->view[j]), sgrad_view_bytes(&b->view));
 }
 
 static void walk_instruction(const struct sgrad__program *p, const struct sgrad__instruction *in, struct content *content) {
@@ -316,7 +307,7 @@ static void check_cut(int batch, int group, int unit, int most, bool fused, cons
     struct sgrad__program *p;
     char text[256] = "";
     int64_t size = unit ? unit : group, units = batch / size, next = 0;
-    assert_int_equal(sgrad__program_build(plain, &o, &p), 0);
+    assert_done(sgrad__program_build(plain, &o, &p));
     for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
         assert_int_equal(p->micro[m].first, next);
         const bool on_gpu = next % size < of_gpus / units;
@@ -429,9 +420,9 @@ static struct sgrad_graph *deep(bool again) {
         if (i == 1) x = sgrad_layer(g, max_pool, "pool", (x), .kernel = 3, .stride = 1, .padding = 1);
     }
     x = sgrad_layer(g, global_average_pool, "average", (x));
-    assert_int_equal(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 4), label, 0), 0);
+    assert_done(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 4), label, 0));
     if (again) assert_in_range(sgrad__graph_recompute_blocks(g), 15, 20);   /* of 25 */
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
+    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
     return g;
 }
 
@@ -490,11 +481,18 @@ static int end(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training),     cmocka_unit_test(evaluation),     cmocka_unit_test(nothing_in_vain),
-        cmocka_unit_test(shared_value), cmocka_unit_test(size_is_linear), cmocka_unit_test(window),
-        cmocka_unit_test(computed_again), cmocka_unit_test(memory_falls), cmocka_unit_test(uneven), cmocka_unit_test(shared_out),
+        sentence("a training program reads nothing that was not written, and adds in a fixed tree", training),
+        sentence("an evaluation program changes no parameter", evaluation),
+        sentence("gradients that nobody needs are not computed", nothing_in_vain),
+        sentence("the gradients of two readers of a value are added", shared_value),
+        sentence("the number of tasks grows with the number of micro-batches", size_is_linear),
+        sentence("the inputs of several steps are in memory at a time, and nothing else is", window),
+        sentence("recomputation repeats what backward needs, and nothing else", computed_again),
+        sentence("recomputation saves memory and keeps all other tasks", memory_falls),
+        sentence("micro-batches of uneven sizes have every sample once", uneven),
+        sentence("GPUs and CPUs share a batch by the documented sizes", shared_out),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return run_sentences(argc, argv, tests, begin, end);
 }

@@ -1,7 +1,7 @@
 /* served.c: what a parameter server's program for one of its workers promises. */
 #include "graphs/programs/builder.h"
 #include "codelets/ops/linear.h"
-#include "tests/graphs/asserts.h"
+#include "tests/asserts.h"
 #include "tests/graphs/context.h"
 
 /* A worker waits for a server's sums, updates and copies, so they go before all of the server's own training. */
@@ -15,8 +15,8 @@ static void before_training(void **state) {
     const int x = sgrad_graph_input(g, "x", SGRAD_F32, sgrad_shape(1, 3));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     const int y = sgrad_layer(g, linear, "fc", (x), .features = 4, .bias = true);
-    assert_int_equal(sgrad_graph_loss(g, y, label, 0), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
+    assert_done(sgrad_graph_loss(g, y, label, 0));
+    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
     struct sgrad_tensor *master[] = { g->parameter[0].tensor, g->parameter[1].tensor };
     const struct sgrad__shard shard = { .server = 0, .count = 2, .parameter = (int[]){ 0, 1 } };
     const struct sgrad__service s = sgrad__service_create(g, &o, &shard, 1, 2, master);
@@ -31,7 +31,9 @@ static void before_training(void **state) {
     sgrad_graph_destroy(g);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(before_training) };
-    return cmocka_run_group_tests(tests, context_open, context_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("the tasks of a parameter server come before its own training", before_training),
+    };
+    return run_sentences(argc, argv, tests, context_open, context_close);
 }

@@ -11,10 +11,10 @@
 #include "codelets/ops/linear.h"
 #include "graphs/programs/messages.h"
 #include "graphs/runs/runner.h"
-#include "tests/graphs/asserts.h"
+#include "tests/asserts.h"
 #include "tests/graphs/context.h"
 
-#include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
 
 enum { RANKS = 4 };
@@ -38,8 +38,8 @@ static struct sgrad_graph *graph(void) {
     x = sgrad_layer(g, batchnorm, "bn", (x), .relu = true);
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 4, .bias = true);
-    assert_int_equal(sgrad_graph_loss(g, x, label, 0), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1), 0);
+    assert_done(sgrad_graph_loss(g, x, label, 0));
+    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
     sgrad__graph_freeze(g, "conv", 0);
     return g;
 }
@@ -56,7 +56,7 @@ static void build(struct world *w, struct sgrad_graph *g, const char *name, int6
             .strategy = strategy(name), .servers = 2, .optimizer = sgrad_optimizers[0], .cpus = 1, .deterministic = deterministic,
             .source = sgrad__source_of(NULL),
         };
-        assert_int_equal(sgrad__program_build(g, &o, &w->program[r]), 0);
+        assert_done(sgrad__program_build(g, &o, &w->program[r]));
     }
 }
 
@@ -131,6 +131,9 @@ static int disagree(int odd) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(same_on_all_ranks) };
-    return argc > 1 ? disagree(atoi(argv[1])) : cmocka_run_group_tests(tests, context_open, context_close);
+    const struct CMUnitTest tests[] = {
+        sentence("programs of all ranks have the same messages, and a difference is found", same_on_all_ranks),
+    };
+    if (argc > 1 && isdigit((unsigned char)*argv[1])) return disagree(atoi(argv[1]));
+    return run_sentences(argc, argv, tests, context_open, context_close);
 }

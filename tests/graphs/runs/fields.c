@@ -10,7 +10,7 @@
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 enum { WIDE = 3, TRAINING = 256, TEST = 100 };
 
@@ -80,7 +80,7 @@ static void learns(void **state) {
     struct sgrad_train_options options = how(scratch_path("run"));
     struct sgrad_train_result result, again;
     char text[SGRAD_NUMBER_TEXT];
-    assert_int_equal(sgrad_train(&options, &result), 0);
+    assert_done(sgrad_train(&options, &result));
     assert_int_equal(result.metrics, 2);
     assert_string_equal(result.metric[0].name, "loss");
     assert_string_equal(result.metric[1].name, "mae");
@@ -89,7 +89,7 @@ static void learns(void **state) {
     assert_string_equal(sgrad_metric_text(&result.metric[1], 0.25, text), "0.2500");
 
     options.init = scratch_path("run/model.safetensors");
-    assert_int_equal(sgrad_evaluate(&options, &again), 0);
+    assert_done(sgrad_evaluate(&options, &again));
     assert_near(again.test[0], result.test[0], 1e-6);
     assert_near(again.test[1], result.test[1], 1e-6);
     free(result.folder);
@@ -148,15 +148,19 @@ static void mistakes(void **state) {
         const int x = sgrad_graph_input(g, "features", SGRAD_F32, sgrad_shape(1, WIDE));
         sgrad_graph_input(g, "more", SGRAD_F32, sgrad_shape(1, WIDE));
         const int target = sgrad_graph_input(g, "target", SGRAD_F32, sgrad_shape(0)), y = other.build(g, x, 1);
-        assert_int_equal(sgrad_graph_error(g), 0);
+        assert_done(sgrad_graph_error(g));
         assert_fails((other.loss(g, y, target), sgrad_graph_end(g)), wrong[i].error, wrong[i].said);
         sgrad_graph_destroy(g);
     }
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(learns), cmocka_unit_test(is_told), cmocka_unit_test(mistakes) };
-    if (argc < 3) return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    const struct CMUnitTest tests[] = {
+        sentence("a network learns from fields of numbers", learns),
+        sentence("the metrics of a custom loss are in metrics.jsonl", is_told),
+        sentence("mistakes in a custom loss are refused with their reason", mistakes),
+    };
+    if (argc < 3) return run_sentences(argc, argv, tests, scratch_open, scratch_close);
     struct sgrad_train_options options = how(argv[1]);
     struct sgrad_train_result result = { 0 };
     options.partition = atoi(argv[2]);

@@ -1,7 +1,7 @@
 /* What those who listen are told of 128 ranks with 64 workers each: every value by its own name, at every step. */
 #include "graphs/programs/program.h"
 #include "graphs/runs/files.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ static void tell(struct sgrad__metrics *m, long step) {
     sgrad__metrics_submitted(m);
     const struct sgrad__step_event e = { .step = step, .loss = 0.5 * (double)step, .rate = 0.25, .time = 1e9 + (double)step,
                                          .busy = busy };
-    assert_int_equal(sgrad__metrics_step(m, &e), 0);
+    assert_done(sgrad__metrics_step(m, &e));
 }
 
 static struct sgrad__metrics_options options(void) {
@@ -111,14 +111,14 @@ static void tensorboard(void **state) {
     struct sgrad_map file;
     char name[64];
     o.tensorboard = true;
-    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    assert_done(sgrad__metrics_open(&o, &m));
     for (long step = 1; step <= STEPS; step++) tell(m, step);
     struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .evaluated = true, .test = { 0.75, 0.5 } };
     sgrad__metrics_steps(m, &epoch);
-    assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
+    assert_done(sgrad__metrics_epoch(m, &epoch));
     sgrad__metrics_close(m);
 
-    assert_int_equal(sgrad_map_open(find_events(), 1 << 24, &file), 0);
+    assert_done(sgrad_map_open(find_events(), 1 << 24, &file));
     size_t at = 0;
     next_event(&file, &at);     /* which format this is */
     for (long step = 1; step <= STEPS; step++) {
@@ -183,7 +183,7 @@ static void prometheus(void **state) {
     struct sgrad__metrics *m;
     char name[64], *text;
     o.prometheus = free_port();
-    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    assert_done(sgrad__metrics_open(&o, &m));
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), 0);        /* nothing has been told */
     free(text);
@@ -202,7 +202,7 @@ static void prometheus(void **state) {
     free(text);
     struct sgrad__epoch epoch = { .step = STEPS, .epoch = 1, .evaluated = true, .test = { 0.75, 0.5 } };
     sgrad__metrics_steps(m, &epoch);
-    assert_int_equal(sgrad__metrics_epoch(m, &epoch), 0);
+    assert_done(sgrad__metrics_epoch(m, &epoch));
     text = ask(o.prometheus);
     assert_int_equal(count_gauges(text), STEP_VALUES + EPOCH_VALUES + WORKERS);
     assert_gauge(text, "test_top1", 0.5);
@@ -210,10 +210,10 @@ static void prometheus(void **state) {
     sgrad__metrics_close(m);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensorboard),
-        cmocka_unit_test(prometheus),
+        sentence("TensorBoard files have every value of every step", tensorboard),
+        sentence("Prometheus is told the values of the newest step", prometheus),
     };
-    return cmocka_run_group_tests(tests, make_workers, free_workers);
+    return run_sentences(argc, argv, tests, make_workers, free_workers);
 }

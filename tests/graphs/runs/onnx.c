@@ -3,7 +3,7 @@
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
 #include "graphs/networks/onnx/reader.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 #define FILE_1 scratch_path("first.onnx")
 #define FILE_2 scratch_path("second.onnx")
@@ -24,16 +24,16 @@ static char *read_file(const char *path, size_t *size) {
 static struct sgrad_graph *make(const char *text, int side, int channels, uint64_t seed) {
     const struct sgrad_model *model = sgrad_model_find(text);
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    assert_int_equal(sgrad__graph_set_model(g, model, text), 0);
+    assert_done(sgrad__graph_set_model(g, model, text));
     const int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, channels));
     const int y = model->build(g, x, 10);
     const struct sgrad_shape logits = sgrad_graph_shape(g, y);
     struct sgrad_shape label = { .rank = logits.rank - 2 };
     for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
     sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
-    assert_int_equal(sgrad_graph_error(g), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, NULL, seed), 0);
-    if (g->brought) assert_int_equal(sgrad__weights_load(g, &g->brought->weights, false, NULL), 0);
+    assert_done(sgrad_graph_error(g));
+    assert_done(sgrad__parameters_allocate(g, NULL, seed));
+    if (g->brought) assert_done(sgrad__weights_load(g, &g->brought->weights, false, NULL));
     return g;
 }
 
@@ -46,14 +46,14 @@ static void round_trips(void **state) {
                { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
-    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    assert_done(sgrad_context_open(&how, &context));
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_graph *g = make(is[i].model, is[i].side, is[i].channels, 3);
-        assert_int_equal(sgrad__onnx_write(g, FILE_1), 0);
+        assert_done(sgrad__onnx_write(g, FILE_1));
         char *text = sgrad_format("onnx:%s", FILE_1);
         struct sgrad_graph *again = make(text, is[i].side, is[i].channels, 4);
-        assert_int_equal(sgrad__onnx_write(again, FILE_2), 0);
-        assert_true(sgrad__parameters_count(g) == sgrad__parameters_count(again));
+        assert_done(sgrad__onnx_write(again, FILE_2));
+        assert_equal(sgrad__parameters_count(g), sgrad__parameters_count(again));
         size_t one, other;
         char *a = read_file(FILE_1, &one), *b = read_file(FILE_2, &other);
         if (one != other || memcmp(a, b, one)) fail_msg("%s is another one, read and written again", is[i].model);
@@ -88,15 +88,15 @@ static void a_run(void **state) {
     o.out = scratch_path("run");
     o.json = true;
     freopen("/dev/null", "w", stdout);
-    assert_int_equal(sgrad_train(&o, &result), 0);
+    assert_done(sgrad_train(&o, &result));
     free(result.folder);
     o.init = scratch_path("run/model.safetensors");
-    assert_int_equal(sgrad_export(&o, FILE_1), 0);
-    assert_int_equal(sgrad_predict(&o, &result, &answers), 0);
+    assert_done(sgrad_export(&o, FILE_1));
+    assert_done(sgrad_predict(&o, &result, &answers));
 
     char *text = sgrad_format("onnx:%s", FILE_1);
     struct sgrad_train_options from_file = options(text, "digits");     /* the file's folder has no config.json: it normalises */
-    assert_int_equal(sgrad_predict(&from_file, &result, &again), 0);
+    assert_done(sgrad_predict(&from_file, &result, &again));
     assert_int_equal(answers.samples * answers.numbers, again.samples * again.numbers);
     assert_memory_equal(answers.said, again.said, (size_t)(answers.samples * answers.numbers) * sizeof(float));
     sgrad_answers_free(&again);
@@ -104,11 +104,11 @@ static void a_run(void **state) {
     from_file.steps = 2;
     from_file.out = scratch_path("on");
     from_file.json = true;
-    assert_int_equal(sgrad_train(&from_file, &result), 0);
+    assert_done(sgrad_train(&from_file, &result));
     free(result.folder);
     from_file.init = scratch_path("on/model.safetensors");
-    assert_int_equal(sgrad_export(&from_file, FILE_2), 0);
-    assert_int_equal(sgrad_predict(&from_file, &result, &again), 0);
+    assert_done(sgrad_export(&from_file, FILE_2));
+    assert_done(sgrad_predict(&from_file, &result, &again));
     assert_memory_not_equal(answers.said, again.said, (size_t)(answers.samples * answers.numbers) * sizeof(float));
     sgrad_answers_free(&answers);
     sgrad_answers_free(&again);
@@ -145,7 +145,7 @@ static void pytorch(void **state) {
             struct sgrad_train_result result;
             o.custom_reader = &reader;
             sgrad_answers_free(&answers);
-            assert_int_equal(sgrad_predict(&o, &result, &answers), 0);
+            assert_done(sgrad_predict(&o, &result, &answers));
             assert_int_equal(answers.numbers, CLASSES);
             snprintf(last, sizeof last, "%s", name);
             rows = 0;
@@ -359,14 +359,14 @@ static void refusals(void **state) {
     };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
-    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    assert_done(sgrad_context_open(&how, &context));
     struct sgrad_graph *g = make("lenet", 28, 1, 3);
-    assert_int_equal(sgrad__onnx_write(g, FILE_1), 0);
+    assert_done(sgrad__onnx_write(g, FILE_1));
     sgrad_graph_destroy(g);
     sgrad_context_close(context);
     size_t size;
     char *data = read_file(FILE_1, &size);
-    assert_int_equal(read_back(data, size), 0);
+    assert_done(read_back(data, size));
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
         is[i].change(m);
@@ -382,7 +382,7 @@ static void refusals(void **state) {
         Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
         same[i](m);
         uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
-        assert_int_equal(read_back(changed, onnx__model__pack(m, changed)), 0);
+        assert_done(read_back(changed, onnx__model__pack(m, changed)));
         onnx__model__free_unpacked(m, NULL);
         free(changed);
     }
@@ -405,7 +405,7 @@ static void positions(void **state) {
     char *path = sgrad_format("%s/tests/reference/onnx-attention.onnx", source ? source : ".");
     struct sgrad__onnx *file;
     int found = 0;
-    assert_int_equal(sgrad__onnx_open(path, &file), 0);
+    assert_done(sgrad__onnx_open(path, &file));
     for (size_t i = 0; i < file->model->graph->n_initializer; i++) {
         Onnx__Tensor *t = file->model->graph->initializer[i];
         if (t->n_dims != 2 || t->dims[0] != 16 || t->dims[1] != 12) continue;
@@ -415,7 +415,7 @@ static void positions(void **state) {
     }
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 8, 8, 1)), 10);
-    assert_int_equal(sgrad_graph_error(g), 0);
+    assert_done(sgrad_graph_error(g));
     for (int i = 0; i < g->brought->weights.count; i++) {
         const struct sgrad_shape *shape = &g->brought->weights.entry[i].view.shape;
         found += shape->rank == 2 && shape->dim[0] == 16 && shape->dim[1] == 12;
@@ -431,21 +431,25 @@ static void no_form(void **state) {
     (void)state;
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
-    assert_int_equal(sgrad_context_open(&how, &context), 0);
+    assert_done(sgrad_context_open(&how, &context));
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
     x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
     sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
-    assert_int_equal(sgrad__parameters_allocate(g, NULL, 1), 0);
+    assert_done(sgrad__parameters_allocate(g, NULL, 1));
     assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of (1,4,4,2) has no form in ONNX");
     sgrad_graph_destroy(g);
     sgrad_context_close(context);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips), cmocka_unit_test(pytorch), cmocka_unit_test(refusals), cmocka_unit_test(no_form),
-        cmocka_unit_test(positions), cmocka_unit_test(a_run),
+        sentence("a network exported to ONNX, read and exported again has the same bytes", round_trips),
+        sentence("logits of ONNX files that PyTorch exported equal those of PyTorch", pytorch),
+        sentence("a malformed or unsupported ONNX file is refused with its reason", refusals),
+        sentence("a layer that ONNX cannot express is refused by its name", no_form),
+        sentence("a table of positions with a leading dimension of one is read", positions),
+        sentence("a run exported to ONNX predicts the same and can be trained on", a_run),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -2,7 +2,7 @@
  * end as it has to. */
 #include "config.h"
 #include "graphs/graphs.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -35,7 +35,7 @@ static int train(struct sgrad_train_options options) {
     return error;
 }
 
-static void test_what_has_no_default_is_named(void **state) {
+static void what_has_no_default_is_named(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.data = NULL;
@@ -50,29 +50,29 @@ static void test_what_has_no_default_is_named(void **state) {
     assert_fails(train(options), SGRAD_EINVAL, "a batch of 0 samples");
 }
 
-static void test_a_model_ends_with_a_column_for_each_class(void **state) {
+static void a_model_ends_with_a_column_for_each_class(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.custom_model = &wrong;
     assert_fails(train(options), SGRAD_ESHAPE, "model wrong: ends with (1,11), where synthetic:4x4x1,10,64 has 10 classes");
 }
 
-static void test_names_have_defaults(void **state) {
+static void names_have_defaults(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.optimizer = options.schedule = options.strategy = NULL;
     options.window = 0;
-    assert_int_equal(train(options), 0);
+    assert_done(train(options));
 }
 
 /* No folder is named: two runs of one second have one each. */
-static void test_two_runs_begun_at_once(void **state) {
+static void two_runs_begun_at_once(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     struct sgrad_train_result result[2] = { { 0 } };
     options.out = NULL;
     assert_int_equal(chdir(scratch_path("")), 0);
-    for (int i = 0; i < 2; i++) assert_int_equal(sgrad_train(&options, &result[i]), 0);
+    for (int i = 0; i < 2; i++) assert_done(sgrad_train(&options, &result[i]));
     assert_string_not_equal(result[0].folder, result[1].folder);
     for (int i = 0; i < 2; i++) free(result[i].folder);
 }
@@ -81,11 +81,11 @@ static void test_two_runs_begun_at_once(void **state) {
 static double from_now(const char *text) {
     double stop;
     const double now = (double)time(NULL);
-    assert_int_equal(sgrad_deadline_parse(text, &stop), 0);
+    assert_done(sgrad_deadline_parse(text, &stop));
     return stop - now;
 }
 
-static void test_times(void **state) {
+static void times(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -128,13 +128,14 @@ static void test_times(void **state) {
         assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "takes seconds from now");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_has_no_default_is_named),
-        cmocka_unit_test(test_a_model_ends_with_a_column_for_each_class),
-        cmocka_unit_test(test_names_have_defaults),
-        cmocka_unit_test(test_two_runs_begun_at_once),
-        cmocka_unit_test(test_times),
+        sentence("options without a default are named when they are missing", what_has_no_default_is_named),
+        sentence("a model that does not end with a column for each class is refused",
+                 a_model_ends_with_a_column_for_each_class),
+        sentence("optimizer, schedule and strategy have defaults", names_have_defaults),
+        sentence("two runs that begin in one second have folders of their own", two_runs_begun_at_once),
+        sentence("durations and times of day are read, and malformed or past ones are refused", times),
     };
-    return cmocka_run_group_tests(tests, scratch_open, scratch_close);
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -1,7 +1,7 @@
 /* Who has which record when the training set is spread over ranks: every rank's plan, carried out in one process. */
 #include "config.h"
 #include "graphs/runs/placement.h"
-#include "tests/graphs/asserts.h"
+#include "tests/asserts.h"
 
 #include <stdlib.h>
 
@@ -113,12 +113,12 @@ static void files(void **state) {
         }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places),
-        cmocka_unit_test(shares),
-        cmocka_unit_test(exchanges),
-        cmocka_unit_test(files),
+        sentence("every sample of a partition is on one rank", places),
+        sentence("a rank has the samples of its share of each batch", shares),
+        sentence("exchanges between epochs give every rank the samples of the next epoch", exchanges),
+        sentence("ranks that read files exchange nothing but their own samples", files),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

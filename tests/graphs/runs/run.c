@@ -4,7 +4,7 @@
 #include "graphs/networks/graph.h"
 #include "graphs/programs/order.h"
 #include "graphs/runs/files.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 #include "tests/graphs/context.h"
 
 /* ---- order ---- */
@@ -108,11 +108,13 @@ static struct sgrad__config config(const struct sgrad_train_options *o) {
 static void check_past(const struct sgrad_train_options *o) {
     struct sgrad_train_options again;
     struct sgrad_run_input input;
-    assert_int_equal(sgrad_run_options(scratch_root, &again), 0);
+    assert_done(sgrad_run_options(scratch_root, &again));
     assert_int_equal(again.batch, o->batch);
-    assert_true(again.seed == o->seed && again.lr == o->lr && again.precision == o->precision);
+    assert_equal(again.seed, o->seed);
+    assert_equal(again.lr, o->lr);
+    assert_equal(again.precision, o->precision);
     assert_string_equal(again.optimizer, o->optimizer);
-    assert_int_equal(sgrad_run_input(scratch_root, &input), 0);
+    assert_done(sgrad_run_input(scratch_root, &input));
     assert_true(sgrad_shape_equal(&input.image, &(struct sgrad_shape){ 3, { 8, 6, 3 } }) && input.full_scale == 255);
     assert_int_equal(input.classes, 2);
     assert_string_equal(input.class_name[1], "dog");
@@ -126,24 +128,24 @@ static void config_file(void **state) {
     struct sgrad__config c = config(&o);
     double mean[3] = { -1, -1, -1 }, deviation[3] = { -1, -1, -1 };
     bool found = true;
-    assert_int_equal(sgrad__config_input(scratch_root, 3, mean, deviation, &found), 0);
+    assert_done(sgrad__config_input(scratch_root, 3, mean, deviation, &found));
     assert_false(found);
-    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
+    assert_done(sgrad__config_check(scratch_root, &c));
 
-    assert_int_equal(sgrad__config_write(scratch_root, &c), 0);
-    assert_int_equal(sgrad__config_input(scratch_root, 3, mean, deviation, &found), 0);
+    assert_done(sgrad__config_write(scratch_root, &c));
+    assert_done(sgrad__config_input(scratch_root, 3, mean, deviation, &found));
     assert_true(found);
     for (int i = 0; i < 3; i++) {
-        assert_true((float)mean[i] == (float)c.mean[i]);
-        assert_true((float)deviation[i] == (float)c.deviation[i]);
+        assert_equal((float)mean[i], (float)c.mean[i]);
+        assert_equal((float)deviation[i], (float)c.deviation[i]);
     }
     assert_fails(sgrad__config_input(scratch_root, 1, mean, deviation, &found), SGRAD_EFORMAT, "not 1 numbers");
     check_past(&o);
 
-    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
+    assert_done(sgrad__config_check(scratch_root, &c));
     c.options = &other;
     other.lr = 0.5;         /* may change */
-    assert_int_equal(sgrad__config_check(scratch_root, &c), 0);
+    assert_done(sgrad__config_check(scratch_root, &c));
     other.batch = 64;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
     other = o, other.precision = SGRAD_PRECISION_BF16;
@@ -172,7 +174,7 @@ static void check_bad_config(const char *text, bool ours) {
     if (ours) {
         assert_fails(sgrad__config_input(scratch_root, 3, mean, deviation, &found), SGRAD_EFORMAT, "config.json");
     } else {
-        assert_int_equal(sgrad__config_input(scratch_root, 3, mean, deviation, &found), 0);
+        assert_done(sgrad__config_input(scratch_root, 3, mean, deviation, &found));
         assert_false(found);
     }
 }
@@ -203,15 +205,15 @@ static struct sgrad_graph *network(uint64_t seed) {
     int x = sgrad_graph_input(g, "x", SGRAD_F32, sgrad_shape(1, 5));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true), label, 0);
-    assert_int_equal(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, seed), 0);
+    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, seed));
     return g;
 }
 
 static bool equal(struct sgrad_tensor *a, struct sgrad_tensor *b) {
     char x[64], y[64];
     assert_true(sgrad_view_bytes(&a->view) <= sizeof x);
-    assert_int_equal(sgrad_tensor_read(a, x), 0);
-    assert_int_equal(sgrad_tensor_read(b, y), 0);
+    assert_done(sgrad_tensor_read(a, x));
+    assert_done(sgrad_tensor_read(b, y));
     return memcmp(x, y, sgrad_view_bytes(&a->view)) == 0;
 }
 
@@ -219,7 +221,7 @@ static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
 static void assert_newest(const char *expected) {
     char *path;
-    assert_int_equal(sgrad__checkpoint_newest(scratch_root, &path), 0);
+    assert_done(sgrad__checkpoint_newest(scratch_root, &path));
     if (expected) assert_string_equal(path, expected);
     else assert_null(path);
     free(path);
@@ -238,7 +240,7 @@ static void checkpoint(void **state) {
     struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
     const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
     assert_newest(NULL);
-    for (p.step = 8; p.step <= 11; p.step++) assert_int_equal(save(g, &p, id, 2), 0);
+    for (p.step = 8; p.step <= 11; p.step++) assert_done(save(g, &p, id, 2));
     assert_false(exists(scratch_path("checkpoint-9.safetensors")));
     assert_true(exists(scratch_path("checkpoint-10.safetensors")));
     scratch_write("checkpoint-12.safetensors.part.77", "", 0);
@@ -252,14 +254,14 @@ static void checkpoint(void **state) {
     assert_fails(sgrad__checkpoint_load(h, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
                  "the run has batch 32, so it cannot be continued with 64");
     assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
-    assert_int_equal(sgrad__checkpoint_load(h, path, id, &q), 0);
+    assert_done(sgrad__checkpoint_load(h, path, id, &q));
     assert_true(equal(g->parameter[0].tensor, h->parameter[0].tensor));
     assert_int_equal(q.step, 11);
     assert_int_equal(q.epoch, 3);
     assert_int_equal(q.step_in_epoch, 1);
     assert_int_equal(q.seed, 5);
 
-    assert_int_equal(sgrad__weights_save(g, scratch_path("model.safetensors"), false, NULL, 0), 0);
+    assert_done(sgrad__weights_save(g, scratch_path("model.safetensors"), false, NULL, 0));
     assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
@@ -272,22 +274,22 @@ static void checkpoint_beside(void **state) {
     struct sgrad__position p = { .step = 200 };
     struct sgrad__checkpoint *checkpoint;
     float values[15];
-    assert_int_equal(sgrad__checkpoint_begin(g, scratch_root, &p, "{}", 1, &checkpoint), 0);
-    assert_int_equal(sgrad_tensor_read(other->parameter[0].tensor, values), 0);
-    assert_int_equal(sgrad_tensor_write(g->parameter[0].tensor, values), 0);
-    assert_int_equal(sgrad__checkpoint_end(checkpoint), 0);
-    assert_int_equal(sgrad__checkpoint_load(other, scratch_path("checkpoint-200.safetensors"), "{}", &p), 0);
+    assert_done(sgrad__checkpoint_begin(g, scratch_root, &p, "{}", 1, &checkpoint));
+    assert_done(sgrad_tensor_read(other->parameter[0].tensor, values));
+    assert_done(sgrad_tensor_write(g->parameter[0].tensor, values));
+    assert_done(sgrad__checkpoint_end(checkpoint));
+    assert_done(sgrad__checkpoint_load(other, scratch_path("checkpoint-200.safetensors"), "{}", &p));
     assert_true(equal(other->parameter[0].tensor, h->parameter[0].tensor));
     assert_false(equal(other->parameter[0].tensor, g->parameter[0].tensor));
 
     scratch_listen();
-    assert_int_equal(sgrad__checkpoint_begin(g, scratch_path("gone"), &p, "{}", 1, &checkpoint), 0);
+    assert_done(sgrad__checkpoint_begin(g, scratch_path("gone"), &p, "{}", 1, &checkpoint));
     while (!sgrad__checkpoint_failed(checkpoint)) sgrad_sleep(1e-3);
     const int error = sgrad__checkpoint_end(checkpoint);
     assert_non_null(strstr(scratch_said(), "gone/checkpoint-200.safetensors: cannot be written"));
     assert_int_equal(error, SGRAD_EIO);
     assert_false(sgrad__checkpoint_failed(NULL));
-    assert_int_equal(sgrad__checkpoint_end(NULL), 0);
+    assert_done(sgrad__checkpoint_end(NULL));
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(h);
     sgrad_graph_destroy(other);
@@ -322,7 +324,7 @@ static void spoiled_checkpoints(void **state) {
     struct sgrad_graph *g = network(1);
     struct sgrad__position p = { .step = 0 };
     for (p.step = 100; p.step <= 103; p.step++)
-        assert_int_equal(save(g, &p, "{}", 4), 0);
+        assert_done(save(g, &p, "{}", 4));
     spoil(scratch_path("checkpoint-103.safetensors"), 1, true);
     spoil(scratch_path("checkpoint-102.safetensors"), 3, false);
     char *path = newest(0, "checkpoint-102.safetensors is not whole");
@@ -330,7 +332,7 @@ static void spoiled_checkpoints(void **state) {
     free(path);
 
     p.step = 102;       /* the run goes on: what could not be read does not count */
-    assert_int_equal(save(g, &p, "{}", 1), 0);
+    assert_done(save(g, &p, "{}", 1));
     assert_true(exists(scratch_path("checkpoint-102.safetensors")));
     assert_false(exists(scratch_path("checkpoint-101.safetensors")));
     free(newest(0, "checkpoint-103.safetensors is not whole"));
@@ -356,7 +358,7 @@ static void run_steps(struct sgrad__metrics *m, int from, int to) {
         struct sgrad__step_event e = {
             .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1, .time = 1e9 + (double)step
         };
-        assert_int_equal(sgrad__metrics_step(m, &e), 0);
+        assert_done(sgrad__metrics_step(m, &e));
     }
 }
 
@@ -374,17 +376,17 @@ static void metrics(void **state) {
     struct sgrad__metrics_options o = { .folder = scratch_root, .batch = 32, .steps = 8, .epochs = 2,
                                         .metric = metric, .metrics = 2, .samples = "images",
                                         .terminal = fopen(scratch_path("said"), "w") };
-    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    assert_done(sgrad__metrics_open(&o, &m));
     run_steps(m, 1, 4);
     struct sgrad__epoch first = { .step = 4, .epoch = 1, .evaluated = true, .test = { 0.5, 0.912 } }, second = first;
     sgrad__metrics_steps(m, &first);
-    assert_int_equal(sgrad__metrics_epoch(m, &first), 0);
+    assert_done(sgrad__metrics_epoch(m, &first));
     assert_near(first.train_loss, (1 + 1 / 2. + 1 / 3. + 1 / 4.) / 4, 1e-7);
     assert_true(first.seconds > 0 && first.samples_per_second > 0);
     run_steps(m, 5, 8);
     second = (struct sgrad__epoch){ .step = 8, .epoch = 2, .test = { NAN, NAN } };
     sgrad__metrics_steps(m, &second);
-    assert_int_equal(sgrad__metrics_epoch(m, &second), 0);
+    assert_done(sgrad__metrics_epoch(m, &second));
     sgrad__metrics_close(m);
 
     char *text = content(scratch_path("metrics.jsonl")), *said = content(scratch_path("said"));
@@ -404,7 +406,7 @@ static void metrics(void **state) {
     fputs("{\"event\":\"step\",\"step\":2", file);
     fclose(file);
     o.resumed = &(struct sgrad__position){ .step = 6, .epoch = 1, .step_in_epoch = 2 };
-    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    assert_done(sgrad__metrics_open(&o, &m));
     text = content(scratch_path("metrics.jsonl"));
     assert_int_equal(count_lines(text), 7);
     assert_non_null(strstr(text, "\"step\":6,"));
@@ -413,8 +415,8 @@ static void metrics(void **state) {
     run_steps(m, 7, 8);
     struct sgrad__epoch again = { .step = 8, .epoch = 2, .evaluated = true, .test = { 0.5, 0.9 } };
     sgrad__metrics_steps(m, &again);
-    assert_int_equal(sgrad__metrics_epoch(m, &again), 0);
-    assert_true(again.train_loss == second.train_loss);     /* as if it had never stopped */
+    assert_done(sgrad__metrics_epoch(m, &again));
+    assert_equal(again.train_loss, second.train_loss);     /* as if it had never stopped */
     sgrad__metrics_close(m);
     text = content(scratch_path("metrics.jsonl"));
     assert_int_equal(count_lines(text), 10);
@@ -422,8 +424,8 @@ static void metrics(void **state) {
     fclose(o.terminal);
 
     sgrad__metrics_submitted(NULL);
-    assert_int_equal(sgrad__metrics_step(NULL, NULL), 0);
-    assert_int_equal(sgrad__metrics_epoch(NULL, NULL), 0);
+    assert_done(sgrad__metrics_step(NULL, NULL));
+    assert_done(sgrad__metrics_epoch(NULL, NULL));
     sgrad__metrics_close(NULL);
 }
 
@@ -433,29 +435,29 @@ static void metrics_of_nothing(void **state) {
     struct sgrad__metrics_options o = { .folder = scratch_path("nowhere"), .batch = 32, .steps = 8, .epochs = 2 };
     assert_fails(sgrad__metrics_open(&o, &m), SGRAD_EIO, "nowhere/metrics.jsonl: ");
     o.folder = scratch_root;
-    assert_int_equal(sgrad__metrics_open(&o, &m), 0);
+    assert_done(sgrad__metrics_open(&o, &m));
     sgrad__metrics_submitted(m);
-    assert_int_equal(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1, .time = 1e9 }), 0);
+    assert_done(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1, .time = 1e9 }));
     sgrad__metrics_close(m);
     char *text = content(scratch_path("metrics.jsonl"));
     assert_non_null(strstr(text, "\"loss\":null,"));
     free(text);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, scratch_open, scratch_close)
+#define in_folder(name, test) sentence_with(name, test, scratch_open, scratch_close)
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order),
-        cmocka_unit_test(order_is_fair),
-        cmocka_unit_test(shifts),
-        in_folder(config_file),
-        in_folder(bad_config_file),
-        in_folder(checkpoint),
-        in_folder(checkpoint_beside),
-        in_folder(spoiled_checkpoints),
-        in_folder(metrics),
-        in_folder(metrics_of_nothing),
+        sentence("shuffling follows seed and epoch, and has every sample once", order),
+        sentence("all orders of samples are equally frequent", order_is_fair),
+        sentence("windows of texts are shifted in each epoch", shifts),
+        in_folder("a run continues with its own options, and others are refused", config_file),
+        in_folder("a malformed config.json is refused", bad_config_file),
+        in_folder("the newest checkpoints are kept, and give the weights and the position back", checkpoint),
+        in_folder("a checkpoint has the weights of its step, though training goes on", checkpoint_beside),
+        in_folder("a checkpoint with a flipped bit or a missing end is passed over", spoiled_checkpoints),
+        in_folder("metrics of a resumed run equal those of an uninterrupted one", metrics),
+        in_folder("a loss that is not a number is null in metrics.jsonl", metrics_of_nothing),
     };
-    return cmocka_run_group_tests(tests, context_open, context_close);
+    return run_sentences(argc, argv, tests, context_open, context_close);
 }

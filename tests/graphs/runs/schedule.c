@@ -1,11 +1,11 @@
 /* Learning rates, against torch.optim.lr_scheduler (2.x), stepped once a step. */
 #include "config.h"
 #include "graphs/graphs.h"
-#include "tests/graphs/asserts.h"
+#include "tests/scratch.h"
 
 static double rate(const char *text, double warmup, double peak, double epoch, double epochs) {
     struct sgrad_schedule s;
-    assert_int_equal(sgrad_schedule_parse(text, &s), 0);
+    assert_done(sgrad_schedule_parse(text, &s));
     s.warmup = warmup;
     return sgrad_schedule_rate(&s, peak, 1000 * epoch, 1000 * epochs, 1000);
 }
@@ -156,15 +156,21 @@ static void malformed(void **state) {
         assert_near(s.factor, 7, 0);
     }
     struct sgrad_schedule s;
-    assert_int_equal(sgrad_schedule_parse("step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16.5:0.1", &s), 0);
+    assert_done(sgrad_schedule_parse("step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16.5:0.1", &s));
     assert_int_equal(s.milestones, 16);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constant), cmocka_unit_test(steps),  cmocka_unit_test(cosine),    cmocka_unit_test(poly),
-        cmocka_unit_test(triangle),
-        cmocka_unit_test(onecycle), cmocka_unit_test(warmup), cmocka_unit_test(gradual_warmup), cmocka_unit_test(malformed),
+        sentence("a constant rate stays the same", constant),
+        sentence("the step schedule equals MultiStepLR", steps),
+        sentence("the cosine schedule equals CosineAnnealingLR", cosine),
+        sentence("the polynomial schedule equals PolynomialLR", poly),
+        sentence("the triangle schedule is piecewise linear", triangle),
+        sentence("the onecycle schedule equals OneCycleLR", onecycle),
+        sentence("the warm-up equals LinearLR before another schedule", warmup),
+        sentence("the gradual warm-up rises from its start to the peak", gradual_warmup),
+        sentence("a malformed schedule is refused", malformed),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Orders of a search's visits, and who is given up when. */
 #include "config.h"
 #include "graphs/runs/search.h"
-#include "tests/graphs/asserts.h"
+#include "tests/asserts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void check(const struct sgrad__visits *v, const struct sgrad__visits_opti
 
 static struct sgrad__visits plan(const char *name, const struct sgrad__visits_options *o) {
     struct sgrad__visits v = { 0 };
-    assert_int_equal(sgrad__visits_plan(name, o, &v), 0);
+    assert_done(sgrad__visits_plan(name, o, &v));
     check(&v, o);
     return v;
 }
@@ -211,12 +211,19 @@ static void none(void **state) {
     assert_int_equal(sgrad__stop_check(&(struct sgrad_stop){ .rule = "havling" }), SGRAD_ENAME);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ring),       cmocka_unit_test(staggered), cmocka_unit_test(staggered_starts_differ),
-        cmocka_unit_test(open_shop),  cmocka_unit_test(fewer_ranks),
-        cmocka_unit_test(side_by_side), cmocka_unit_test(several_ranks_at_once), cmocka_unit_test(same_seed_same_order),
-        cmocka_unit_test(halving),    cmocka_unit_test(median),    cmocka_unit_test(none),
+        sentence("a ring of visits takes the least time, and moves each model once a visit", ring),
+        sentence("staggered visits keep every rank busy", staggered),
+        sentence("staggered visits begin at every partition", staggered_starts_differ),
+        sentence("an open-shop order is nearly as short as it can be", open_shop),
+        sentence("fewer ranks than partitions visit all of them", fewer_ranks),
+        sentence("several models train side by side on one rank", side_by_side),
+        sentence("models that need several ranks at once share no rank", several_ranks_at_once),
+        sentence("the same seed gives the same order of visits", same_seed_same_order),
+        sentence("halving keeps the best third of the candidates", halving),
+        sentence("the median rule stops candidates below the median", median),
+        sentence("no rule stops no candidate, and an unknown rule is refused", none),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -33,17 +33,17 @@ static struct sgrad_answers ask(const struct sgrad_views *views, int v) {
     struct sgrad_train_result result;
     struct sgrad_dataset *test, *seen;
     struct sgrad_answers said;
-    assert_int_equal(sgrad_dataset_open("digits", SGRAD_TEST, NULL, &test), 0);
+    assert_done(sgrad_dataset_open("digits", SGRAD_TEST, NULL, &test));
     uint8_t *pixels = sgrad_alloc((size_t)test->count, PIXELS);
     for (int64_t i = 0; i < test->count; i++) {
         const int64_t index = i * views->count + v;
         int32_t label;
-        assert_int_equal(sgrad_views_read(test, views, &index, 1, (void *[]){ pixels + i * PIXELS, &label }), 0);
+        assert_done(sgrad_views_read(test, views, &index, 1, (void *[]){ pixels + i * PIXELS, &label }));
     }
-    assert_int_equal(sgrad_dataset_of_array(test, pixels, SGRAD_U8, test->count, &test->field[0].shape, &seen), 0);
+    assert_done(sgrad_dataset_of_array(test, pixels, SGRAD_U8, test->count, &test->field[0].shape, &seen));
     o.init = scratch_path("run/model.safetensors");
     o.custom_dataset[SGRAD_TEST] = seen;
-    assert_int_equal(sgrad_predict(&o, &result, &said), 0);
+    assert_done(sgrad_predict(&o, &result, &said));
     sgrad_dataset_close(seen);
     sgrad_dataset_close(test);
     free(pixels);
@@ -58,11 +58,11 @@ static void is_the_mean(void **state) {
         struct sgrad_train_result result;
         struct sgrad_answers said;
         struct sgrad_views views;
-        assert_int_equal(sgrad_views_parse(text[t], &views), 0);
+        assert_done(sgrad_views_parse(text[t], &views));
         o.init = scratch_path("run/model.safetensors");
         o.tta = text[t];
         o.micro_batch = t == 1 ? 7 : 0;
-        assert_int_equal(sgrad_predict(&o, &result, &said), 0);
+        assert_done(sgrad_predict(&o, &result, &said));
         double *mean = sgrad_alloc((size_t)(said.samples * CLASSES), sizeof *mean), loss = 0;
         for (int v = 0; v < views.count; v++) {
             struct sgrad_answers one = ask(&views, v);
@@ -95,7 +95,10 @@ static void refused(void **state) {
     assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "--best compares evaluations, of which --tta makes the last another");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(is_the_mean), cmocka_unit_test(refused) };
-    return cmocka_run_group_tests(tests, train, scratch_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("the logits of several views are the weighted mean of those of each", is_the_mean),
+        sentence("several views are refused together with --best", refused),
+    };
+    return run_sentences(argc, argv, tests, train, scratch_close);
 }

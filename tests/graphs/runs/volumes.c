@@ -16,9 +16,9 @@ static uint8_t pixels[VOXELS];
 static void write_voxels(const char *name, const int64_t size[4], enum sgrad_voxel voxel, const void *voxels) {
     struct sgrad_volume *v;
     const struct sgrad_box all = { { 0 }, { size[0], size[1], size[2], size[3] } };
-    assert_int_equal(sgrad_volume_create(scratch_path(name), voxel, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v), 0);
-    assert_int_equal(sgrad_volume_write(v, &all, voxel, voxels), 0);
-    assert_int_equal(sgrad_volume_finish(v), 0);
+    assert_done(sgrad_volume_create(scratch_path(name), voxel, all.size, (int64_t[]){ 1, 7, 64, 50 }, &v));
+    assert_done(sgrad_volume_write(v, &all, voxel, voxels));
+    assert_done(sgrad_volume_finish(v));
     sgrad_volume_close(v);
 }
 static void write_volume(const char *name, const uint8_t *voxels) {
@@ -56,10 +56,10 @@ static float *segment(struct sgrad_segment_options o) {
     o.cpus = 2;
     o.gpus = -1;
     if (!o.memory) o.memory = 1;
-    assert_int_equal(sgrad_segment(&o, &result), 0);
+    assert_done(sgrad_segment(&o, &result));
     if (!o.queue) assert_int_equal(result.voxels, VOXELS);
-    assert_int_equal(sgrad_volume_open(o.out, &v), 0);
-    assert_int_equal(sgrad_volume_read(v, &(struct sgrad_box){ { 0 }, { o.classes, Z, Y, X } }, SGRAD_VOXEL_F32, voxels), 0);
+    assert_done(sgrad_volume_open(o.out, &v));
+    assert_done(sgrad_volume_read(v, &(struct sgrad_box){ { 0 }, { o.classes, Z, Y, X } }, SGRAD_VOXEL_F32, voxels));
     sgrad_volume_close(v);
     return voxels;
 }
@@ -82,7 +82,7 @@ static void larger_patch(void **state) {
     (void)state;
     float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1, .out = scratch_path("large.h5"),
                                                          .patch = { 32, 160, 64 }, .overlap = { 0, 0, 1 }, .batch = 3 });
-    for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f);
+    for (int i = 0; i < VOXELS; i++) assert_near(out[i], (float)pixels[i] / 255, 1e-5f);
     free(out);
 }
 
@@ -123,7 +123,7 @@ static void other_types(void **state) {
         float *out = segment((struct sgrad_segment_options){ .custom_model = &identity, .classes = 1,
                                                              .in = scratch_path(files[f][0]),
                                                              .out = scratch_path(files[f][1]), .patch = { Z, Y, X } });
-        for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 1e-5f);
+        for (int i = 0; i < VOXELS; i++) assert_near(out[i], (float)pixels[i] / 255, 1e-5f);
         free(out);
     }
     real[VOXELS / 2] = 1.5f;
@@ -150,7 +150,7 @@ static void mirror_images(void **state) {
                                                          .out = scratch_path("flips.zarr"), .patch = { 8, 64, 48 },
                                                          .overlap = { 3, 20, 17 }, .memory = ONE_BLOCK });
     /* Sums are of whole 2^-20, rounded for each of 8 images of 8 patches. */
-    for (int i = 0; i < VOXELS; i++) assert_true(fabsf(out[i] - (float)pixels[i] / 255) < 4e-5f);
+    for (int i = 0; i < VOXELS; i++) assert_near(out[i], (float)pixels[i] / 255, 4e-5f);
     free(out);
     for (int i = 0; i < VOXELS; i++) turned[i] = pixels[VOXELS - 1 - i];
     write_volume("turned.zarr", turned);
@@ -220,11 +220,12 @@ static void shared(void **state) {
     float *queued = segment(o);
     assert_memory_equal(alone, queued, 2 * VOXELS * sizeof *alone);
     o.in = scratch_path("in.zarr"), o.logits = true, o.gpus = -1;
-    assert_int_equal(sgrad_segment(&o, &again), 0);
+    assert_done(sgrad_segment(&o, &again));
     assert_int_equal(again.chunks, 0);
     o.queue = NULL;
-    assert_int_equal(sgrad_segment(&o, &again), 0);
-    assert_true(again.chunks == 0 && again.skipped == again.all_chunks);
+    assert_done(sgrad_segment(&o, &again));
+    assert_equal(again.chunks, 0);
+    assert_equal(again.skipped, again.all_chunks);
     free(alone);
     free(queued);
 }
@@ -234,7 +235,7 @@ static void shared(void **state) {
 static struct sgrad_dataset *open_patches(const char *name, enum sgrad_split split) {
     struct sgrad_dataset *d;
     char *text = sgrad_format("volume:%s,8x64x64", scratch_path(name));
-    assert_int_equal(sgrad_dataset_open(text, split, NULL, &d), 0);
+    assert_done(sgrad_dataset_open(text, split, NULL, &d));
     free(text);
     return d;
 }
@@ -262,7 +263,7 @@ static void grid(void **state) {
     assert_int_equal(d->count, 3 * 3 * 3);
     assert_int_equal(d->classes, 2);
     for (int64_t i = 0; i < d->count; i++) {
-        assert_int_equal(sgrad_dataset_read(d, &i, 1, (void *[]){ pixel, label }), 0);
+        assert_done(sgrad_dataset_read(d, &i, 1, (void *[]){ pixel, label }));
         for (int j = 0; j < PATCH; j++) {
             counted += label[j] >= 0;
             ones += label[j] == 1;
@@ -287,10 +288,10 @@ static void drawn(void **state) {
     const int64_t index = 2;
     (void)state;
     for (int augmented = 0; augmented < 2; augmented++) {
-        if (augmented) assert_int_equal(sgrad_augmentations_parse(d->augment, 64, 64, &how.augmentations), 0);
+        if (augmented) assert_done(sgrad_augmentations_parse(d->augment, 64, 64, &how.augmentations));
         for (int i = 0; i < 3; i++) {
             how.epoch = i == 2;
-            assert_int_equal(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ pixel[i], label[i] }), 0);
+            assert_done(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ pixel[i], label[i] }));
         }
         assert_memory_equal(pixel[0], pixel[1], PATCH);
         assert_memory_equal(label[0], label[1], sizeof label[0]);
@@ -320,10 +321,12 @@ static void typed(void **state) {
     struct sgrad_dataset *plain = open_patches("set", SGRAD_TRAIN), *d = open_patches("typed", SGRAD_TRAIN);
     struct sgrad_drawing how = { .seed = 7 };
     const int64_t index = 2;
-    assert_true(d->full_scale == 65535 && d->field[0].dtype == SGRAD_U16 && d->classes == 2);
-    assert_int_equal(sgrad_augmentations_parse("flip,brightness", 64, 64, &how.augmentations), 0);
-    assert_int_equal(sgrad_dataset_draw(plain, &index, 1, &how, (void *[]){ pixel, label[0] }), 0);
-    assert_int_equal(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ wide, label[1] }), 0);
+    assert_equal(d->full_scale, 65535);
+    assert_equal(d->field[0].dtype, SGRAD_U16);
+    assert_equal(d->classes, 2);
+    assert_done(sgrad_augmentations_parse("flip,brightness", 64, 64, &how.augmentations));
+    assert_done(sgrad_dataset_draw(plain, &index, 1, &how, (void *[]){ pixel, label[0] }));
+    assert_done(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ wide, label[1] }));
     int unknown = 0;
     for (int i = 0; i < PATCH; i++) {
         assert_true(abs(wide[i] - 257 * pixel[i]) <= 129);
@@ -335,12 +338,19 @@ static void typed(void **state) {
     sgrad_dataset_close(d);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(goes_through), cmocka_unit_test(larger_patch),
-                                        cmocka_unit_test(no_seams),     cmocka_unit_test(other_types),
-                                        cmocka_unit_test(mirror_images), cmocka_unit_test(blank),
-                                        cmocka_unit_test(shared),       cmocka_unit_test(grid),
-                                        cmocka_unit_test(drawn),        cmocka_unit_test(typed),
-                                        cmocka_unit_test(too_much) };
-    return cmocka_run_group_tests(tests, make_set, scratch_close);
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("a volume goes through an identity network unchanged", goes_through),
+        sentence("a patch may be larger than its volume", larger_patch),
+        sentence("a volume segmented in patches has no seams", no_seams),
+        sentence("volumes of 16 bits and of real numbers have the scale of bytes", other_types),
+        sentence("a mirrored volume has the mirrored result with --flips", mirror_images),
+        sentence("blank and masked blocks are left out, and all others stay the same", blank),
+        sentence("processes that share a queue give the same bits as one", shared),
+        sentence("the patches of the test set have every voxel once", grid),
+        sentence("a drawn patch depends on seed, epoch and sample alone", drawn),
+        sentence("labels of other types and images of 16 bits give the same patches", typed),
+        sentence("a patch that memory does not hold is refused before anything is written", too_much),
+    };
+    return run_sentences(argc, argv, tests, make_set, scratch_close);
 }
