@@ -22,9 +22,9 @@ reasons() {
 	local test
 	for test in "${tests[@]}"; do
 		{
-			grep -ahE '^(SKIP: |skipped|not simulated: |no traces of |leaks are not looked for: )' "$test.log" ||
+			grep -ahE '^(SKIP: |SKIPPED \[|skipped|not simulated: |no traces of |leaks are not looked for: )' "$test.log" ||
 				! grep -q '^:test-result: SKIP' "$test.trs" || echo 'SKIP: no reason is given'
-		} | sed 's/^skipped  test_[a-z0-9_]*: /skipped: /' | sort | uniq -c | sed -E "s|^ *1 |$test: |; s|^ *([0-9]+) |$test, \1 times: |"
+		} | sed -E 's/^SKIPPED \[[0-9]+\] [^ ]*: /skipped: /' | sort | uniq -c | sed -E "s|^ *1 |$test: |; s|^ *([0-9]+) |$test, \1 times: |"
 	done
 }
 

@@ -12,15 +12,23 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train"))
-PROGRAMS = os.path.join(os.environ.get("builddir", "build"), "tests", "gpu", "emulator")
-os.environ["STARGRAD"] = os.path.join(PROGRAMS, "stargrad")
+import pytest  # noqa: E402
+import run  # noqa: E402
 from run import FOLDER, REFERENCE, Skip, content, folder, losses, main, ranks, stargrad  # noqa: E402
 
-# What StarPU measures of these devices is worth nothing elsewhere. Every tensor has memory of its own, which begins as NaNs.
-os.environ.update(STARPU_HOME=tempfile.mkdtemp(dir=FOLDER), STARPU_SUBALLOCATOR="0")
+PROGRAMS = os.path.join(os.environ.get("builddir", "build"), "tests", "gpu", "emulator")
 CPU, CUDA, TWO = ("--gpus", 0), ("--cpus", 1, "--gpus", 1), ("--cpus", 1, "--gpus", 2)
 SHARED = ("--scheduler", "eager")     # as tasks come, where a scheduler that measures would leave all to the CPU
 SMALL = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--augment", "crop:4,flip", "--batch", 16, "--micro-batch", 4, "--lr", 0.05)
+
+
+@pytest.fixture(autouse=True)
+def emulator(monkeypatch):
+    """The program of the emulator. What StarPU measures of these devices is worth nothing elsewhere. Every tensor has memory of its own, which
+    begins as NaNs."""
+    monkeypatch.setattr(run, "STARGRAD", os.path.join(PROGRAMS, "stargrad"))
+    monkeypatch.setenv("STARPU_HOME", tempfile.mkdtemp(dir=FOLDER))
+    monkeypatch.setenv("STARPU_SUBALLOCATOR", "0")
 
 
 def needs(program):
@@ -48,7 +56,7 @@ def graphs(*arguments, env=None):
     """Weights of a deterministic run, how much of what it gave its devices was in CUDA graphs, and what it warned of."""
     needs("stargrad")
     out = folder("graphs")
-    words = [os.environ["STARGRAD"], "train", *map(str, arguments), "--deterministic", "--out", out]
+    words = [run.STARGRAD, "train", *map(str, arguments), "--deterministic", "--out", out]
     env = {**os.environ, "STARGRAD_EMULATED_GPUS": "2", "STARGRAD_EMULATED_COUNT": "1", **(env or {})}
     done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
     assert done.returncode == 0 and "computed without" not in done.stderr, done.stdout + done.stderr
@@ -183,7 +191,7 @@ def test_graphs_that_do_not_run():
     for first in (1, 100):
         env = {**os.environ, "STARGRAD_CUDNN": "graph", "STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_REFUSAL": str(first)}
         out = folder("refused")
-        words = [os.environ["STARGRAD"], "train", *map(str, arguments), *map(str, CUDA), "--out", out]
+        words = [run.STARGRAD, "train", *map(str, arguments), *map(str, CUDA), "--out", out]
         done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         assert ("graph of" in done.stderr and "does not run" in done.stderr) == (first > 1), done.stderr

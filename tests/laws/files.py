@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 
-import laws
+import law
 import writers
-from laws import Broken
-from run import events, folder
+from law import Broken
+from run import events, folder, main
 
 
 def told(draw, words, data):
@@ -31,7 +31,7 @@ def weights(draw, words, data):
     return json.loads(draw.run(["eval", *how, "--data", "digits", "--cpus", 1, "--json"]))["test_loss"]
 
 
-def law(draw):
+def check(draw):
     name = draw.choice(writers.CONTENTS)
     kind = writers.CONTENTS[name]
     root = folder("data")
@@ -47,5 +47,10 @@ def law(draw):
         raise Broken(f"{name} as {kind.how}: {two}, plainly {one}")
 
 
+@law.seeds(10, 450)
+def test_files(seed):
+    law.holds("files", check, seed)
+
+
 if __name__ == "__main__":
-    laws.main("files", law, 10, 450)
+    main(globals())

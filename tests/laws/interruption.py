@@ -6,10 +6,9 @@ import shlex
 import signal
 import subprocess
 
-from laws import Broken, main
-from run import RANKS, command, content, events, folder, wait_until
-
-CHECK, LONG = 10, 150
+import law
+from law import Broken
+from run import RANKS, command, content, events, folder, main, wait_until
 
 STEPS = 40      # at most
 
@@ -67,7 +66,7 @@ def interrupt(words, ranks, number, steps):
     return process.communicate()[1]
 
 
-def law(draw):
+def check(draw):
     network, batch, rate = draw.choice(NETWORKS)
     every = draw.choice(("1", "2s", "3s", "7s", "1s", "1h"))
     steps = draw.random.randrange(8, STEPS)
@@ -103,5 +102,10 @@ def law(draw):
     assert ending(said) == ending(again), (ending(said), ending(again))
 
 
+@law.seeds(10, 150)
+def test_interruption(seed):
+    law.holds("interruption", check, seed)
+
+
 if __name__ == "__main__":
-    main("interruption", law, CHECK, LONG)
+    main(globals())

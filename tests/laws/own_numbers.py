@@ -3,15 +3,14 @@ the exported network agree, whatever the network, the data and the options; and 
 it."""
 import json
 import os
-import random
 import struct
 import subprocess
 import sys
 import zipfile
 
-import laws
-from laws import Broken
-from run import SOURCE, command, events, folder
+import law
+from law import Broken
+from run import FOLDER, SOURCE, command, events, folder, main
 
 GPT = "gpt:layers=1,heads=2,width=16,context=12,vocabulary=256"
 # Networks, and the data that they take: functions of the Draw, or words.
@@ -50,8 +49,8 @@ def npy(kind, shape, data):
 
 def npz(name, parts):
     """Of (samples, x's type and shape, x, y's type and shape, y), for train and test."""
-    path = os.path.join(laws.FOLDER, name)
-    os.makedirs(laws.FOLDER, exist_ok=True)
+    path = os.path.join(FOLDER, name)
+    os.makedirs(FOLDER, exist_ok=True)
     with zipfile.ZipFile(path, "w") as z:
         for part, (count, x_kind, x_shape, x, y_kind, y_shape, y) in parts.items():
             z.writestr(f"x_{part}.npy", npy(x_kind, (count, *x_shape), x))
@@ -79,8 +78,8 @@ def masks(draw):
 
 
 def table(draw):
-    path = os.path.join(laws.FOLDER, "table.csv")
-    os.makedirs(laws.FOLDER, exist_ok=True)
+    path = os.path.join(FOLDER, "table.csv")
+    os.makedirs(FOLDER, exist_ok=True)
     kinds = ("ant", "bee", "cat")
     with open(path, "w") as f:
         f.write("a,b,c,kind\n")
@@ -90,8 +89,8 @@ def table(draw):
 
 
 def text(draw):
-    path = os.path.join(laws.FOLDER, "text.txt")
-    os.makedirs(laws.FOLDER, exist_ok=True)
+    path = os.path.join(FOLDER, "text.txt")
+    os.makedirs(FOLDER, exist_ok=True)
     with open(path, "w") as f:
         f.write("".join(draw.choice("abcdefg \n") for _ in range(1500)))
     return f"text:{path},12"
@@ -156,7 +155,7 @@ def onnxruntime(path, data):
     return session.run(None, {session.get_inputs()[0].name: numpy.moveaxis(x, -1, 1)})[0]
 
 
-def law(draw):
+def check(draw):
     model, *kinds = draw.choice(NETWORKS)
     kind = draw.choice(kinds)
     data, out, bf16 = DATA[kind](draw), folder("run"), draw.chance(0.25)
@@ -210,6 +209,10 @@ def exports(draw, out, data, wanted, limit, said):
             raise Broken(f"onnxruntime's logits differ by {worst}")
 
 
+@law.seeds(10, 150)
+def test_own_numbers(seed):
+    law.holds("own_numbers", check, seed)
+
+
 if __name__ == "__main__":
-    random.seed(1)
-    laws.main("own_numbers", law, 10, 150)
+    main(globals())

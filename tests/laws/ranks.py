@@ -2,9 +2,9 @@
 --deterministic on 2 or 4 ranks that share the samples alone, and to rounding otherwise."""
 import os
 
-import laws
-from laws import Broken, differ
-from run import content, events, folder, losses
+import law
+from law import Broken, differ
+from run import FOLDER, content, events, folder, losses, main
 from split import tensors
 
 NETWORKS = (
@@ -56,15 +56,15 @@ def mesh(draw, ranks):
 
 def tokens():
     """A file of text, for the language model."""
-    path = os.path.join(laws.FOLDER, "text.txt")
+    path = os.path.join(FOLDER, "text.txt")
     if not os.path.exists(path):
-        os.makedirs(laws.FOLDER, exist_ok=True)
+        os.makedirs(FOLDER, exist_ok=True)
         with open(path, "w") as f:
             f.write("".join(chr(97 + (i * i // 7 + i // 3) % 26) for i in range(2000)))
     return f"text:{path},16"
 
 
-def law(draw):
+def check(draw):
     network, norms = draw.choice(NETWORKS)
     network = [tokens() if word == "tokens" else word for word in network]
     optimizer, ranks, deterministic = draw.choice(RATES), draw.choice((2, 2, 3, 4)), draw.chance(0.4)
@@ -104,5 +104,10 @@ def compare(one, some, exact, limit):
             raise Broken(f"{name} differs by {far}")
 
 
+@law.seeds(10, 250)
+def test_ranks(seed):
+    law.holds("ranks", check, seed)
+
+
 if __name__ == "__main__":
-    laws.main("ranks", law, 10, 250)
+    main(globals())

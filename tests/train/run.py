@@ -1,25 +1,27 @@
-"""What the tests of training share: start the program, read what it leaves. A test is a function named test_…; main() runs a
-file's tests, prints a line for each, and fails the file if one fails."""
+"""What the tests of training share: start the program, read what it leaves."""
+import atexit
 import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
+
+try:
+    import pytest
+except ImportError:     # where only what reads runs is used
+    pytest = None
 
 STARGRAD = os.environ.get("STARGRAD", "build/stargrad")
 SOURCE = os.environ.get("srcdir", ".")
 REFERENCE = os.path.join(SOURCE, "tests", "reference")
 DATA = os.environ.get("STARGRAD_DATA", "")      # a folder with fashion-mnist/ and cifar-10-batches-bin/
 FOLDER = tempfile.mkdtemp(prefix="stargrad-test-")
-
-
-class Skip(Exception):
-    pass
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+Skip = pytest.skip.Exception if pytest else Exception
 
 
 def folder(name):
@@ -107,27 +109,17 @@ def content(path, name="model.safetensors"):
 
 
 def main(tests):
-    """Runs the tests, or those that the command line names."""
-    for number in (signal.SIGHUP, signal.SIGINT):   # whoever starts the tests may ignore them (nohup, &), and hand that on
-        signal.signal(number, signal.SIG_DFL)
-    named = sys.argv[1:]
-    unknown = [name for name in named if not callable(tests.get(name))]
-    if unknown:
-        sys.exit(f"{sys.argv[0]}: no test is called {unknown[0]}")
-    failed = 0
-    ran = 0
-    for name, test in sorted(tests.items()):
-        if not name.startswith("test_") or named and name not in named:
-            continue
-        begun, taken = time.monotonic(), sum(os.times()[2:4])       # of children that have ended
-        try:
-            test()
-            print(f"ok       {name}: {time.monotonic() - begun:.1f} s, of processors: {sum(os.times()[2:4]) - taken:.1f}", flush=True)
-            ran += 1
-        except Skip as why:
-            print(f"skipped  {name}: {why}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAILED   {name}\n{traceback.format_exc()}repeat: {sys.executable} {os.path.abspath(sys.argv[0])} {name}", flush=True)
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    sys.exit(1 if failed else 0 if ran else 77)
+    """Runs the file's tests by pytest, or those that the command line names; other words are pytest's options. Exit status 77: all were skipped."""
+    if not pytest:
+        sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
+    file, ran = os.path.abspath(sys.argv[0]), []
+
+    class Outcomes:
+        def pytest_runtest_logreport(self, report):
+            ran.extend([report] if report.when == "call" and not report.skipped else [])
+
+    words = [f"{file}::{word}" if callable(tests.get(word.partition("[")[0])) else word for word in sys.argv[1:]]
+    if all(word.startswith("-") for word in words):
+        words.append(file)
+    status = pytest.main(["-c", os.path.join(TESTS, "pytest.ini"), "--rootdir", TESTS, "-v", *words], [Outcomes()])
+    sys.exit(77 if status == 0 and not ran else status)

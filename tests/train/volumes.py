@@ -10,11 +10,10 @@ import resource
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 
-STARGRAD = os.environ["STARGRAD"]
+from run import STARGRAD, folder, main
+
 LONG = "STARGRAD_LONG" in os.environ      # make check-long
 KILLS, WORKERS, SIDES = (100, 4, [64, 256, 300]) if LONG else (6, 2, [40, 140, 150])
 
@@ -29,16 +28,16 @@ def idx(path, array, sides):
     path.write_bytes(gzip.compress(struct.pack(">IIII", 0x803, *sides) + bytes(array)))
 
 
-def zarr(folder, sides, chunks, voxel):
+def zarr(path, sides, chunks, voxel):
     """Version 2, uncompressed; voxel(z, y, x)."""
-    folder.mkdir()
-    (folder / ".zarray").write_text(json.dumps({"zarr_format": 2, "shape": sides, "chunks": chunks, "dtype": "|u1", "compressor": None,
+    path.mkdir()
+    (path / ".zarray").write_text(json.dumps({"zarr_format": 2, "shape": sides, "chunks": chunks, "dtype": "|u1", "compressor": None,
                                                 "fill_value": 0, "order": "C", "filters": None}))
     counts = [-(-side // chunk) for side, chunk in zip(sides, chunks)]
     for z in range(counts[0]):
         for y in range(counts[1]):
             for x in range(counts[2]):
-                (folder / f"{z}.{y}.{x}").write_bytes(bytes(
+                (path / f"{z}.{y}.{x}").write_bytes(bytes(
                     voxel(z * chunks[0] + i, y * chunks[1] + j, x * chunks[2] + k)
                     for i in range(chunks[0]) for j in range(chunks[1]) for k in range(chunks[2])))
 
@@ -49,12 +48,13 @@ def disk_full():
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
-def blocks(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "." and ".part" not in path.name}
+def blocks(path):
+    return {block.name: block.read_bytes() for block in path.iterdir() if block.name[0] != "." and ".part" not in block.name}
 
 
-with tempfile.TemporaryDirectory() as scratch:
-    work = pathlib.Path(scratch)
+def test_volumes_in_a_run_and_in_a_queue():
+    work = pathlib.Path(folder("volumes"))
+    work.mkdir()
     data = work / "data"
     data.mkdir()
     slices = [[255 if (y // 8 + x // 8 + z) % 2 else 40 for y in range(64) for x in range(64)] for z in range(5)]
@@ -227,4 +227,7 @@ with tempfile.TemporaryDirectory() as scratch:
     for mask, status, says in (("none.zarr", 1, "No such file"), (work, 2, "of no format"), (source, 1, "sides that divide")):
         told = stargrad(*masked, "--mask", mask, "--out", work / "no.zarr", status=status)
         assert says in told, told
-sys.exit(0)
+
+
+if __name__ == "__main__":
+    main(globals())

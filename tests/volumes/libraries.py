@@ -6,21 +6,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
-try:
-    import h5py
-    import numcodecs
-    import numpy as np
-    import tifffile
-    import zarr
-except ImportError as missing:
-    print(f"skipped: {missing}: wants zarr 3, h5py, numcodecs, numpy, tifffile")
-    sys.exit(77)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train"))
+from run import STARGRAD, Skip, folder, main  # noqa: E402
 
-STARGRAD = os.environ["STARGRAD"]
 SIDES = (5, 40, 33)
-VOXELS = np.random.default_rng(1).integers(0, 256, SIDES, dtype="u1")
 
 
 def stargrad(*words, status=0):
@@ -29,10 +19,20 @@ def stargrad(*words, status=0):
     return run.stdout + run.stderr
 
 
-with tempfile.TemporaryDirectory() as scratch:
-    work = pathlib.Path(scratch)
+def test_what_libraries_write_is_read_and_the_other_way_round():
+    try:
+        import h5py
+        import numcodecs
+        import numpy as np
+        import tifffile
+        import zarr
+    except ImportError as missing:
+        raise Skip(f"{missing}: wants zarr 3, h5py, numcodecs, numpy, tifffile") from missing
+    whole = np.random.default_rng(1).integers(0, 256, SIDES, dtype="u1")
+    work = pathlib.Path(folder("volumes"))
+    work.mkdir()
     for part in ("train", "val"):
-        for name, voxels in (("image", VOXELS), ("label", VOXELS > 128)):
+        for name, voxels in (("image", whole), ("label", whole > 128)):
             zarr.create_array(str(work / "set" / part / f"{name}.zarr"), data=voxels.astype("u1"), chunks=(2, 17, 33), zarr_format=2)
     stargrad("train", "--model", "unet2d", "--data", f"volume:{work}/set,1x16x16", "--batch", 8, "--steps", 3, "--out", work / "run")
     how = ("segment", "--weights", work / "run/model.safetensors", "--model", "unet2d", "--patch", "1x32x32", "--overlap", "0x8x8",
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as scratch:
         return stargrad(*how, "--in", source, "--out", work / "refused.raw", status=1)
 
     # What all of the same voxels have to come to.
-    VOXELS.tofile(work / "plain.raw")
+    whole.tofile(work / "plain.raw")
     plain = work / "plain.raw:{}x{}x{}".format(*SIDES)
     wanted = np.fromfile(segment(plain)[0], "<f4").reshape(2, *SIDES)
     assert np.allclose(wanted.sum(0), 1, atol=1e-5)
@@ -60,18 +60,18 @@ with tempfile.TemporaryDirectory() as scratch:
             (3, None), (3, codecs.GzipCodec()), (3, codecs.ZstdCodec(level=2, checksum=True)), (3, codecs.BloscCodec(cname="lz4hc"))]
     for number, (version, compressor) in enumerate(read):
         path = work / f"read{number}.zarr"
-        zarr.create_array(str(path), data=VOXELS, chunks=chunks, zarr_format=version, compressors=compressor)
+        zarr.create_array(str(path), data=whole, chunks=chunks, zarr_format=version, compressors=compressor)
         assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), (version, compressor)
     for number, (version, compressor, name) in enumerate(((2, own.BZ2(), "bz2"), (2, own.LZMA(), "lzma"), (2, own.LZ4(), "lz4"))):
         path = work / f"refused{number}.zarr"
-        zarr.create_array(str(path), data=VOXELS, chunks=chunks, zarr_format=version, compressors=compressor)
+        zarr.create_array(str(path), data=whole, chunks=chunks, zarr_format=version, compressors=compressor)
         assert f"compressed with '{name}'" in told_of(path), name
-    zarr.create_array(str(work / "sharded.zarr"), data=VOXELS, chunks=(1, 8, 40), shards=(2, 16, 40), zarr_format=3)
+    zarr.create_array(str(work / "sharded.zarr"), data=whole, chunks=(1, 8, 40), shards=(2, 16, 40), zarr_format=3)
     assert "sharding_indexed" in told_of(work / "sharded.zarr")
     turned = None
     for number, (kind, order) in enumerate((("<u2", "C"), (">u2", "C"), ("<u2", "F"), (">u2", "F"))):
         path = work / f"turned{number}.zarr"
-        zarr.create_array(str(path), data=VOXELS.astype(kind) * 257, chunks=chunks, zarr_format=2, order=order)
+        zarr.create_array(str(path), data=whole.astype(kind) * 257, chunks=chunks, zarr_format=2, order=order)
         got = np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape)
         turned = got if turned is None else turned
         assert np.allclose(got, wanted, atol=1e-4) and np.array_equal(got, turned), (kind, order)
@@ -81,10 +81,10 @@ with tempfile.TemporaryDirectory() as scratch:
                                       {"chunks": (1, 9, 9), "fletcher32": True}, {"chunks": (3, 40, 33), "scaleoffset": 0})):
         path = work / f"read{number}.h5"
         with h5py.File(path, "w") as file:
-            file.create_dataset("a/b", data=VOXELS, **filters)
+            file.create_dataset("a/b", data=whole, **filters)
         assert np.array_equal(np.fromfile(segment(f"{path}:a/b")[0], "<f4").reshape(wanted.shape), wanted), filters
     with h5py.File(work / "lzf.h5", "w") as file:
-        file.create_dataset("volume", data=VOXELS, chunks=(5, 8, 8), compression="lzf")
+        file.create_dataset("volume", data=whole, chunks=(5, 8, 8), compression="lzf")
     assert "required filter 'lzf' is not registered" in told_of(work / "lzf.h5")
 
     # TIFF: strips, tiles, zlib, large offsets, either order of bytes; ImageJ's single page with bare slices behind it.
@@ -93,11 +93,11 @@ with tempfile.TemporaryDirectory() as scratch:
                                    {"imagej": True, "metadata": {"axes": "ZYX"}},
                                    {"imagej": True, "truncate": True, "metadata": {"axes": "ZYX"}})):
         path = work / f"read{number}.tif"
-        tifffile.imwrite(path, VOXELS, photometric="minisblack", **how_)
+        tifffile.imwrite(path, whole, photometric="minisblack", **how_)
         assert np.array_equal(np.fromfile(segment(path)[0], "<f4").reshape(wanted.shape), wanted), how_
-    tifffile.imwrite(work / "channels.tif", VOXELS, photometric="minisblack", imagej=True)      # so ImageJ's metadata have it
+    tifffile.imwrite(work / "channels.tif", whole, photometric="minisblack", imagej=True)      # so ImageJ's metadata have it
     assert f"has {SIDES[0]} channels" in told_of(work / "channels.tif")
-    deep = (VOXELS.astype("u2") * 257)
+    deep = (whole.astype("u2") * 257)
     for number, how_ in enumerate(({"byteorder": ">"}, {"imagej": True, "truncate": True, "byteorder": ">", "metadata": {"axes": "ZYX"}})):
         path = work / f"deep{number}.tif"
         tifffile.imwrite(path, deep, photometric="minisblack", **how_)
@@ -137,3 +137,7 @@ with tempfile.TemporaryDirectory() as scratch:
     array = zarr.open(str(segment(work / "large.zarr", work / "blocks.zarr")[0]), mode="r")
     assert array.chunks == (2, 16, 20, 128) and np.allclose(array[:].sum(0), 1, atol=1e-5)
     assert json.loads((work / "blocks.zarr/.zarray").read_text())["compressor"]["id"] == "zstd"
+
+
+if __name__ == "__main__":
+    main(globals())

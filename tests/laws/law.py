@@ -1,9 +1,9 @@
-"""What the tests of laws share. A law holds for every combination of valid options; it is a function of a Draw, from which it takes a
-combination at random. main() tries a law with seeds 1, 2, 3, …; a seed always draws the same combination:
+"""What the tests of laws share. A law holds for every combination of valid options; its check is a function of a Draw, from which it takes a
+combination at random. A law's test has seeds 1, 2, 3, …; a seed always draws the same combination:
 
-    python3 tests/laws/ranks.py              as many as a check has time for, or STARGRAD_LONG=1: as many as a long one
-    python3 tests/laws/ranks.py 17           the combination of seed 17, with its commands
-    python3 tests/laws/ranks.py 1:500        those of seeds 1 to 500
+    python3 tests/laws/ranks.py                              ten of them, or STARGRAD_LONG=1: as many as a long check has
+    python3 tests/laws/ranks.py 'test_ranks[17]' -rP         the combination of seed 17, with its commands
+    STARGRAD_SEEDS=1:500 python3 tests/laws/ranks.py -n 2    those of seeds 1 to 500, two at a time
 
 A combination that the program refuses by itself, with a reason, is no case of a law: raise Refused, and the next one of the same seed
 is drawn."""
@@ -11,14 +11,14 @@ import os
 import random
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import traceback
+
+import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "train"))
 
-from run import FOLDER, RANKS, Skip, command  # noqa: E402
+from run import RANKS, Skip, command  # noqa: E402
 
 ATTEMPTS = 50
 
@@ -82,50 +82,21 @@ def differ(one, other, limit):
     return 0 if worst <= limit else worst       # a NaN is not
 
 
-def attempt(name, law, seed, verbose):
-    """Whether the law holds for SEED's first combination that the program takes."""
+def seeds(check, long):
+    """The seeds of a test: CHECK of them, with STARGRAD_LONG LONG of them, or those of STARGRAD_SEEDS, as 17 or 1:500."""
+    first, _, last = os.environ.get("STARGRAD_SEEDS", f"1:{long if os.environ.get('STARGRAD_LONG') else check}").partition(":")
+    return pytest.mark.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+def holds(name, check, seed):
+    """The law holds for SEED's first combination that the program takes."""
     draw = Draw(name, seed)
     for _ in range(ATTEMPTS):
         draw.commands.clear()
         try:
-            law(draw)
-            if verbose:
-                print(*draw.commands, sep="\n")
-            return True
+            return check(draw)
         except Refused as why:
-            if verbose:
-                print(f"refused: {why}")
-        except Skip:
-            raise
-        except Exception as why:
-            told = str(why) if isinstance(why, (Broken, AssertionError)) else traceback.format_exc()
-            print(f"FAILED   {name}, seed {seed}: {told}", *draw.commands, f"again: {repeat(seed)}", sep="\n    ", flush=True)
-            return False
-    print(f"FAILED   {name}, seed {seed}: {ATTEMPTS} combinations were refused")
-    return False
-
-
-def repeat(seed):
-    known = [f"{key}={shlex.quote(os.environ[key])}" for key in ("STARGRAD", "srcdir", "builddir", "STARGRAD_MAX_ISA") if key in os.environ]
-    return " ".join([*known, "python3", sys.argv[0], str(seed)])
-
-
-def main(name, law, check, long):
-    """Tries the LAW with CHECK seeds, or, with STARGRAD_LONG, with LONG; or with those that the command line names."""
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    seeds = range(1, 1 + (long if os.environ.get("STARGRAD_LONG") else check))
-    given = sys.argv[1:]
-    if given:
-        spans = [[int(end) for end in word.split(":")] for word in given]
-        seeds = [seed for span in spans for seed in range(span[0], span[-1] + 1)]
-    try:
-        failed = [seed for seed in seeds if not attempt(name, law, seed, len(given) > 0)]
-    except Skip as why:
-        print(f"skipped  {name}: {why}")
-        sys.exit(77)
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    if not failed:
-        print(f"ok       {name}: {len(seeds)} combinations")
-    sys.exit(1 if failed else 0)
+            print(f"refused: {why}")
+        finally:
+            print(*draw.commands, sep="\n")
+    pytest.fail(f"seed {seed}: {ATTEMPTS} combinations were refused")

@@ -1,0 +1,26 @@
+"""What pytest adds to a test of Stargrad: a failure names the command that repeats this one test."""
+import os
+import shlex
+import signal
+import sys
+
+import pytest
+
+collect_ignore = ["gpu/counts.py", "gpu/parts.py"]
+
+
+def pytest_configure():
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        signal.signal(number, handler)      # whoever starts the tests may ignore them (nohup, &), and hand that on
+
+
+def repeat(item):
+    known = [f"{key}={shlex.quote(os.environ[key])}" for key in ("STARGRAD", "srcdir", "builddir", "STARGRAD_MAX_ISA") if key in os.environ]
+    return " ".join([*known, shlex.quote(sys.executable), shlex.quote(str(item.path)), shlex.quote(item.name)])
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        report.sections.append(("repeat", repeat(item)))
