@@ -3,7 +3,7 @@
  *
  * Text is cut into words before anything is joined: a blank and letters, a blank and digits, a blank and what is neither, blanks;
  * and the endings 's 't 're 've 'm 'll 'd; by Unicode's classes (unicode_data.h). Added tokens (<|endoftext|>) are found before
- * that, the first and of these the longest first.
+ * that, the first and of these the longest first; those that are normalized, in what the others leave.
  *
  * Limits: the steps of a tokenizer.json that GPT-2's has not are refused by name. */
 #include "cli/tokenizer.h"
@@ -30,8 +30,10 @@ struct sgrad__tokenizer {
         size_t size;
         int32_t token;
         bool lstrip, rstrip;            /* it takes the blanks before, after it */
+        bool normalized;
     } *added;
     int addeds;
+    int merges;
 };
 
 /* ---- bytes as characters ----------------------------------------------------------------------------------------- */
@@ -86,9 +88,10 @@ static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t 
 }
 
 /* A token that is found before words are. */
-static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t token, bool lstrip, bool rstrip) {
+static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t token, struct added how) {
     t->added = sgrad_grow(t->added, t->addeds, sizeof *t->added);
-    t->added[t->addeds++] = (struct added){ sgrad_format("%s", text), strlen(text), token, lstrip, rstrip };
+    how.text = sgrad_format("%s", text), how.size = strlen(text), how.token = token;
+    t->added[t->addeds++] = how;
     if (token >= t->words) {
         struct word *longer = sgrad_alloc((size_t)token + 1, sizeof *longer);
         memcpy(longer, t->word, (size_t)t->words * sizeof *longer);
@@ -98,6 +101,18 @@ static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t toke
     }
     free(t->word[token].byte);
     t->word[token] = (struct word){ sgrad_format("%s", text), strlen(text) };
+}
+
+/* The number that `tokenizers` gives an added token, whatever the file says: that of its vocabulary, or else the next. */
+static json_int_t number_of(const struct sgrad__tokenizer *t, const char *text) {
+    const json_t *known = json_object_get(t->token, text);
+    json_int_t next = (json_int_t)json_object_size(t->token);
+    if (known) return json_integer_value(known);
+    for (const struct added *a = t->added; a < t->added + t->addeds; a++) {
+        if (!strcmp(a->text, text)) return a->token;
+        if (a->token >= next) next = a->token + 1;
+    }
+    return next;
 }
 
 static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t *added) {
@@ -112,8 +127,12 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
         if (json_is_true(json_object_get(one, "single_word")))
             return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: the added token '%.100s' has single_word, which is not supported",
                               file, text);
-        add_token(t, text, (int32_t)token, json_is_true(json_object_get(one, "lstrip")),
-                  json_is_true(json_object_get(one, "rstrip")));
+        if (token != number_of(t, text))
+            return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: the added token '%.100s' has number %lld, which by the vocabulary "
+                              "and the tokens before it is %lld", file, text, (long long)token, (long long)number_of(t, text));
+        add_token(t, text, (int32_t)token, (struct added){ .lstrip = json_is_true(json_object_get(one, "lstrip")),
+                                                           .rstrip = json_is_true(json_object_get(one, "rstrip")),
+                                                           .normalized = json_is_true(json_object_get(one, "normalized")) });
     }
     return 0;
 }
@@ -121,7 +140,8 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
 /* ---- what GPT-2's tokenizer has not ---- */
 
 static int refuse(const char *file, const char *what, const char *name) {
-    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its tokens would be others", file, what, name);
+    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its tokens%s would be %s", file, what,
+                      name, strcmp(what, "decoder") ? "" : "' text", strcmp(what, "decoder") ? "others" : "another");
 }
 
 /* A STEP of the file, null or an object with a type, which may be a Sequence of such: the first type that is not KNOWN; NULL: all
@@ -151,12 +171,13 @@ static int check_steps(const char *file, const json_t *object) {
     const json_t *pre = json_object_get(object, "pre_tokenizer"), *level = byte_level(pre);
     const struct {
         const char *name, *known;
-    } steps[] = { { "normalizer", NULL }, { "pre_tokenizer", "ByteLevel" }, { "post_processor", "ByteLevel" } };
+    } steps[] = { { "normalizer", NULL }, { "pre_tokenizer", "ByteLevel" }, { "post_processor", "ByteLevel" },
+                  { "decoder", "ByteLevel" } };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         const char *other = other_type(json_object_get(object, steps[i].name), steps[i].known);
         if (other) return refuse(file, steps[i].name, other);
     }
-    if (pre && !(level && json_is_object(level))) return refuse(file, "pre_tokenizer", json_is_null(pre) ? "null" : "Sequence");
+    if (!json_is_object(level)) return refuse(file, "pre_tokenizer", json_is_object(pre) ? "Sequence" : "null");
     if (json_is_true(json_object_get(level, "add_prefix_space")))
         return refuse(file, "pre_tokenizer", "ByteLevel's add_prefix_space");
     if (json_is_false(json_object_get(level, "use_regex"))) return refuse(file, "pre_tokenizer", "ByteLevel without use_regex");
@@ -179,8 +200,20 @@ static int check_model(const char *file, const json_t *model) {
     return 0;
 }
 
-static void add_pair(struct sgrad__tokenizer *t, const char *pair) {
-    if (!json_object_get(t->rank, pair)) json_object_set_new(t->rank, pair, json_integer((json_int_t)json_object_size(t->rank)));
+/* Of equal pairs the last holds. Both pieces, and what they make, have to be tokens. */
+static int add_pair(struct sgrad__tokenizer *t, const char *file, const char *pair) {
+    const char *blank = strchr(pair, ' ');
+    char *piece[3] = { sgrad_format("%.*s", (int)(blank ? blank - pair : 0), pair), sgrad_format("%s", blank ? blank + 1 : "") };
+    int error = 0;
+    piece[2] = sgrad_format("%s%s", piece[0], piece[1]);
+    for (int i = 0; i < 3; i++) {
+        if (!error && !json_object_get(t->token, piece[i]))
+            error = sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is no token of the vocabulary", file,
+                               t->merges + 1, pair, piece[i]);
+        free(piece[i]);
+    }
+    if (!error) json_object_set_new(t->rank, pair, json_integer(t->merges++));
+    return error;
 }
 
 /* "a b", or ["a","b"] */
@@ -192,8 +225,9 @@ static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_
         const char *one = json_string_value(json_array_get(merge, 0)), *other = json_string_value(json_array_get(merge, 1));
         if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is no pair");
         char *pair = json_string_value(merge) ? sgrad_format("%s", json_string_value(merge)) : sgrad_format("%s %s", one, other);
-        add_pair(t, pair);
+        const int error = add_pair(t, file, pair);
         free(pair);
+        SGRAD_TRY(error);
     }
     return 0;
 }
@@ -204,15 +238,23 @@ static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
     char *path = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - vocabulary) : 0, vocabulary);
     struct sgrad_map map;
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
-    free(path);
-    SGRAD_TRY(error);
-    char *text = sgrad_format("%.*s", (int)map.size, (const char *)map.data), *rest = text;
-    sgrad_map_close(&map);
-    for (char *line; (line = strsep(&rest, "\n"));) {
+    char *text = error ? NULL : sgrad_format("%.*s", (int)map.size, (const char *)map.data), *rest = text;
+    if (!error) sgrad_map_close(&map);
+    for (char *line; !error && (line = strsep(&rest, "\n"));) {
         line[strcspn(line, "\r")] = 0;
-        if (strchr(line, ' ') && strncmp(line, "#version", strlen("#version"))) add_pair(t, line);
+        if (*line && strncmp(line, "#version", strlen("#version"))) error = add_pair(t, path, line);
     }
     free(text);
+    free(path);
+    return error;
+}
+
+/* What has no token becomes another, where the model has one for it. */
+static int check_unknown(const struct sgrad__tokenizer *t, const char *file, const json_t *model) {
+    if (!json_is_string(json_object_get(model, "unk_token"))) return 0;
+    for (int byte = 0; byte < BYTES; byte++)
+        if (!json_object_get(t->token, t->character[byte]))
+            return refuse(file, "model's", "unk_token, with a vocabulary that lacks bytes,");
     return 0;
 }
 
@@ -221,6 +263,7 @@ static int read_whole(struct sgrad__tokenizer *t, const char *file, const json_t
     SGRAD_TRY(check_model(file, model));
     SGRAD_TRY(check_steps(file, object));
     SGRAD_TRY(take_vocabulary(t, file, json_object_get(model, "vocab")));
+    SGRAD_TRY(check_unknown(t, file, model));
     SGRAD_TRY(take_merges(t, file, json_object_get(model, "merges")));
     return take_added(t, file, json_object_get(object, "added_tokens"));
 }
@@ -234,7 +277,8 @@ static int read_pair(struct sgrad__tokenizer *t, const char *file, json_t *objec
         if (!json_is_integer(value))
             return wrong(file, "is neither a tokenizer.json, with a model, nor a vocab.json, with a number for each token");
     SGRAD_TRY(take_vocabulary(t, file, object));
-    if (json_object_get(object, end)) add_token(t, end, (int32_t)json_integer_value(json_object_get(object, end)), false, false);
+    if (json_object_get(object, end))
+        add_token(t, end, (int32_t)json_integer_value(json_object_get(object, end)), (struct added){ 0 });
     return read_merges(t, file);
 }
 
@@ -349,29 +393,32 @@ static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
     }
 }
 
-/* Appends the tokens of TEXT, which has no added ones. */
+/* Appends the tokens of TEXT, which has no added ones. A byte that has no token is left out before the others are joined. */
 static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int32_t *token, int *count) {
     char **piece = sgrad_alloc(strlen(text) + 1, sizeof *piece);
     for (size_t length; *text; text += length) {
+        int pieces = 0;
         length = word_length(text);
-        for (size_t i = 0; i < length; i++) piece[i] = sgrad_format("%s", t->character[(unsigned char)text[i]]);
-        const int pieces = join(t, piece, (int)length);
+        for (size_t i = 0; i < length; i++) {
+            const char *character = t->character[(unsigned char)text[i]];
+            if (json_object_get(t->token, character)) piece[pieces++] = sgrad_format("%s", character);
+            else sgrad_warn("tokenizer: '%s' is no token of its vocabulary: left out", character);
+        }
+        pieces = join(t, piece, pieces);
         for (int i = 0; i < pieces; i++) {
-            const json_t *number = json_object_get(t->token, piece[i]);
-            if (number) token[(*count)++] = (int32_t)json_integer_value(number);
-            else sgrad_warn("tokenizer: '%s' is no token of its vocabulary: left out", piece[i]);
+            token[(*count)++] = (int32_t)json_integer_value(json_object_get(t->token, piece[i]));
             free(piece[i]);
         }
     }
     free(piece);
 }
 
-/* The first added token in TEXT, of several there the longest, and the bytes BEFORE it; NULL: there is none. */
-static const struct added *find_added(const struct sgrad__tokenizer *t, const char *text, size_t *before) {
+/* The first added token in TEXT, NORMALIZED or not, of several there the longest, and the bytes BEFORE it; NULL: none. */
+static const struct added *find_added(const struct sgrad__tokenizer *t, const char *text, bool normalized, size_t *before) {
     const struct added *found = NULL;
     *before = strlen(text);
     for (const struct added *a = t->added; a < t->added + t->addeds; a++) {
-        const char *at = strstr(text, a->text);
+        const char *at = a->normalized == normalized ? strstr(text, a->text) : NULL;
         const size_t here = at ? (size_t)(at - text) : 0;
         if (!at || here > *before || (found && here == *before && a->size <= found->size)) continue;
         *before = here;
@@ -388,21 +435,36 @@ static size_t without_blanks(const char *text, size_t size) {
     return end < size ? end : size;
 }
 
+/* SIZE bytes of TEXT; those added tokens that are NORMALIZED, if that is true, else all. Blanks that one of them takes may be the
+ * next one. */
+static void encode(const struct sgrad__tokenizer *t, const char *from, size_t size, bool normalized, int32_t *token,
+                   int *count) {
+    char *text = sgrad_format("%.*s", (int)size, from);
+    const struct added *added;
+    size_t done = 0, found = 0, before, length;
+    do {
+        added = find_added(t, text + found, normalized, &before);
+        size_t start = found + before, end = start + (added ? added->size : 0);
+        found = end;
+        if (added && added->lstrip) start = without_blanks(text, start);
+        for (; added && added->rstrip && is_blank(character_at(text + end, &length)); end += length) {}
+        if (start > done && normalized) {
+            char *plain = sgrad_format("%.*s", (int)(start - done), text + done);
+            encode_plain(t, plain, token, count);
+            free(plain);
+        } else if (start > done) {
+            encode(t, text + done, start - done, true, token, count);
+        }
+        if (added) token[(*count)++] = added->token;
+        done = end;
+    } while (added);
+    free(text);
+}
+
 int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *text, int *count) {
     int32_t *token = sgrad_alloc(strlen(text) + 1, sizeof *token);
-    const struct added *added;
     *count = 0;
-    do {
-        size_t before, length;
-        added = find_added(t, text, &before);
-        char *plain = sgrad_format("%.*s", (int)(added && added->lstrip ? without_blanks(text, before) : before), text);
-        encode_plain(t, plain, token, count);
-        free(plain);
-        text += before;
-        if (!added) break;
-        token[(*count)++] = added->token;
-        for (text += added->size; added->rstrip && is_blank(character_at(text, &length)); text += length) {}
-    } while (*text);
+    encode(t, text, strlen(text), false, token, count);
     return token;
 }
 

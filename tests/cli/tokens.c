@@ -69,13 +69,61 @@ static void files(void **state) {
     for (size_t r = 2; r < sizeof rows / sizeof *rows; r++) check(t, rows[r].text, rows[r].token);
     sgrad__tokenizer_close(t);
 
-    json_array_append_new(json_object_get(object, "added_tokens"),
-                          json_pack("{s:i, s:s, s:b, s:b}", "id", 702, "content", "<|end", "lstrip", 1, "rstrip", 1));
-    assert_int_equal(json_dump_file(object, scratch_path("added.json"), 0), 0);
-    assert_done(sgrad__tokenizer_open(scratch_path("added.json"), &t));
-    check(t, "<|endoftext|>To be", (int32_t[]){ 700, 407, 309, -1 });
-    check(t, "To \u00a0<|end \u3000 To <|endoftext|>", (int32_t[]){ 407, 702, 407, 220, 700, -1 });
+    json_decref(object);
+    free(file);
+}
+
+static json_t *added_token(int id, const char *content, bool lstrip, bool rstrip, bool normalized) {
+    return json_pack("{s:i, s:s, s:b, s:b, s:b}", "id", id, "content", content, "lstrip", lstrip, "rstrip", rstrip, "normalized",
+                     normalized);
+}
+
+/* Opens what OBJECT has become. */
+static struct sgrad__tokenizer *open_changed(const json_t *object) {
+    struct sgrad__tokenizer *t;
+    assert_int_equal(json_dump_file(object, scratch_path("changed.json"), 0), 0);
+    assert_done(sgrad__tokenizer_open(scratch_path("changed.json"), &t));
+    return t;
+}
+
+static void added(void **state) {
+    (void)state;
+    char *file = reference();
+    json_t *object = json_load_file(file, 0, NULL), *list = json_object_get(object, "added_tokens");
+    json_array_append_new(list, added_token(701, "<|end", true, true, false));
+    json_array_append_new(list, added_token(702, "\n\n", false, false, false));
+    json_array_append_new(list, added_token(703, "<a>", false, false, false));
+    json_array_append_new(list, added_token(704, "x<a>y", false, false, true));
+    json_array_append_new(list, added_token(705, "x<b>y", false, false, true));
+    json_array_append_new(list, added_token(68, "e", false, false, true));
+    struct sgrad__tokenizer *t = open_changed(object);
+    check(t, "<|endoftext|>To b", (int32_t[]){ 700, 407, 268, -1 });
+    check(t, "To \u00a0<|end \u3000 To <|endoftext|>", (int32_t[]){ 407, 701, 407, 220, 700, -1 });
+    check(t, "C<|end  \n\n", (int32_t[]){ 34, 701, 702, -1 });            /* the blanks that one takes are the next */
+    check(t, "x<a>y <a>", (int32_t[]){ 87, 703, 88, 220, 703, -1 });      /* what is not normalized comes first */
+    check(t, "x<b>y<a>", (int32_t[]){ 705, 703, -1 });
     sgrad__tokenizer_close(t);
+    json_decref(object);
+    free(file);
+}
+
+/* A byte that has no token is left out before its neighbours are joined; of equal merges the last holds. */
+static void lacks(void **state) {
+    (void)state;
+    char *file = reference();
+    json_t *object = json_load_file(file, 0, NULL), *model = json_object_get(object, "model");
+    json_object_set_new(model, "vocab", json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "a", 0, "b", 1, "c", 2, "ab", 3, "bc", 4,
+                                                  "abc", 5));
+    json_object_set_new(model, "merges", json_pack("[[s,s], s, s, [s,s]]", "b", "c", "a bc", "a b", "b", "c"));
+    json_object_set_new(json_array_get(json_object_get(object, "added_tokens"), 0), "id", json_integer(6));
+    struct sgrad__tokenizer *t = open_changed(object);
+    check(t, "axbc", (int32_t[]){ 3, 2, -1 });
+    check(t, "bxxc<|endoftext|>a", (int32_t[]){ 4, 6, 0, -1 });
+    sgrad__tokenizer_close(t);
+    json_object_set_new(model, "unk_token", json_string("a"));
+    assert_int_equal(json_dump_file(object, scratch_path("changed.json"), 0), 0);
+    assert_fails(sgrad__tokenizer_open(scratch_path("changed.json"), &t), SGRAD_EFORMAT,
+                 "its model's unk_token, with a vocabulary that lacks bytes, is not supported");
     json_decref(object);
     free(file);
 }
@@ -93,6 +141,8 @@ static void refused(void **state) {
           "its pre_tokenizer Digits" },
         { { "pre_tokenizer" }, "{\"type\": \"Split\"}", "its pre_tokenizer Split" },
         { { "pre_tokenizer" }, "null", "its pre_tokenizer null" },
+        { { "pre_tokenizer" }, "", "its pre_tokenizer null" },
+        { { "decoder" }, "{\"type\": \"BPEDecoder\"}", "its decoder BPEDecoder is not supported: its tokens' text" },
         { { "pre_tokenizer", "add_prefix_space" }, "true", "its pre_tokenizer ByteLevel's add_prefix_space" },
         { { "pre_tokenizer", "use_regex" }, "false", "its pre_tokenizer ByteLevel without use_regex" },
         { { "post_processor" }, "{\"type\": \"TemplateProcessing\"}", "its post_processor TemplateProcessing" },
@@ -102,6 +152,13 @@ static void refused(void **state) {
         { { "model", "type" }, "\"Unigram\"", "its model Unigram" },
         { { "model", "end_of_word_suffix" }, "\"</w>\"", "its model's end_of_word_suffix" },
         { { "added_tokens" }, "[{\"id\": 5, \"content\": \"x\", \"single_word\": true}]", "'x' has single_word" },
+        { { "added_tokens" }, "[{\"id\": 5000, \"content\": \"<m>\"}]",
+          "the added token '<m>' has number 5000, which by the vocabulary and the tokens before it is 700" },
+        { { "added_tokens" }, "[{\"id\": 700, \"content\": \"e\"}]", "'e' has number 700, which by the vocabulary" },
+        { { "added_tokens" }, "[{\"id\": 700, \"content\": \"<m>\"}, {\"id\": 700, \"content\": \"<n>\"}]",
+          "before it is 701" },
+        { { "model", "merges" }, "[[\"q\", \"x\"]]", "merge 1, 'q x': 'qx' is no token of the vocabulary" },
+        { { "model", "merges" }, "[\"qx\"]", "merge 1, 'qx': '' is no token of the vocabulary" },
         { { "added_tokens" }, "[{\"id\": -5, \"content\": \"x\"}]", "an added token has no content, or a number" },
         { { "model" }, "\"BPE\"", "is neither a tokenizer.json" },
     };
@@ -110,8 +167,9 @@ static void refused(void **state) {
         struct sgrad__tokenizer *t;
         json_t *object = json_load_file(file, 0, NULL), *in = object;
         if (cases[i].path[1]) in = json_object_get(in, cases[i].path[0]);
-        json_object_set_new(in, cases[i].path[1] ? cases[i].path[1] : cases[i].path[0],
-                            json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        const char *key = cases[i].path[1] ? cases[i].path[1] : cases[i].path[0];
+        if (*cases[i].value) json_object_set_new(in, key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        else json_object_del(in, key);
         assert_int_equal(json_dump_file(object, scratch_path("other.json"), 0), 0);
         assert_fails(sgrad__tokenizer_open(scratch_path("other.json"), &t), SGRAD_EFORMAT, cases[i].says);
         json_decref(object);
@@ -124,6 +182,8 @@ int main(int argc, char **argv) {
         sentence("tokens equal those of the tokenizers library", texts),
         sentence("vocab.json with merges.txt gives the same tokens as tokenizer.json", files),
         sentence("a tokenizer that would give other tokens is refused", refused),
+        sentence("added tokens are found as the tokenizers library finds them", added),
+        sentence("a byte that has no token is left out before its neighbours are joined", lacks),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
