@@ -115,6 +115,9 @@ makefile() {
 # Two tests of one name in one folder would share a log, and one of them not run.
 names() { printf '%s\n' tests/**/*.{c,sh,py} | sed 's/\.[a-z]*$//' | sort | uniq -d | sed 's/$/: two tests have this name/'; }
 
+# A unit test has a sentence for its name, and is run by what tests/asserts.h has.
+sentences() { grep -nE 'cmocka_(unit_test|run_group)' tests/**/*.c | sed 's/$/   <- tests have sentences for names: tests\/asserts.h/'; }
+
 sizes() {
 	local file lines
 	for file in "${sources[@]}" {tests,bench}/**/*.{c,h,sh,py} quickstart configure.ac; do
@@ -145,6 +148,7 @@ findings=$(
 	records cli cli/cli.def sgrad__command
 	makefile
 	names
+	sentences
 	sizes
 )
 [ -z "$findings" ] || { echo "$findings" >&2 && exit 1; }

@@ -9,11 +9,7 @@
 #include "config.h"
 #include "graphs/graphs.h"
 #include "graphs/runs/runner.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "tests/asserts.h"
 
 enum { BATCH = 128, WORKERS = 64, SIDE = 32, CLASSES = 10, WARM_UP = 3 };
 
@@ -81,13 +77,24 @@ static int measure(const struct sgrad_context *ctx, int micro, int lanes, int st
     return error;
 }
 
-int main(int count, char **word) {
+static int measure_all(int steps) {
     static const struct { int micro, lanes; } rows[] = { { 2, 0 }, { 2, 8 }, { 4, 0 }, { 4, 8 } };
     struct sgrad_context *ctx;
     int error = 0;
     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1 }, &ctx));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !error; i++)
-        error = measure(ctx, rows[i].micro, rows[i].lanes, count > 1 ? atoi(word[1]) : 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !error; i++) error = measure(ctx, rows[i].micro, rows[i].lanes, steps);
     sgrad_context_close(ctx);
-    return error ? 1 : 0;
+    return error;
+}
+
+static void one_step(void **state) {
+    (void)state;
+    assert_done(measure_all(1));
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = { sentence("a step of many small tasks ends", one_step) };
+    const int steps = argc > 1 ? atoi(argv[1]) : 0;
+    if (steps > 0) return measure_all(steps) ? 1 : 0;
+    return run_sentences(argc, argv, tests, NULL, NULL);
 }
