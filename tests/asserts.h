@@ -28,6 +28,19 @@
 
 /* ---- checks ------------------------------------------------------------------------------------------------------- */
 
+/* Ends what a failure would leave undone; NULL: nothing. */
+static void (*asserts_recover)(void);
+
+static inline void asserts_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static inline void asserts_fail(const char *file, int line, const char *format, ...) {
+    va_list list;
+    if (asserts_recover) asserts_recover();
+    va_start(list, format);
+    vprint_error(format, list);
+    va_end(list);
+    _fail(file, line);
+}
+
 /* The last message, of any thread, and how many there have been. */
 static char asserts_message[2048];
 static _Atomic int asserts_messages;
@@ -41,9 +54,8 @@ static inline void asserts_hear(const char *line) {
 static inline void asserts_done(const char *call, int is, int messages, const char *file, int line) {
     if (!is) return;
     const int length = messages == asserts_messages ? 0 : (int)strcspn(asserts_message, "\n");
-    print_error("%s\n    expected: 0\n    returned: %d (%s)\n    message:  %.*s\n", call, is, sgrad_strerror(is),
-                length ? length : 4, length ? asserts_message : "none");
-    _fail(file, line);
+    asserts_fail(file, line, "%s\n    expected: 0\n    returned: %d (%s)\n    message:  %.*s\n", call, is, sgrad_strerror(is),
+                 length ? length : 4, length ? asserts_message : "none");
 }
 
 /* The call returns 0. */
@@ -60,8 +72,7 @@ static inline bool asserts_literal(const char *text) { return strspn(text, "+-.0
 static inline void asserts_numbers(const char *what, long double is, const char *wanted, long double expected, const char *file,
                                    int line) {
     if (is == expected) return;
-    print_error("%s\n    expected: %.20Lg%s%s\n    is:       %.20Lg\n", what, expected, ASSERTS_NAME(wanted), is);
-    _fail(file, line);
+    asserts_fail(file, line, "%s\n    expected: %.20Lg%s%s\n    is:       %.20Lg\n", what, expected, ASSERTS_NAME(wanted), is);
 }
 
 /* Numbers of any type are equal; a NaN is not. */
@@ -70,8 +81,8 @@ static inline void asserts_numbers(const char *what, long double is, const char 
 static inline void asserts_integers(const char *what, uintmax_t is, const char *wanted, uintmax_t expected, const char *file,
                                     int line) {
     if (is == expected) return;
-    print_error("%s\n    expected: %jd%s%s\n    is:       %jd\n", what, (intmax_t)expected, ASSERTS_NAME(wanted), (intmax_t)is);
-    _fail(file, line);
+    asserts_fail(file, line, "%s\n    expected: %jd%s%s\n    is:       %jd\n", what, (intmax_t)expected, ASSERTS_NAME(wanted),
+                 (intmax_t)is);
 }
 
 /* cmocka's prints neither what was compared nor decimal numbers. */
@@ -82,13 +93,20 @@ static inline void asserts_integers(const char *what, uintmax_t is, const char *
 static inline void asserts_near(const char *what, double is, const char *wanted, double expected, double tolerance,
                                 const char *file, int line) {
     if (fabs(is - expected) <= tolerance) return;
-    print_error("%s\n    expected: %.17g%s%s, within %.3g\n    is:       %.17g\n", what, expected, ASSERTS_NAME(wanted),
-                tolerance, is);
-    _fail(file, line);
+    asserts_fail(file, line, "%s\n    expected: %.17g%s%s, within %.3g\n    is:       %.17g\n", what, expected,
+                 ASSERTS_NAME(wanted), tolerance, is);
 }
 
 /* X is EXPECTED, give or take TOLERANCE. */
 #define assert_near(x, expected, tolerance) asserts_near(#x, x, #expected, expected, tolerance, __FILE__, __LINE__)
+
+static inline void asserts_contains(const char *what, const char *text, const char *part, const char *file, int line) {
+    if (strstr(text, part)) return;
+    asserts_fail(file, line, "%s\n    expected: a text with \"%s\"\n    is:       \"%s\"\n", what, part, text);
+}
+
+/* TEXT has PART in it. */
+#define assert_contains(text, part) asserts_contains(#text, text, part, __FILE__, __LINE__)
 
 /* ---- tests -------------------------------------------------------------------------------------------------------- */
 
@@ -113,6 +131,7 @@ static inline void asserts_run(void **state) {
 
 static inline int asserts_end(void **state) {
     const struct CMUnitTest *test = asserts_test[asserts_now];
+    if (asserts_recover) asserts_recover();
     const int error = test->teardown_func ? test->teardown_func(state) : 0;
     if (error) asserts_passed[asserts_now] = false;
     return error;

@@ -58,15 +58,20 @@ static FILE *scratch_heard;
 static int scratch_stderr;
 static char scratch_text[4096];
 
+static inline const char *scratch_said(void);
+static inline void scratch_recover(void) { fputs(scratch_said(), stderr); }
+
 static inline void scratch_listen(void) {
     fflush(stderr);
     scratch_heard = tmpfile();
     assert_non_null(scratch_heard);
     scratch_stderr = dup(2);
     dup2(fileno(scratch_heard), 2);
+    asserts_recover = scratch_recover;
 }
 
 static inline const char *scratch_said(void) {
+    asserts_recover = NULL;
     fflush(stderr);
     dup2(scratch_stderr, 2);
     close(scratch_stderr);
@@ -83,9 +88,8 @@ static inline int scratch_one_line(const char *text) {
 static inline void scratch_refused(const char *call, int is, int error, const char *said, const char *text, const char *file,
                                    int line) {
     if (is == error && scratch_one_line(said) && strstr(said, text)) return;
-    print_error("%s\n    expected: %d (%s) and one line with \"%s\"\n    returned: %d (%s) and \"%.*s\"\n", call, error,
-                sgrad_strerror(error), text, is, sgrad_strerror(is), (int)strlen(said) - scratch_one_line(said), said);
-    _fail(file, line);
+    asserts_fail(file, line, "%s\n    expected: %d (%s) and one line with \"%s\"\n    returned: %d (%s) and \"%.*s\"\n", call,
+                 error, sgrad_strerror(error), text, is, sgrad_strerror(is), (int)strlen(said) - scratch_one_line(said), said);
 }
 
 /* The call returns ERROR and says so in one line, which has TEXT in it. */

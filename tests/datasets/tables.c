@@ -108,9 +108,9 @@ static void headers(void **state) {
     char said[512];
     sgrad_hush(said, sizeof said);
     sgrad_dataset_close(open_lines(rows[6].text, "", SGRAD_TRAIN));
-    assert_non_null(strstr(said, "line 1 is 0,1,…: read as a sample; where it names the columns, add ,header"));
+    assert_contains(said, "line 1 is 0,1,…: read as a sample; where it names the columns, add ,header");
     sgrad_dataset_close(open_lines(rows[9].text, "", SGRAD_TRAIN));
-    assert_non_null(strstr(said, "every line ends with an empty cell: that column is left out"));
+    assert_contains(said, "every line ends with an empty cell: that column is left out");
     sgrad_hush(NULL, 0);
 }
 

@@ -99,7 +99,7 @@ static void disk_full(void **state) {
         setrlimit(RLIMIT_FSIZE, &limit);
         const char *line = scratch_said();
         assert_int_equal(error, SGRAD_EIO);
-        assert_non_null(strstr(line, "file: cannot be written: "));
+        assert_contains(line, "file: cannot be written: ");
         content_is(path, "old");
         assert_int_equal(files_in_scratch(), before);
     }
@@ -184,7 +184,7 @@ static void locks(void **state) {
     scratch_listen();
     pid_t other = other_writer(scratch_root, &error, &end);
     assert_int_equal(error, SGRAD_EIO);
-    assert_non_null(strstr(scratch_said(), ": another run is writing there"));
+    assert_contains(scratch_said(), ": another run is writing there");
     close(end);
     waitpid(other, NULL, 0);
     sgrad_lock_release(lock);
@@ -220,7 +220,7 @@ static void memos(void **state) {
     setenv("STARPU_HOME", scratch_write("file", "", 0), 1);
     scratch_listen();
     sgrad_memo_add("topic", "a key", "1");
-    assert_non_null(strstr(scratch_said(), "cannot be written; the next run measures again"));
+    assert_contains(scratch_said(), "cannot be written; the next run measures again");
 }
 
 int main(int argc, char **argv) {

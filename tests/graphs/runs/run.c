@@ -286,7 +286,7 @@ static void checkpoint_beside(void **state) {
     assert_done(sgrad__checkpoint_begin(g, scratch_path("gone"), &p, "{}", 1, &checkpoint));
     while (!sgrad__checkpoint_failed(checkpoint)) sgrad_sleep(1e-3);
     const int error = sgrad__checkpoint_end(checkpoint);
-    assert_non_null(strstr(scratch_said(), "gone/checkpoint-200.safetensors: cannot be written"));
+    assert_contains(scratch_said(), "gone/checkpoint-200.safetensors: cannot be written");
     assert_int_equal(error, SGRAD_EIO);
     assert_false(sgrad__checkpoint_failed(NULL));
     assert_done(sgrad__checkpoint_end(NULL));
@@ -315,7 +315,7 @@ static char *newest(int error, const char *text) {
     int got = sgrad__checkpoint_newest(scratch_root, &path);
     const char *said = scratch_said();
     assert_int_equal(got, error);
-    assert_non_null(strstr(said, text));
+    assert_contains(said, text);
     return path;
 }
 
@@ -391,13 +391,12 @@ static void metrics(void **state) {
 
     char *text = content(scratch_path("metrics.jsonl")), *said = content(scratch_path("said"));
     assert_int_equal(count_lines(text), 10);
-    assert_non_null(
-        strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":"));
-    assert_non_null(strstr(text, "{\"event\":\"epoch\",\"epoch\":1,\"step\":4,\"train_loss\":0.52"));
-    assert_non_null(strstr(text, "\"test_loss\":0.5,\"test_top1\":0.912,\"seconds\":"));
-    assert_non_null(strstr(text, "\"test_loss\":null"));
+    assert_contains(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333343,\"lr\":0.1,\"samples_per_second\":");
+    assert_contains(text, "{\"event\":\"epoch\",\"epoch\":1,\"step\":4,\"train_loss\":0.52");
+    assert_contains(text, "\"test_loss\":0.5,\"test_top1\":0.912,\"seconds\":");
+    assert_contains(text, "\"test_loss\":null");
     assert_int_equal(count_lines(said), 2);
-    assert_non_null(strstr(said, "epoch 1/2  loss 0.5208  test loss 0.5000  top-1 91.20 %"));
+    assert_contains(said, "epoch 1/2  loss 0.5208  test loss 0.5000  top-1 91.20 %");
     free(text);
     free(said);
 
@@ -409,7 +408,7 @@ static void metrics(void **state) {
     assert_done(sgrad__metrics_open(&o, &m));
     text = content(scratch_path("metrics.jsonl"));
     assert_int_equal(count_lines(text), 7);
-    assert_non_null(strstr(text, "\"step\":6,"));
+    assert_contains(text, "\"step\":6,");
     assert_null(strstr(text, "\"step\":7,"));
     free(text);
     run_steps(m, 7, 8);
@@ -440,7 +439,7 @@ static void metrics_of_nothing(void **state) {
     assert_done(sgrad__metrics_step(m, &(struct sgrad__step_event){ .step = 1, .loss = NAN, .rate = 1, .time = 1e9 }));
     sgrad__metrics_close(m);
     char *text = content(scratch_path("metrics.jsonl"));
-    assert_non_null(strstr(text, "\"loss\":null,"));
+    assert_contains(text, "\"loss\":null,");
     free(text);
 }
 
