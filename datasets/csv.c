@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };
 
@@ -42,8 +43,57 @@ static int check_features(const struct sgrad__table *t, int file) {
     for (int64_t row = 0; row < t->csv[file].rows; row++)
         for (int f = 0; f < t->origin->features; f++)
             if (!sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number))
-                return refuse(t, file, row, t->column[file][f], "is no number: every feature of every line is one");
+                return refuse(t, file, row, t->column[file][f], "is no number that a float holds: every feature of every line is one");
     return 0;
+}
+
+/* ---- what is read, and yet odd ---------------------------------------------------------------------------------------- */
+
+enum { FEW = 10 };      /* lines of which nothing is concluded */
+
+static void warn_of(const struct sgrad__table *t, int64_t row, int column, const char *what) {
+    char *place = place_of(t, SGRAD_TRAIN, row, column);
+    sgrad_warn("%s %s", place, what);
+    free(place);
+}
+
+/* The number of a line, as programs write it in front of it, says which class a line has where lines are sorted. */
+static void warn_of_index(const struct sgrad__table *t) {
+    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
+    double first = 0, number = 0;
+    for (int f = 0; f < t->origin->features && rows >= FEW; f++) {
+        const int column = t->column[SGRAD_TRAIN][f];
+        int64_t row = 0;
+        sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, 0, column), &first);
+        while (row < rows && sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, column), &number) &&
+               number == first + (double)row)
+            row++;
+        if (row == rows)
+            warn_of(t, 0, column,
+                    "begins a column that counts the lines: it is read as a feature: leave it out where it is none");
+    }
+}
+
+/* Classes that are none, most likely. */
+static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dataset *d) {
+    static const char *const unknown[] = { "?", "na", "n/a", "nan", "null", "#n/a" };
+    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
+    const int target = t->target[SGRAD_TRAIN];
+    const char *first = sgrad__table_cell(t, SGRAD_TRAIN, 0, target);
+    int64_t same = 0, odd = -1;
+    for (int64_t row = 0; row < rows; row++) {
+        const char *cell = sgrad__table_cell(t, SGRAD_TRAIN, row, target);
+        same += !strcmp(cell, first);
+        for (size_t i = 0; i < sizeof unknown / sizeof *unknown && odd < 0; i++)
+            if (!strcasecmp(cell, unknown[i])) odd = row;
+    }
+    if (odd >= 0) warn_of(t, odd, target, "is taken as a class: leave such lines out where it says that the class is unknown");
+    if (rows < FEW) return;
+    if (2 * d->classes > rows)
+        sgrad_warn("csv: %s: the %lld lines have %d classes: is column %d the target?", t->path[SGRAD_TRAIN], (long long)rows,
+                   d->classes, target + 1);
+    else if (same == 1 && !t->csv[SGRAD_TRAIN].headed && !t->wanted.no_header)
+        warn_of(t, 0, target, "is a class that no other line has: where line 1 names the columns, add ,header (or ,no-header)");
 }
 
 /* The training lines of a table, as what features are measured of. */
@@ -60,10 +110,7 @@ static double number_at(const void *of, int64_t i) {
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* The texts of the target, each once, sorted: numbers by their value. */
-static int by_number(const void *a, const void *b) {
-    const double x = strtod(*(char *const *)a, NULL), y = strtod(*(char *const *)b, NULL);
-    return (x > y) - (x < y);
-}
+static int by_number(const void *a, const void *b) { return sgrad__csv_order(*(char *const *)a, *(char *const *)b); }
 
 struct state {
     char **class;       /* sorted: */
@@ -210,6 +257,8 @@ static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const str
     if (d->unlabelled) d->classes = trained ? trained->classes : 0;
     else SGRAD_TRY(decide(t, trained, &classes, &numbers));
     if (classes) SGRAD_TRY(find_classes(d, t, numbers));
+    if (!trained && t->warns) warn_of_index(t);
+    if (!trained && t->warns && classes && !t->wanted.classes) warn_of_classes(t, d);
     const int64_t rows = t->csv[SGRAD_TRAIN].rows;
     if (!known) sgrad__features_measure(t->origin, t->dealt ? rows - rows / EVERY : rows, number_at, t);
     return fill(d, t);

@@ -1,5 +1,6 @@
-/* csv_cells.c: text as lines of cells. Cells are separated by commas, or, where the first line has none, by semicolons or tabs,
- * and may stand in quotes (RFC 4180). Lines end with LF, CR LF or CR; empty ones are skipped. */
+/* csv_cells.c: text as lines of cells. Cells are separated by commas, semicolons or tabs, whichever cut the first two lines into
+ * as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes. Lines end
+ * with LF, CR LF or CR; blank ones are skipped. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -40,12 +41,25 @@ static int read_quoted(struct reading *r) {
     return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
 }
 
+static bool ends_cell(const struct reading *r) { return ends_line(r) || r->data[r->at] == (unsigned char)r->separator; }
+
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+static void pass_blanks(struct reading *r) {
+    while (!ends_cell(r) && is_blank((char)r->data[r->at])) r->at++;
+}
+
 static int read_cell(struct reading *r, char **cell) {
     *cell = r->to;
-    if (r->at < r->size && r->data[r->at] == '"') SGRAD_TRY(read_quoted(r));
-    else
-        while (!ends_line(r) && r->data[r->at] != (unsigned char)r->separator) *r->to++ = (char)r->data[r->at++];
-    if (!ends_line(r) && r->data[r->at] != (unsigned char)r->separator)
+    pass_blanks(r);
+    if (r->at < r->size && r->data[r->at] == '"') {
+        SGRAD_TRY(read_quoted(r));
+        pass_blanks(r);
+    } else {
+        while (!ends_cell(r)) *r->to++ = (char)r->data[r->at++];
+        while (r->to > *cell && is_blank(r->to[-1])) r->to--;
+    }
+    if (!ends_cell(r))
         return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", r->name, r->line);
     *r->to++ = 0;
     return 0;
@@ -68,6 +82,7 @@ static int read_line(struct reading *r, struct sgrad__csv *csv) {
         more = !ends_line(r);
         if (more) r->at++;
     }
+    if (columns == 1 && !*csv->cell[csv->cells - 1]) return csv->cells--, 0;      /* blanks alone */
     if (!csv->columns) csv->columns = columns;
     if (columns != csv->columns)
         return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d", r->name, (long long)begin, columns,
@@ -77,21 +92,47 @@ static int read_line(struct reading *r, struct sgrad__csv *csv) {
     return 0;
 }
 
-/* Separators in quotes are text. */
-static char separator_of(const unsigned char *data, size_t size) {
-    bool there[256] = { false }, quoted = false;
-    for (size_t i = 0; i < size && (quoted || (data[i] != '\n' && data[i] != '\r')); i++) {
-        if (data[i] == '"') quoted = !quoted;
-        else if (!quoted) there[data[i]] = true;
+enum { SEPARATORS = 3 };
+
+/* Counts each in the line from *AT on, empty ones passed over; those in quotes are text. False: there is no line. */
+static bool count_separators(const unsigned char *data, size_t size, size_t *at, const char *separators, int count[SEPARATORS]) {
+    bool quoted = false;
+    while (*at < size && (data[*at] == '\n' || data[*at] == '\r')) ++*at;
+    const bool there = *at < size;
+    for (; *at < size && (quoted || (data[*at] != '\n' && data[*at] != '\r')); ++*at) {
+        if (data[*at] == '"') quoted = !quoted;
+        for (int i = 0; i < SEPARATORS && !quoted; i++) count[i] += data[*at] == (unsigned char)separators[i];
     }
-    return there[','] ? ',' : there[';'] ? ';' : '\t';
+    return there;
 }
 
+/* That which both lines have equally often, and of several the most frequent: a comma may belong to a number or a title, where
+ * semicolons or tabs separate. */
+static char separator_of(const unsigned char *data, size_t size) {
+    static const char separators[SEPARATORS + 1] = ";\t,";
+    int first[SEPARATORS] = { 0 }, second[SEPARATORS] = { 0 }, best = -1;
+    size_t at = 0;
+    count_separators(data, size, &at, separators, first);
+    const bool several = count_separators(data, size, &at, separators, second);
+    for (int i = 0; i < SEPARATORS; i++)
+        if (first[i] && (!several || first[i] == second[i]) && (best < 0 || first[i] > first[best])) best = i;
+    if (best >= 0) return separators[best];
+    return first[2] ? ',' : first[0] ? ';' : '\t';
+}
+
+/* strtod takes more: hexadecimal digits, names of what is no number. */
 bool sgrad__csv_number(const char *text, double *number) {
     char *end;
+    if (text[strspn(text, " +-.0123456789eE")]) return false;
     *number = strtod(text, &end);
     while (*end == ' ') end++;
-    return end != text && !*end && isfinite(*number);
+    return end != text && !*end && isfinite((float)*number);
+}
+
+int sgrad__csv_order(const char *a, const char *b) {
+    const double exact = 9007199254740992.0;            /* beyond it whole numbers become equal that are not */
+    const double x = strtod(a, NULL), y = strtod(b, NULL);
+    return x != y ? (x > y) - (x < y) : fabs(x) >= exact ? strcmp(a, b) : 0;
 }
 
 /* Some programs end every line with a separator, or several. */
@@ -114,7 +155,10 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
     if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8's mark */
     r.to = csv.text;
     r.separator = separator_of(r.data + r.at, size - r.at);
-    if (memchr(data, 0, size)) error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has a byte 0: is no text", name);
+    const bool wide = size >= 2 && (!memcmp(data, "\xff\xfe", 2) || !memcmp(data, "\xfe\xff", 2));
+    if (memchr(data, 0, size))
+        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"
+                                                                    : "has a byte 0: is no text");
     while (!error && r.at < size) {
         if (!ends_line(&r)) error = read_line(&r, &csv);
         if (!error) end_line(&r);

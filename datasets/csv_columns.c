@@ -8,6 +8,7 @@
 #include "config.h"
 #include "datasets/csv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -72,10 +73,11 @@ static bool is_titled(const struct sgrad__csv *csv, int column) {
     return numbers > texts || csv->rows == 1;
 }
 
-/* 0,1,2,… or 1,2,3,…: what programs call columns that have no names. */
+/* 0,1,2,… or 1,2,3,…: what programs call columns that have no names; or years. */
 static bool counts(const struct sgrad__csv *csv) {
     double first, number;
-    if (csv->columns < 2 || !sgrad__csv_number(csv->cell[0], &first) || (first != 0 && first != 1)) return false;
+    if (csv->columns < 2 || !sgrad__csv_number(csv->cell[0], &first)) return false;
+    if (first != floor(first) || (csv->columns == 2 && first != 0 && first != 1)) return false;
     for (int c = 1; c < csv->columns; c++)
         if (!sgrad__csv_number(csv->cell[c], &number) || number != first + c) return false;
     return true;
@@ -129,7 +131,8 @@ static int find_target(struct sgrad__table *t, int file) {
     if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
     if (target < 0) return sgrad_fail(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, t->path[file], column);
     if (csv->columns < 2)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target", t->path[file]);
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target, separated by commas, "
+                          "semicolons or tabs", t->path[file]);
     t->target[file] = target;
     return 0;
 }

@@ -38,8 +38,10 @@ struct sgrad__csv {
 };
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
 void sgrad__csv_free(struct sgrad__csv *csv);
-/* Is TEXT a finite number, with nothing behind it? */
+/* Is TEXT a decimal number that a float can hold, with nothing behind it? */
 bool sgrad__csv_number(const char *text, double *number);
+/* Orders two such texts by their numbers: "1" and "1.0" are the same. */
+int sgrad__csv_order(const char *a, const char *b);
 
 /* How features are normalised: ORIGIN's mean and population deviation, of COUNT samples whose number I is NUMBER(OF, I). The
  * deviation of what never changes is 1. ORIGIN has features and groups. */

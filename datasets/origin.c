@@ -57,7 +57,7 @@ char *sgrad__class_name(const char *const *name, int class) {
 /* "1" and "1.0" are one class, as in a table. */
 static bool is_same(const char *a, const char *b) {
     double x, y;
-    return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && x == y);
+    return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && !sgrad__csv_order(a, b));
 }
 
 /* The class of ORIGIN that is called NAME; -1: none is. */

@@ -177,6 +177,41 @@ static void titles(void **state) {
     free(data);
 }
 
+/* Blanks around cells, separators within them, and what is read, but is likely to be meant otherwise. */
+static void odd_lines(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *more;
+        int classes, features;
+        const char *says;           /* NULL: nothing */
+    } rows[] = {
+        { "x, y, k\n1, 2, no\n1, 2,no \n3, 4,\tyes\n3, 4, yes\n5, 6,yes\n", "", 2, 2, NULL },
+        { "\"x\", \"y\", \"k\"\n\"1\", \"2\", \"no\" \n1,2, \"yes\"\n1,2,no\n \t \n3,4,no\n5,6,yes\n", "", 2, 2, NULL },
+        { "x;y, cm;k\n1;2;no\n3;4;yes\n3;4;yes\n3;4;yes\n3;4;yes\n", "", 2, 2, NULL },
+        { "x\ty, cm\tk\n1\t2\tno\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n", "", 2, 2, NULL },
+        { "1,9007199254740993\n1,9007199254740992\n1,7\n1,7.0\n1,7\n", ",classes", 3, 1, NULL },
+        { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", "", 3, 1, "line 4, column 2 (k): 'NA' is taken as a class" },
+        { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", ",classes", 3, 1, NULL },
+        { ",x,k\n0,5,a\n1,3,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 2, 2,
+          "line 2, column 1 (): '0' begins a column that counts the lines" },
+        { "2019,2020,sort\n5,4,a\n3,4,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 3, 2,
+          "line 1, column 3: 'sort' is a class that no other line has: where line 1 names the columns, add ,header" },
+        { "2019,2020,2021\n5,4,3\n3,4,7\n2,8,6\n3,5,4\n4,3,4\n5,3,5\n", "", 0, 2, "line 1 is 2019,2020,…: read as a sample" },
+        { "5,a\n5,b\n5,c\n5,d\n5,e\n5,f\n5,g\n5,h\n5,i\n5,j\n", "", 10, 1,
+          "the 10 lines have 10 classes: is column 2 the target?" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char said[512];
+        sgrad_hush(said, sizeof said);
+        struct sgrad_dataset *d = open_lines(rows[i].text, rows[i].more, SGRAD_TRAIN);
+        sgrad_hush(NULL, 0);
+        if (!d || d->classes != rows[i].classes || d->field[0].shape.dim[0] != rows[i].features)
+            fail_msg("row %zu: %d classes: %s", i, d ? d->classes : -1, said);
+        if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu: '%s'", i, said);
+        sgrad_dataset_close(d);
+    }
+}
+
 static void wrong_lines(void **state) {
     (void)state;
     static const struct {
@@ -201,9 +236,16 @@ static void wrong_lines(void **state) {
         { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is no number", SGRAD_EFORMAT },
         { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
+        { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
+        { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is no number", SGRAD_EFORMAT },
+        { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is no number that a float holds", SGRAD_EFORMAT },
+        { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is no number", SGRAD_EFORMAT },
+        { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' is no number", SGRAD_EFORMAT },
+        { "\xff\xfe" "1\0,\0002\0\n", "", "is text of UTF-16: save it as UTF-8", SGRAD_EFORMAT },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *path = written("lines.csv", rows[i].text, strlen(rows[i].text));
+        const size_t wide = *rows[i].text == '\xff' ? 10 : strlen(rows[i].text);
+        char *path = written("lines.csv", rows[i].text, wide);
         char *data = sgrad_format("csv:%s%s", path, rows[i].more);
         struct sgrad_dataset *none;
         assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), rows[i].error, rows[i].says);
@@ -407,6 +449,7 @@ int main(int argc, char **argv) {
         sentence("a malformed NumPy array is refused", wrong_arrays),
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
         sentence("y is read as classes or as numbers, by its values or as asked", meanings),
+        sentence("an odd but legal CSV file is read, and told of where it is likely to be meant otherwise", odd_lines),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
