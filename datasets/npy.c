@@ -5,7 +5,8 @@
  *        any other (N,…)                 features, F32 (…), normalised by the training samples (features.c)
  *     y  whole (N) or (N,1), from 0      classes
  *        (N,k), one 1 in each row        classes: one-hot rows; all else are 0
- *        whole (N,H,W) of images         classes of their pixels: a sample is a volume of one slice, (1,H,W,C) and (1,H,W)
+ *        whole (N,H,W) or (N,H,W,1)      of images: classes of their pixels, or 0 and 255, which are classes 0 and 1: a sample
+ *                                        is a volume of one slice, (1,H,W,C) and (1,H,W)
  *        any other (N) or (N,k)          numbers to be said */
 #include "config.h"
 #include "datasets/datasets.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 40)
@@ -36,7 +38,7 @@ static int open_place(const char *argument, struct place *place) {
     if (comma && !strcmp(comma, ",classes")) place->classes = true, *comma = 0;
     else if (comma && !strcmp(comma, ",numbers")) place->numbers = true, *comma = 0;
     const char *ending = strrchr(place->path, '.');
-    return ending && !strcmp(ending, ".npz") ? sgrad_map_open(place->path, FILE_LIMIT, &place->archive)
+    return ending && !strcasecmp(ending, ".npz") ? sgrad_map_open(place->path, FILE_LIMIT, &place->archive)
                                              : sgrad__folder_check("npy", place->path, WANTED);
 }
 
@@ -116,6 +118,17 @@ static int check_features(const struct array *x) {
     return 0;
 }
 
+/* Three numbers for the colours, and then as many rows as columns: most networks elsewhere have channels first. */
+static void warn_of_channels(const struct sgrad_dataset *d, const struct array *x, const struct sgrad_origin *trained) {
+    const struct sgrad_shape one = of_one(&x->is.shape);
+    const int64_t *dim = one.dim;
+    char text[SGRAD_SHAPE_TEXT];
+    if (d->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
+        dim[1] > dim[0] && sgrad_launched_rank() == 0)
+        sgrad_warn("npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them",
+                   x->path, sgrad_shape_text(&one, text));
+}
+
 /* TRAIN: the training samples, by which features are normalised, unless TRAINED knows how. */
 static int fill_features(struct sgrad_dataset *d, const struct array *x, const struct array *train,
                          const struct sgrad_origin *trained) {
@@ -148,7 +161,7 @@ static int fill_images(struct sgrad_dataset *d, const struct array *x, bool mask
     char text[SGRAD_SHAPE_TEXT];
     if (one.rank == 2) one.dim[one.rank++] = 1;
     if (one.dim[2] > SGRAD_MAX_CHANNELS)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most", x->path,
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most, channels last", x->path,
                           sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
     uint8_t *pixels = sgrad_alloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
@@ -161,7 +174,7 @@ static int fill_images(struct sgrad_dataset *d, const struct array *x, bool mask
 
 /* ---- y --------------------------------------------------------------------------------------------------------------- */
 
-enum meaning { NUMBERS, CLASSES, ONE_HOT, MASKS };
+enum meaning { NUMBERS, CLASSES, ONE_HOT, MASKS, BINARY };
 
 /* Has each row one 1, and otherwise 0? */
 static bool is_one_hot(const struct sgrad__npy *y) {
@@ -179,6 +192,17 @@ static bool is_one_hot(const struct sgrad__npy *y) {
     return is;
 }
 
+/* Is each pixel 0 or 255? *SOME: one is 255. */
+static bool is_binary(const struct sgrad__npy *y, bool *some) {
+    bool is = true;
+    for (int64_t i = 0; i < y->count && is; i++) {
+        const double number = sgrad__npy_number(y, i);
+        is = number == 0 || number == 255;
+        *some |= number == 255;
+    }
+    return is;
+}
+
 /* What Y, and OTHER, the other part's, are; OTHER may have no path: it is not known. */
 static enum meaning meaning_of(const struct place *place, const struct array *y, const struct array *other,
                                const struct sgrad_origin *trained) {
@@ -190,19 +214,41 @@ static enum meaning meaning_of(const struct place *place, const struct array *y,
     return NUMBERS;
 }
 
-/* Class of sample I. */
+/* Class of sample I, or, of masks, of pixel I. */
 static double class_at(const struct sgrad__npy *y, enum meaning meaning, int64_t i) {
-    if (meaning != ONE_HOT) return sgrad__npy_number(y, i);
+    if (meaning != ONE_HOT) return sgrad__npy_number(y, i) / (meaning == BINARY ? 255 : 1);
     for (int64_t c = 0; c < y->shape.dim[1]; c++)
         if (sgrad__npy_number(y, i * y->shape.dim[1] + c) == 1) return (double)c;
     return -1;
 }
 
-static int fill_classes(struct sgrad_dataset *d, const struct array *y, const struct array *other, enum meaning meaning) {
+/* Labels counted from 1, for example, leave class 0 without samples. */
+static void warn_of_unused(const struct sgrad_dataset *d, const struct array *y, const int32_t *label, int64_t count) {
+    enum { FEW = 5 };
+    bool *used = sgrad_alloc((size_t)d->classes, sizeof *used);
+    char *list = sgrad_format("%s", "");
+    int unused = 0;
+    for (int64_t i = 0; i < count; i++) used[label[i]] = true;
+    for (int c = 0; c < d->classes; c++) {
+        if (used[c] || unused++ > FEW) continue;
+        char *more = unused > FEW ? sgrad_format("%s, …", list) : sgrad_format("%s%s%d", list, *list ? ", " : "", c);
+        free(list);
+        list = more;
+    }
+    if (unused && sgrad_launched_rank() == 0)
+        sgrad_warn("npy: %s: of the classes 0 to %d no sample is of %s: classes are counted from 0", y->path, d->classes - 1,
+                   list);
+    free(list);
+    free(used);
+}
+
+static int fill_classes(struct sgrad_dataset *d, const struct array *y, const struct array *other, enum meaning meaning,
+                        const struct sgrad_origin *trained) {
     struct sgrad_shape one = { 0 };
-    const int64_t count = meaning == MASKS ? y->is.count : y->is.shape.dim[0];
+    const bool masks = meaning == MASKS || meaning == BINARY;
+    const int64_t count = masks ? y->is.count : y->is.shape.dim[0];
     int32_t *to = sgrad_alloc((size_t)count, sizeof *to);
-    if (meaning == MASKS) one = of_one(&y->is.shape), one = sgrad_shape(3, 1, (int)one.dim[0], (int)one.dim[1]);
+    if (masks) one = of_one(&y->is.shape), one = sgrad_shape(3, 1, (int)one.dim[0], (int)one.dim[1]);
     d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, one, to };
     for (int64_t i = 0; i < count; i++) {
         const double number = class_at(&y->is, meaning, i);
@@ -214,9 +260,10 @@ static int fill_classes(struct sgrad_dataset *d, const struct array *y, const st
     }
     if (meaning == ONE_HOT) d->classes = (int)y->is.shape.dim[1];
     for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* both parts have as many */
-        const double number = sgrad__npy_number(&other->is, i);
+        const double number = class_at(&other->is, meaning, i);
         if (number >= d->classes && number < CLASSES_LIMIT) d->classes = (int)number + 1;
     }
+    if (d->split == SGRAD_TRAIN && !trained) warn_of_unused(d, y, to, count);
     return 0;
 }
 
@@ -237,14 +284,17 @@ static int fill_numbers(struct sgrad_dataset *d, const struct array *y) {
 static int fill_y(struct sgrad_dataset *d, const struct place *place, const struct array *y, const struct array *other,
                   bool masks, const struct sgrad_origin *trained) {
     static const char *const note[] = { [NUMBERS] = "y is numbers", [CLASSES] = "y is classes",
-                                        [ONE_HOT] = "y is classes, as one-hot rows", [MASKS] = "y is classes of pixels" };
-    const enum meaning meaning = masks ? MASKS : meaning_of(place, y, other, trained);
+                                        [ONE_HOT] = "y is classes, as one-hot rows", [MASKS] = "y is classes of pixels",
+                                        [BINARY] = "y is classes of pixels, 0 and 255" };
+    bool some = false;
+    const bool binary = masks && is_binary(&y->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
+    const enum meaning meaning = binary ? BINARY : masks ? MASKS : meaning_of(place, y, other, trained);
     char text[SGRAD_SHAPE_TEXT];
     d->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
         return sgrad_fail(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", y->path,
                           sgrad_shape_text(&y->is.shape, text));
-    return meaning == NUMBERS ? fill_numbers(d, y) : fill_classes(d, y, other, meaning);
+    return meaning == NUMBERS ? fill_numbers(d, y) : fill_classes(d, y, other, meaning, trained);
 }
 
 /* What the network says is not compared: zeros, of the run's kind. */
@@ -278,6 +328,8 @@ static int open_arrays(struct sgrad_dataset *d, const struct place *place, const
                           sgrad_plural(a->x.is.shape.dim[0], "sample", "samples"), a->y.path, (long long)a->y.is.shape.dim[0]);
     if (a->train.path && a->train.is.count / a->train.is.shape.dim[0] != a->x.is.count / a->x.is.shape.dim[0])
         return sgrad_fail(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", a->train.path, a->x.path);
+    if (a->other.path && !options->origin && a->other.is.count / a->other.is.shape.dim[0] != a->y.is.count / a->y.is.shape.dim[0])
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", a->y.path, a->other.path);
     return 0;
 }
 
@@ -285,11 +337,12 @@ static int fill(struct sgrad_dataset *d, const struct place *place, const struct
                 const struct arrays *a) {
     const struct sgrad_shape *x = &a->x.is.shape, *y = &a->y.is.shape;
     const bool images = is_images(&a->x.is);
-    const bool masks = images && a->y.path && is_whole(&a->y.is) && y->rank == 3 && y->dim[1] == x->dim[1] &&
-                       y->dim[2] == x->dim[2] && (y->dim[1] > 1 || y->dim[2] > 1);
+    const bool masks = images && a->y.path && is_whole(&a->y.is) && (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) &&
+                       y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] && (y->dim[1] > 1 || y->dim[2] > 1);
     d->count = x->dim[0];
     SGRAD_TRY(images ? fill_images(d, &a->x, masks)
                      : fill_features(d, &a->x, a->train.path ? &a->train : &a->x, options->origin));
+    warn_of_channels(d, &a->x, options->origin);
     if (a->y.path) return fill_y(d, place, &a->y, &a->other, masks, options->origin);
     fill_nothing(d, options->origin);
     return 0;

@@ -29,7 +29,8 @@ static bool parse_shape(const char *text, struct sgrad_shape *shape) {
         const long n = strtol(text, &end, 10);
         if (end == text || n < 0 || n > INT32_MAX || shape->rank == SGRAD_MAX_RANK) return false;
         shape->dim[shape->rank++] = n;
-        for (text = end; *text == ',' || *text == ' ';) text++;
+        text = end + (*end == 'L');             /* Python 2 wrote it behind some numbers */
+        while (*text == ',' || *text == ' ') text++;
     }
     return true;
 }

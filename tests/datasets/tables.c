@@ -399,6 +399,59 @@ static void meanings(void **state) {
     }
 }
 
+/* Labels of images and of their pixels in the forms that programs write, and what is said of them. */
+static void odd_labels(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *test_shape;
+        uint8_t y[8];
+        int classes;                    /* -1: refused */
+        const char *says;               /* NULL: nothing */
+    } rows[] = {
+        { "(2, 2, 2)", "(2, 2, 2)", { 0, 1, 2, 0, 1, 1, 1, 0 }, 3, NULL },
+        { "(2, 2, 2, 1)", "(2, 2, 2, 1)", { 0, 1, 2, 0, 1, 1, 1, 0 }, 3, NULL },
+        { "(2, 2, 2)", "(2, 2, 2, 1)", { 0, 255, 255, 0, 0, 255, 255, 0 }, 2, NULL },
+        { "(2, 1, 1)", "(2,)", { 0, 1, 0, 1 }, 2, NULL },
+        { "(2L, 1L)", "(2,)", { 0, 1, 0, 1 }, 2, NULL },
+        { "(2,)", "(2, 1)", { 1, 2 }, 3, "of the classes 0 to 2 no sample is of 0: classes are counted from 0" },
+        { "(2,)", "(2,)", { 0, 9 }, 10, "no sample is of 1, 2, 3, 4, 5, …:" },
+        { "(2, 4)", "(2, 2)", { 0, 0, 0, 1, 0, 1, 0, 0 }, -1, "y_train.npy and " },
+        { "(2, 2)", "(2,)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
+        { "(2,)", "(2, 2)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
+    };
+    put_array("x_train.npy", "|u1", "(2, 2, 2)", (uint8_t[8]){ 1 }, 8);
+    put_array("x_test.npy", "|u1", "(2, 2, 2)", (uint8_t[8]){ 1 }, 8);
+    char *data = sgrad_format("npy:%s", scratch_root), said[512];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *const shape[] = { rows[i].shape, rows[i].test_shape };
+        for (int part = 0; part < 2; part++) {
+            size_t bytes = 1;
+            for (const char *c = shape[part]; *c; c++) bytes *= *c > '0' && *c <= '9' ? (size_t)(*c - '0') : 1;
+            put_array(part ? "y_test.npy" : "y_train.npy", "|u1", shape[part], rows[i].y, bytes);
+        }
+        struct sgrad_dataset *d = NULL;
+        sgrad_hush(said, sizeof said);
+        const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
+        sgrad_hush(NULL, 0);
+        if (error ? rows[i].classes >= 0 : d->classes != rows[i].classes) fail_msg("row %zu: %s", i, said);
+        if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu: '%s'", i, said);
+        for (int n = 0; !error && rows[i].classes == 2 && n < 2; n++)
+            assert_int_equal(((const int32_t *)d->field[1].data)[n], n);
+        sgrad_dataset_close(d);
+    }
+    /* Samples that look as if their channels came first. */
+    put_array("y_train.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
+    put_array("y_test.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
+    put_array("x_train.npy", "|u1", "(2, 3, 4, 4)", (uint8_t[96]){ 1 }, 96);
+    struct sgrad_dataset *d = NULL;
+    sgrad_hush(said, sizeof said);
+    assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), 0);
+    sgrad_hush(NULL, 0);
+    assert_non_null(strstr(said, "(3,4,4) are taken as (height,width,channels)"));
+    sgrad_dataset_close(d);
+    free(data);
+}
+
 static void wrong_arrays(void **state) {
     (void)state;
     char *data = sgrad_format("npy:%s", scratch_root);
@@ -450,6 +503,7 @@ int main(int argc, char **argv) {
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
         sentence("y is read as classes or as numbers, by its values or as asked", meanings),
         sentence("an odd but legal CSV file is read, and told of where it is likely to be meant otherwise", odd_lines),
+        sentence("labels of images and pixels are read in every form, and those without samples are told of", odd_labels),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
