@@ -43,7 +43,8 @@ static int check_features(const struct sgrad__table *t, int file) {
     for (int64_t row = 0; row < t->csv[file].rows; row++)
         for (int f = 0; f < t->origin->features; f++)
             if (!sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number))
-                return refuse(t, file, row, t->column[file][f], "is no number that a float holds: every feature of every line is one");
+                return refuse(t, file, row, t->column[file][f],
+                              "is no number that a float holds: every feature of every line is one");
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* csv_cells.c: text as lines of cells. Cells are separated by commas, semicolons or tabs, whichever cut the first two lines into
- * as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes. Lines end
- * with LF, CR LF or CR; blank ones are skipped. */
+ * as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes. Lines
+ * end with LF, CR LF or CR; blank ones are skipped. */
 #include "config.h"
 #include "datasets/formats.h"
 

@@ -48,7 +48,7 @@ struct folder {
     char *plain, *others;           /* the data set's */
     uint8_t *kept; /* (count,H,W,3), or NULL: too large */
     _Atomic unsigned char *state;
-    _Atomic bool told_deep;
+    _Atomic bool told_deep, told_more;
 };
 
 /* ---- what is there ------------------------------------------------------------------------------------------------ */
@@ -283,9 +283,12 @@ static int find_kind(struct sgrad_dataset *dataset) {
     return 0;
 }
 
-/* Says it of the first that is found. */
-static void tell_deep(struct folder *folder, int64_t i) {
-    if (!atomic_exchange(&folder->told_deep, true))
+/* Says of the first that is found what of it is not read. */
+static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__image *image) {
+    if (image->animated && !atomic_exchange(&folder->told_more, true))
+        sgrad_warn("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it", folder->path,
+                   folder->file[i]);
+    if (image->deep && !folder->deep && !atomic_exchange(&folder->told_deep, true))
         sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: the "
                    "images that were sampled, which decide, have not", folder->path, folder->file[i]);
 }
@@ -296,7 +299,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     struct sgrad__image image;
     int error = 0;
     SGRAD_TRY(with_file(folder, i, folder->deep ? decode_deep : decode, &image));
-    if (image.deep && !folder->deep) tell_deep(folder, i);
+    tell_unread(folder, i, &image);
     if (folder->side)
         sgrad__image_fit(&image, folder->side, pixels);
     else if (image.height == field->shape.dim[0] && image.width == field->shape.dim[1])

@@ -65,12 +65,12 @@ static int read_header(const char *name, struct bmp *b) {
     return 0;
 }
 
-/* Where the bits of a mask are, as 0 to 255. */
+/* Where the bits of a mask are, as 0 to 255, rounded down, as Pillow has it. */
 static uint8_t field(uint32_t pixel, uint32_t mask) {
     if (!mask) return 0;
     const int low = __builtin_ctz(mask);
     const uint32_t most = mask >> low;
-    return (uint8_t)(((uint64_t)((pixel & mask) >> low) * 255 + most / 2) / most);
+    return (uint8_t)((uint64_t)((pixel & mask) >> low) * 255 / most);
 }
 
 static void read_row(const struct bmp *b, const unsigned char *row, uint8_t *rgb) {

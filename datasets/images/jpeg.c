@@ -44,9 +44,10 @@ static _Noreturn void jpeg_error(j_common_ptr decoder) {
 }
 
 /* Does the file's only scan hold all pixels? Where it ends before them JWRN_HIT_MARKER follows; further scans would be missed by
- * nobody. */
+ * nobody. Arithmetic coding goes on with zeros, and says nothing. */
 static bool is_one_scan(const struct jpeg_decompress_struct *decoder) {
-    return decoder->output_height && !decoder->progressive_mode && decoder->comps_in_scan == decoder->num_components;
+    return decoder->output_height && !decoder->progressive_mode && !decoder->arith_code &&
+           decoder->comps_in_scan == decoder->num_components;
 }
 
 static void jpeg_message(j_common_ptr decoder, int level) {

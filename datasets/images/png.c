@@ -2,7 +2,7 @@
  *
  * The library leaves by longjmp when a file is wrong. A decoder's state lives with the caller of the function that sets the
  * jump, so that nothing it changes is lost in a jump. Its warnings cost no pixel: what it cannot read is an error, and so is a
- * wrong check sum of any chunk.
+ * wrong check sum of any chunk. Once all pixels are there, only those of the pixels' chunks count: a file may lack its end.
  *
  * Limits: colour profiles, gamma and EXIF's orientation are not applied (torchvision's ImageFolder does not either). */
 #include "config.h"
@@ -21,11 +21,14 @@ struct png {
     const char *name;
     const unsigned char *data;
     size_t size, at;
+    bool whole;         /* all rows are read */
     struct sgrad__image image;
 };
 
 static _Noreturn void png_leave(png_struct *decoder, const char *reason) {
-    const struct png *png = png_get_error_ptr(decoder);
+    struct png *png = png_get_error_ptr(decoder);
+    if (png->whole && strncmp(reason, "IDAT", 4)) png_longjmp(decoder, 1);
+    png->whole = false;
     sgrad_fail(SGRAD_EFORMAT, "png: %s: byte %zu: %s", png->name, png->at, reason);
     png_longjmp(decoder, 1);
 }
@@ -53,11 +56,12 @@ static bool png_is_animated(const struct png *png) {
 
 static int png_run(struct png *png, bool pixels) {
     png_struct *decoder = png->decoder;
-    if (setjmp(png_jmpbuf(decoder))) return SGRAD_EFORMAT;
+    if (setjmp(png_jmpbuf(decoder))) return png->whole ? 0 : SGRAD_EFORMAT;
     png_set_read_fn(decoder, png, png_take);
     png_set_user_limits(decoder, SGRAD__SIDE_LIMIT, SGRAD__SIDE_LIMIT);
     png_set_crc_action(decoder, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_set_benign_errors(decoder, 1);
+    png_set_option(decoder, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);     /* a file may state one that is too small */
     png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* texts, profiles, times … */
     png_read_info(decoder, png->info);
     struct sgrad__image *image = &png->image;
@@ -84,6 +88,7 @@ static int png_run(struct png *png, bool pixels) {
     else image->rgb = rows;
     for (int pass = 0; pass < passes; pass++)
         for (size_t y = 0; y < (size_t)image->height; y++) png_read_row(decoder, rows + y * stride, NULL);
+    png->whole = true;
     png_read_end(decoder, NULL);
     return 0;
 }

@@ -55,10 +55,6 @@ static void unmap_file(thandle_t handle, void *base, toff_t size) { (void)handle
 static int leave(thandle_t handle) { return (void)handle, 0; }
 static toff_t size_of(thandle_t handle) { return ((struct tiff *)handle)->size; }
 
-/* Warnings, of unknown tags most often, are none of ours. */
-static int hear_warning(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
-    return (void)file, (void)arg, (void)module, (void)format, (void)list, 1;
-}
 static int hear_error(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
     struct tiff *t = arg;
     char why[256];
@@ -67,6 +63,18 @@ static int hear_error(TIFF *file, void *arg, const char *module, const char *for
     if (!t->told) sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, why);
     t->told = true;
     return 1;
+}
+
+/* Most are of unknown tags, and none of ours; but decoders of JPEG and of faxes warn that pixels are missing, and guess them. */
+static int hear_warning(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
+    char why[256];
+    va_list copy;
+    va_copy(copy, list);
+    vsnprintf(why, sizeof why, format, copy);
+    va_end(copy);
+    const bool damaged = (strstr(why, "Corrupt JPEG data") && !strstr(why, "extraneous")) || strstr(why, "Premature E") ||
+                         strstr(why, "Premature end") || strstr(why, "Line length mismatch");
+    return damaged && module ? hear_error(file, arg, module, format, list) : 1;
 }
 
 static int wrong(struct tiff *t, const char *what) {
@@ -122,6 +130,8 @@ static int check(struct tiff *t) {
     const bool whole = t->format == SAMPLEFORMAT_UINT || t->format == SAMPLEFORMAT_VOID;
     if (!whole || t->bits > 16 || (t->bits > 8 && !is_deep(t)))
         return wrong(t, "takes whole numbers without sign, of 16 bits grey, RGB or CMYK, of up to 8 bits any");
+    if (is_grey(t) && t->samples > 2)
+        return wrong(t, "has several grey channels: takes one, with or without alpha: split its channels into files");
     if (!t->colours && t->photometric == PHOTOMETRIC_SEPARATED)
         return wrong(t, "has inks other than cyan, magenta, yellow, black");
     return 0;
@@ -243,6 +253,7 @@ static int read_samples(struct tiff *t, struct sgrad__image *image) {
     int error = 0;
     for (int plane = 0; plane < planes && !error; plane++)
         error = (TIFFIsTiled(t->file) ? read_tiles : read_strips)(t, (uint16_t)plane, value, kept);
+    if (!error && t->told) error = SGRAD_EFORMAT;
     if (!error) convert(t, value, kept, image);
     free(value);
     return error;

@@ -112,6 +112,11 @@ static void bitmaps(void **state) {
     }
     size_t size = make_bmp(8, false, 1, data);
     assert_fails(sgrad__image_decode("a.bmp", data, size, &image), SGRAD_EFORMAT, "bmp: a.bmp: is compressed by RLE");
+    size = make_bmp(16, true, 0, data);
+    put(data + 54, 0x7fff, 2), put(data + 56, 13 << 10 | 7 << 5 | 30, 2);              /* five bits each, as Pillow has them */
+    assert_int_equal(sgrad__image_decode("c.bmp", data, size, &image), 0);
+    assert_memory_equal(image.rgb, ((uint8_t[]){ 255, 255, 255, 106, 57, 246 }), 6);
+    free(image.rgb);
     size = make_bmp(1, false, 0, data);
     put(data + 54, 0x000000, 4), put(data + 58, 0xffffff, 4), data[62] = 0xa8;         /* the last row: 1 0 1 0 1 */
     assert_done(sgrad__image_decode("b.bmp", data, size, &image));
@@ -189,7 +194,7 @@ static void from_libraries(void **state) {
 
 enum { SIDE = 32 };
 
-static size_t make_jpeg(bool progressive, uint8_t *to, size_t room) {
+static size_t make_jpeg(bool progressive, bool arithmetic, uint8_t *to, size_t room) {
     struct jpeg_compress_struct encoder;
     struct jpeg_error_mgr errors;
     unsigned long size = (unsigned long)room;
@@ -202,6 +207,7 @@ static size_t make_jpeg(bool progressive, uint8_t *to, size_t room) {
     encoder.input_components = 3;
     jpeg_set_defaults(&encoder);
     if (progressive) jpeg_simple_progression(&encoder);
+    encoder.arith_code = arithmetic;
     jpeg_start_compress(&encoder, TRUE);
     for (int y = 0; y < SIDE; y++) {
         for (int i = 0; i < SIDE * 3; i++) row[i] = (uint8_t)(i * 37 + y * y * 11);
@@ -232,7 +238,7 @@ static void assert_as(const char *what, const uint8_t *data, size_t size, const 
 static void odd_jpegs(void **state) {
     (void)state;
     uint8_t good[2][8000], odd[9000];
-    const size_t size[2] = { make_jpeg(false, good[0], 8000), make_jpeg(true, good[1], 8000) };
+    const size_t size[2] = { make_jpeg(false, false, good[0], 8000), make_jpeg(true, false, good[1], 8000) };
     struct sgrad__image image, part;
     for (int kind = 0; kind < 2; kind++) {
         assert_done(sgrad__image_decode("jpeg", good[kind], size[kind], &image));
@@ -257,6 +263,14 @@ static void odd_jpegs(void **state) {
             if (survives(sgrad__image_decode("jpeg", good[kind], n, &part)))
                 fail_msg("%d: %zu bytes of %zu", kind, n, size[kind]);
         free(image.rgb);
+    }
+    for (int kind = 0; kind < 2; kind++) {              /* a coder that goes on with zeros behind the end */
+        const size_t bytes = make_jpeg(kind, true, good[0], 8000);
+        assert_int_equal(sgrad__image_decode("arithmetic", good[0], bytes, &image), 0);
+        free(image.rgb);
+        for (size_t cut = 3; cut < bytes / 2; cut += 11)
+            assert_fails(sgrad__image_decode("arithmetic", good[0], bytes - cut, &part), SGRAD_EFORMAT,
+                         "jpeg: arithmetic: byte ");
     }
 }
 
@@ -288,6 +302,13 @@ static void odd_pngs(void **state) {
     memcpy(odd, good, size);
     const size_t timed = insert(odd, size, begin, chunk, make_chunk("tIME", "1234567", 7, chunk));
     assert_as("a time twice", odd, insert(odd, timed, begin, chunk, 19), rgb);
+    for (size_t cut = 1; cut <= 12; cut++) assert_as("a PNG without its end", good, size - cut, rgb);
+    for (size_t cut = 13; cut < 40; cut++)              /* of the last IDAT's check sum on */
+        assert_fails(sgrad__image_decode("x", good, size - cut, &image), SGRAD_EFORMAT, "png: x: byte ");
+    memcpy(odd, good, size);
+    const size_t commented = insert(odd, size, size - 12, chunk, make_chunk("tEXt", "a\0b", 3, chunk));
+    odd[size - 12 + 9] ^= 1;
+    assert_as("a wrong check sum behind the pixels", odd, commented, rgb);
     memcpy(odd, good, size);
     size_t longer = insert(odd, size, begin, chunk, make_chunk("tEXt", "a\0b", 3, chunk));
     odd[begin + 9] ^= 1;        /* its check sum is wrong */
@@ -401,6 +422,44 @@ static void alphas(void **state) {
             }
 }
 
+/* Pixels that a decoder of libtiff guesses, and channels that are no colours. */
+static void damaged_tiffs(void **state) {
+    (void)state;
+    static const int packing[] = { COMPRESSION_JPEG, COMPRESSION_CCITTFAX3, COMPRESSION_CCITTFAX4 };
+    uint8_t value[64 * 64 * 3];
+    size_t size;
+    struct sgrad__image image;
+    for (int i = 0; i < 64 * 64 * 3; i++) value[i] = (uint8_t)(i * i * 7 + i / 64);
+    for (int k = 0; k < 3; k++) {
+        const char *path = scratch_write("packed.tif", "", 0);
+        TIFF *file = TIFFOpen(path, "w");
+        TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 64);
+        TIFFSetField(file, TIFFTAG_IMAGELENGTH, 64);
+        TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, k ? 1 : 8);
+        TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, 1);
+        TIFFSetField(file, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+        TIFFSetField(file, TIFFTAG_COMPRESSION, packing[k]);
+        TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 64);
+        assert_true(TIFFWriteEncodedStrip(file, 0, value, k ? 512 : 4096) > 0);
+        TIFFClose(file);
+        uint8_t data[20000];
+        FILE *from = fopen(path, "rb");
+        size = fread(data, 1, sizeof data, from);
+        fclose(from);
+        assert_int_equal(sgrad__image_decode("packed", data, size, &image), 0);
+        free(image.rgb);
+        file = TIFFOpen(path, "r");
+        const size_t at = (size_t)TIFFGetStrileOffset(file, 0), bytes = (size_t)TIFFGetStrileByteCount(file, 0);
+        TIFFClose(file);
+        memset(data + at + bytes / 2, 0, bytes - bytes / 2);
+        assert_fails(sgrad__image_decode("packed", data, size, &image), SGRAD_EFORMAT, "tiff: packed: ");
+    }
+    const struct form several = { 8, 3, -1, 1, PHOTOMETRIC_MINISBLACK, 0, "w" };
+    uint8_t *data = write_tiff(&several, value, 20, 20, &size);
+    assert_fails(sgrad__image_decode("several", data, size, &image), SGRAD_EFORMAT, "tiff: several: has several grey channels");
+    free(data);
+}
+
 /* Tiles whose size is no multiple of 1,024 bytes; inks. */
 static void other_tiffs(void **state) {
     (void)state;
@@ -436,6 +495,7 @@ int main(int argc, char **argv) {
         sentence_with("a TIFF of any orientation is read upright", orientations, scratch_open, scratch_close),
         sentence_with("a TIFF keeps its colours, whatever its alpha means", alphas, scratch_open, scratch_close),
         sentence_with("TIFFs of odd tiles and of inks are read", other_tiffs, scratch_open, scratch_close),
+        sentence_with("a TIFF whose decoder guesses pixels is refused", damaged_tiffs, scratch_open, scratch_close),
     };
     TIFFSetWarningHandler(NULL);
     return run_sentences(argc, argv, tests, NULL, NULL);
