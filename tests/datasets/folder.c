@@ -207,7 +207,7 @@ static void damaged(void **state) {
             uint8_t *shorter = malloc(n + !n); /* so that a sanitizer sees a step beyond it */
             memcpy(shorter, good[kind], n);
             const bool whole = survives(sgrad__image_decode("file", shorter, n, &image));
-            if (whole) assert_true(n + (kind == 0 ? 2 : 12) >= size[kind]), free(image.rgb);   /* the end's marker or chunk alone */
+            if (whole) assert_true(n + (kind == 0 ? 2 : 12) >= size[kind]), free(image.rgb); /* the end alone */
             free(shorter);
         }
         for (size_t i = 0; i < size[kind]; i++)
