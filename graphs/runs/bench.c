@@ -143,7 +143,7 @@ static void watch(struct sgrad__program *p) {
  * unless SUBMITS is NULL, of this thread, to submit it. */
 static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds, double *submits) {
     const struct sgrad__slot *slot;
-    const long window = r->options.window;
+    const long window = sgrad__run_window(r);
     double before = 0;
     sgrad__server_expect(r->server, warm + steps, warm + steps);
     watch(r->program);

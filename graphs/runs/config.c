@@ -265,12 +265,10 @@ static char *data_text(const char *name, long long samples, long long classes) {
     return text;
 }
 
-static json_t *options_by_now(const json_t *config);
-
 /* The training set has to be the same, wherever it is by now. */
 static int same_data(const char *where, const json_t *config, const struct sgrad__config *c) {
     const json_t *identity = json_object_get(config, "identity");
-    json_t *now = hexadecimal(c->fingerprint), *options = options_by_now(config);
+    json_t *now = hexadecimal(c->fingerprint), *options = sgrad__config_options(config);
     const char *was = json_string_value(json_object_get(identity, "data"));
     const char *name = json_string_value(json_object_get(options, "data"));
     const char *left_out = json_string_value(json_object_get(options, "exclude")), *leaves_out = c->options->exclude;
@@ -413,32 +411,26 @@ static json_t *begun_text(const json_t *options) {
     return string;
 }
 
-/* Those that began the run, with what continuations changed. */
-static json_t *options_by_now(const json_t *config) {
+/* TELL: says what began the run ("begun"), and of each continuation what it changed ("changes"). */
+static json_t *walk_options(json_t *config, bool tell) {
     json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
+    bool whole = json_is_object(options);
     size_t i;
-    if (!json_is_object(options)) json_decref(options), options = json_object();
-    json_array_foreach(json_object_get(config, "continued"), i, entry)
-        json_object_update(options, json_object_get(entry, "options"));
-    return options;
-}
-
-/* Says of a run that goes on what began it ("begun"), and of each continuation what it changed ("changes"). Returns the options
- * by now. */
-static json_t *tell_changes(json_t *config) {
-    json_t *options = json_deep_copy(json_object_get(config, "options")), *entry;
-    size_t i;
-    if (!json_is_object(options)) json_decref(options), options = json_object();
-    json_object_set_new(config, "begun", begun_text(options));
+    if (tell) json_object_set_new(config, "begun", begun_text(options));
     json_array_foreach(json_object_get(config, "continued"), i, entry) {
         json_t *changed = json_object_get(entry, "options");
-        char *changes = change_text(options, changed);
-        json_object_set_new(entry, "changes", json_string(changes));
+        char *changes = tell ? change_text(options, changed) : NULL;
+        if (tell) json_object_set_new(entry, "changes", json_string(changes));
+        whole &= json_is_object(changed);
         json_object_update(options, changed);
         free(changes);
     }
-    return options;
+    if (whole) return options;
+    json_decref(options);
+    return NULL;
 }
+
+json_t *sgrad__config_options(const json_t *config) { return walk_options((json_t *)config, false); }
 
 /* A line for the beginning and for each continuation, of which the last is now; free it. */
 static char *history_text(const json_t *config) {
@@ -464,13 +456,13 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *c, lo
     free(path);
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
-    json_t *before = tell_changes(config), *now = sgrad__options_json(c->options);
+    json_t *before = sgrad__config_options(config), *now = sgrad__options_json(c->options);
     json_t *entry = json_pack("{s:I, s:o}", "step", (json_int_t)step, "options", changed_options(before, now)),
            *all = json_object_get(config, "continued");
     set_circumstances(entry, c);
     if (!json_is_array(all)) json_object_set_new(config, "continued", all = json_array());
     json_array_append_new(all, entry);
-    json_decref(tell_changes(config));
+    json_decref(walk_options(config, true));
     error = write_config(folder, config);
     if (!error) *history = history_text(config);
     json_decref(before);

@@ -116,7 +116,7 @@ void sgrad__deadline_step(const struct sgrad__run *r, double time) {
 bool sgrad__deadline_stops(const struct sgrad__run *r) {
     struct sgrad__deadline *d = r->deadline;
     if (!d || !d->stop) return false;
-    const int in_flight = r->options.window + (r->context->ranks > 1);
+    const int in_flight = sgrad__run_window(r) + (r->context->ranks > 1);
     if (clock_now() + d->margin + in_flight * d->longest >= d->stop) d->due = true;
     return d->due;
 }

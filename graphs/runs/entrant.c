@@ -267,7 +267,7 @@ static int take_step(struct sgrad__entrant *e, long step, double *last, bool *lo
 static long promise(const struct sgrad__entrant *e) {
     const struct sgrad__turn *t = &e->turn;
     const long freeze = sgrad__run_next_freeze(e->run, t->done), end = (t->visit->number + 1) * e->visit_steps;
-    const long stop = freeze && freeze < end ? freeze : end, ahead = t->done + e->run->options.window;
+    const long stop = freeze && freeze < end ? freeze : end, ahead = t->done + sgrad__run_window(e->run);
     return ahead < stop ? ahead : stop;
 }
 
@@ -291,7 +291,7 @@ static int turn_steps(struct sgrad__entrant *e) {
         if (!sgrad__runner_is_at_rest(r->runner)) return 0;
         SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
     }
-    while (t->next < t->promised && t->next - t->done < r->options.window) SGRAD_TRY(submit(e, t->visit, t->next++));
+    while (t->next < t->promised && t->next - t->done < sgrad__run_window(r)) SGRAD_TRY(submit(e, t->visit, t->next++));
     return 0;
 }
 

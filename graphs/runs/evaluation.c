@@ -242,7 +242,7 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
 
 int sgrad__evaluation_turn(struct sgrad__run *r) {
     struct sgrad__evaluation *e = r->evaluation;
-    const int64_t ahead = (int64_t)r->options.window * r->turns;
+    const int64_t ahead = (int64_t)sgrad__run_window(r) * r->turns;
     while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(r, e));
     while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(r, e));
     if (e->done >= e->end && !e->totals) SGRAD_TRY(submit_total(e));

@@ -62,7 +62,7 @@ static int turn(struct sgrad__run *r, double from, double to, struct sgrad_rate_
     double least = INFINITY;
     bool over = false;
     for (long done = 0, next = 0; done < next || (next < r->steps && !over); done++) {
-        while (next < r->steps && next - done < r->options.window && !over) {
+        while (next < r->steps && next - done < sgrad__run_window(r) && !over) {
             r->peak = from * pow(to / from, (double)next / (double)r->steps);
             SGRAD_TRY(sgrad__run_submit(r, next++));
         }

@@ -31,13 +31,12 @@ static void warn_of_plugins(const char *path, const json_t *config) {
     }
 }
 
-/* What began the run, and then each continuation's changes. */
 static int take_options(const char *path, const json_t *config, struct sgrad_train_options *options) {
-    const json_t *continued = json_object_get(config, "continued"), *entry;
     struct sgrad_train_options o = sgrad_train_defaults();
-    size_t i;
-    SGRAD_TRY(sgrad__options_take(path, json_object_get(config, "options"), &o));
-    json_array_foreach(continued, i, entry) SGRAD_TRY(sgrad__options_take(path, json_object_get(entry, "options"), &o));
+    json_t *by_now = sgrad__config_options(config);
+    const int error = sgrad__options_take(path, by_now, &o);
+    json_decref(by_now);
+    SGRAD_TRY(error);
     o.out = o.trace = NULL;
     o.resume = false;
     *options = o;

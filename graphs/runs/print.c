@@ -132,8 +132,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (r->program->batch.averaged != r->program->batch.samples)
         fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n", r->strategy->fresh ? "first " : "",
                 (long long)r->program->batch.averaged, sgrad_plural(r->program->batch.averaged, "sample", "samples"),
-                r->strategy->fresh ? "; later ones are dropped" : ", as they come", o->window,
-                sgrad_plural(o->window, "step", "steps"));
+                r->strategy->fresh ? "; later ones are dropped" : ", as they come", sgrad__run_window(r),
+                sgrad_plural(sgrad__run_window(r), "step", "steps"));
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,

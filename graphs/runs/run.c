@@ -42,14 +42,14 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
         .training = training, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags,
         .peers = training ? c->all : NULL, .network = c->network,
         .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
-        .group_ranks = r->group_ranks, .backup = o->backup, .deterministic = o->deterministic,
+        .group_ranks = r->group_ranks, .backup = sgrad__run_backup(r), .deterministic = o->deterministic,
         .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
         .fuse = !o->no_fuse, .recorded = training && !o->no_cuda_graphs, .cpus = c->cpus, .cudas = c->cudas,
         .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
         .lookahead = lookahead, .ema = o->ema,
         .kfac = { .decay = o->kfac_decay, .factor_every = o->kfac_factor_every, .eigen_every = o->kfac_eigen_every,
-                  .lag = o->kfac_lag, .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share, .room = r->room },
-        .window = o->window,
+                  .lag = sgrad__run_lag(r), .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share, .room = r->room },
+        .window = sgrad__run_window(r),
         .source = !training     ? sgrad__source_of(r->test)
                   : r->placement ? sgrad__placement_source(r->placement)
                                  : sgrad__source_of(r->train),

@@ -192,18 +192,19 @@ static int parse_trace(struct sgrad__run *r) {
     return sgrad_fail(SGRAD_EINVAL, "--trace '%s': takes a step, or FIRST-LAST", text);
 }
 
-/* --shard is a way to train together. */
-static int choose_shares(struct sgrad_train_options *o) {
+/* --shard is a way to train together, which *STRATEGY becomes. */
+static int choose_shares(const struct sgrad_train_options *o, const char **strategy) {
+    *strategy = o->strategy;
     if (!o->shard) return 0;
     if (!strcmp(o->shard, "none")) {
-        if (!strcmp(o->strategy, "shard")) o->strategy = "sync";
+        if (!strcmp(o->strategy, "shard")) *strategy = "sync";
         return 0;
     }
     if (strcmp(o->shard, "optimizer") && strcmp(o->shard, "gradients"))
         return sgrad_fail(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", o->shard);
     if (strcmp(o->strategy, "sync") && strcmp(o->strategy, "shard"))
         return sgrad_fail(SGRAD_EINVAL, "--shard %s goes with --strategy sync, not with %s", o->shard, o->strategy);
-    o->strategy = "shard";
+    *strategy = "shard";
     return 0;
 }
 
@@ -214,8 +215,9 @@ static int find_records(struct sgrad__run *r) {
         o->custom_optimizer ? o->custom_optimizer : sgrad_record_find("optimizer", o->optimizer, sgrad_optimizers);
     if (r->optimizer) o->optimizer = r->optimizer->name;
     if (o->allreduce) r->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce);
-    SGRAD_TRY(choose_shares(o));
-    r->strategy = sgrad_record_find("strategy", o->strategy, sgrad_strategies);
+    const char *strategy;
+    SGRAD_TRY(choose_shares(o, &strategy));
+    r->strategy = sgrad_record_find("strategy", strategy, sgrad_strategies);
     return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
@@ -268,7 +270,6 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->kfac_damping_schedule) o->kfac_damping_schedule = defaults.kfac_damping_schedule;
     if (!o->kfac_factor_every) o->kfac_factor_every = defaults.kfac_factor_every;
     if (!o->kfac_eigen_every) o->kfac_eigen_every = defaults.kfac_eigen_every;
-    if (o->kfac_lag < 0) o->kfac_lag = o->kfac_factor_every < o->kfac_eigen_every ? o->kfac_factor_every : o->kfac_eigen_every;
     return 0;
 }
 

@@ -36,6 +36,26 @@ int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optim
                       is->name);
 }
 
+/* ---- what other options imply ---- */
+
+int sgrad__run_window(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    return r->strategy && r->strategy->served && o->staleness ? o->staleness + 1 : o->window;
+}
+
+int sgrad__run_backup(const struct sgrad__run *r) {
+    if (r->options.backup >= 0 || !r->strategy || !r->strategy->fresh) return r->options.backup;
+    return r->context->ranks > 1;
+}
+
+long sgrad__run_lag(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (o->kfac_lag >= 0) return o->kfac_lag;
+    return o->kfac_factor_every < o->kfac_eigen_every ? o->kfac_factor_every : o->kfac_eigen_every;
+}
+
+/* ---- checks ---- */
+
 /* What does not go with this strategy, whatever the ranks. */
 int sgrad__run_check_strategy(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
@@ -55,7 +75,7 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
                           o->allreduce ? "allreduce" : "histograms");
     SGRAD_TRY(sgrad__run_check_shares(r, r->optimizer, "optimizer"));
     SGRAD_TRY(parse_variant(o->kfac_variant, &r->share));
-    if (r->optimizer->keep && o->kfac_lag > o->kfac_eigen_every)
+    if (r->optimizer->keep && sgrad__run_lag(r) > o->kfac_eigen_every)
         return sgrad_fail(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
                           o->kfac_lag, o->kfac_eigen_every);
     if (o->histograms && !o->tensorboard) return sgrad_fail(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
@@ -88,13 +108,11 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
         return sgrad_fail(SGRAD_EINVAL, "--group %d does not divide the %d %s: %d does", r->group_ranks, ranks, words,
                           (int)sgrad__nearest_divisor(ranks, r->group_ranks));
     if (o->backup >= ranks) return sgrad_fail(SGRAD_EINVAL, "--backup %d leaves none of the %d %s", o->backup, ranks, words);
-    if (o->backup < 0 && r->strategy->fresh) r->options.backup = ranks > 1;
     const struct sgrad__program_options how = { .peers = r->context->all,
                                                 .group_ranks = r->group_ranks,
-                                                .backup = r->options.backup };
+                                                .backup = sgrad__run_backup(r) };
     r->push_ranks = r->strategy->fresh ? 1 : r->strategy->ranks(&how);
     if (r->strategy->served && r->group > o->batch / r->parts * r->push_ranks)
         return sgrad_fail(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step", r->strategy->name);
-    if (r->strategy->served && o->staleness) r->options.window = o->staleness + 1;
     return 0;
 }

@@ -183,7 +183,7 @@ static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long
  * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended:
  * twice as many are promised to servers. */
 static int turn(struct sgrad__run *r, long *done) {
-    const long window = r->options.window, ahead = r->server ? 2 * window + 1 : window;
+    const long window = sgrad__run_window(r), ahead = r->server ? 2 * window + 1 : window;
     long stop = next_stop(r, *done), next = *done, promised = next;
     int error = 0;
     while (*done < stop) {

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import time
 
-from run import (RANKS, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps,
-                 wait_until)
+from run import (RANKS, command, content, events, folder, losses, main, mpirun, ranks, resuming, stargrad,
+                 wait_for_steps, wait_until)
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 3,
        "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
@@ -266,6 +266,23 @@ def test_what_goes_with_other_options():
     out = folder("like")
     stargrad("train", "--config", config, "--like", one, "--out", out)
     assert options(out)["best"] is False and options(out)["steps"] == 2, options(out)
+
+
+def test_what_options_imply_is_not_inherited():
+    """Steps in flight, gradients to do without, a lag, shares: what others implied goes with them; what was asked for stays."""
+    short = ("train", "--model", "convnet", "--data", "digits", "--batch", 96, "--lr", 0.01)
+    for words, more, wanted in (
+            (("--strategy", "backup"), ("--strategy", "sync"), {"backup": -1, "window": 2, "strategy": "sync"}),
+            (("--strategy", "backup", "--staleness", 3), ("--strategy", "async"), {"backup": -1, "staleness": 3, "window": 2}),
+            (("--strategy", "async", "--staleness", 4, "--window", 3), ("--strategy", "ps"), {"window": 3}),
+            (("--shard", "gradients"), ("--shard", "none"), {"shard": "none", "strategy": "sync"}),
+            (("--optimizer", "kfac"), ("--kfac-eigen-every", 4), {"kfac_lag": -1, "kfac_eigen_every": 4})):
+        out = folder("implied")
+        ranks(2, *short, *words, "--steps", 2, "--out", out)
+        said = ranks(2, "train", "--out", out, "--resume", *more, "--steps", 4)
+        assert not re.search("kfac_lag|backup -|window", said), said
+        told = options(out)
+        assert {key: told[key] for key in wanted} == wanted, (words, more, told)
 
 
 def test_resume_auto():
