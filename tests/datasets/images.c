@@ -433,13 +433,11 @@ static void damaged_tiffs(void **state) {
     for (int k = 0; k < 3; k++) {
         const char *path = scratch_write("packed.tif", "", 0);
         TIFF *file = TIFFOpen(path, "w");
-        TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 64);
-        TIFFSetField(file, TIFFTAG_IMAGELENGTH, 64);
+        static const int tag[] = { TIFFTAG_IMAGEWIDTH, TIFFTAG_IMAGELENGTH, TIFFTAG_ROWSPERSTRIP };
+        for (int i = 0; i < 3; i++) TIFFSetField(file, (uint32_t)tag[i], 64);
         TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, k ? 1 : 8);
-        TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, 1);
         TIFFSetField(file, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
         TIFFSetField(file, TIFFTAG_COMPRESSION, packing[k]);
-        TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 64);
         assert_true(TIFFWriteEncodedStrip(file, 0, value, k ? 512 : 4096) > 0);
         TIFFClose(file);
         uint8_t data[20000];

@@ -1,4 +1,4 @@
-/* Data that are no images: lines of numbers, and arrays of NumPy's; and what is wrong with files of either. */
+/* Lines of numbers, and what is wrong with files of them. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -14,8 +14,6 @@ static char *written(const char *name, const void *data, size_t size) {
     fclose(file);
     return path;
 }
-
-/* ---- lines of numbers ---- */
 
 static struct sgrad_dataset *open_lines(const char *text, const char *more, enum sgrad_split split) {
     char *path = written("lines.csv", text, strlen(text)), *data = sgrad_format("csv:%s%s", path, more);
@@ -262,235 +260,6 @@ static void wrong_lines(void **state) {
     free(path);
 }
 
-/* ---- arrays ---- */
-
-static void put_array_in(const char *name, const char *type, const char *shape, const char *fortran, const void *data,
-                         size_t size) {
-    char *header = sgrad_format("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n", type, fortran, shape);
-    const size_t length = strlen(header);
-    unsigned char *file = sgrad_alloc(10 + length + size, 1);
-    memcpy(file, "\x93NUMPY\x01", 8);
-    file[8] = (unsigned char)length;
-    memcpy(file + 10, header, length);
-    memcpy(file + 10 + length, data, size);
-    free(written(name, file, 10 + length + size));
-    free(file);
-    free(header);
-}
-
-static void put_array(const char *name, const char *type, const char *shape, const void *data, size_t size) {
-    put_array_in(name, type, shape, "False", data, size);
-}
-
-static struct sgrad_dataset *open_arrays(enum sgrad_split split) {
-    char *data = sgrad_format("npy:%s", scratch_root);
-    struct sgrad_dataset *d = NULL;
-    assert_done(sgrad_dataset_open(data, split, NULL, &d));
-    free(data);
-    return d;
-}
-
-static void arrays(void **state) {
-    (void)state;
-    const uint8_t pixels[2 * 2 * 3] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255 };
-    put_array("x_train.npy", "|u1", "(2, 2, 3)", pixels, sizeof pixels);
-    put_array("x_test.npy", "|u1", "(1, 2, 3)", pixels, 6);
-    put_array("y_train.npy", "<i8", "(2,)", (int64_t[]){ 1, 0 }, 16);
-    put_array("y_test.npy", "|u1", "(1,)", (uint8_t[]){ 4 }, 1);
-    struct sgrad_dataset *d = open_arrays(SGRAD_TRAIN);
-    assert_equal(d->count, 2);
-    assert_equal(d->classes, 5);
-    assert_equal(d->full_scale, 255);
-    assert_equal(sgrad_dataset_channels(d), 1);
-    assert_memory_equal(d->field[0].data, pixels, sizeof pixels);
-    assert_int_equal(((const int32_t *)d->field[1].data)[0], 1);
-    sgrad_dataset_close(d);
-
-    put_array("y_train.npy", "|b1", "(2, 2, 3)", (uint8_t[12]){ 1 }, 12);       /* classes of pixels */
-    put_array("y_test.npy", "|b1", "(1, 2, 3)", (uint8_t[6]){ 0 }, 6);
-    d = open_arrays(SGRAD_TRAIN);
-    assert_equal(sgrad_dataset_image(d)->shape.rank, 4);
-    assert_equal(sgrad_dataset_target(d)->shape.rank, 3);
-    assert_equal(d->classes, 2);
-    sgrad_dataset_close(d);
-
-    put_array("x_train.npy", "<u2", "(2, 2)", (uint16_t[]){ 1, 65535, 3, 65535 }, 8);      /* numbers */
-    put_array("x_test.npy", ">u2", "(1, 2)", (uint8_t[]){ 0, 5, 255, 255 }, 4);
-    put_array("y_test.npy", "<f2", "(1, 2)", (uint16_t[]){ 0x3c00, 0xc000 }, 4);
-    put_array("y_train.npy", "<f2", "(2, 2)", (uint16_t[]){ 0x3c00, 0xc000, 1, 0x7bff }, 8);
-    d = open_arrays(SGRAD_TRAIN);
-    assert_true(!d->classes && d->field[0].dtype == SGRAD_F32);
-    assert_memory_equal(d->field[0].data, ((float[]){ -1, 0, 1, 0 }), 16);      /* normalised; what never changes is 0 */
-    const float *y = d->field[1].data;
-    assert_equal(y[0], 1);
-    assert_equal(y[1], -2);
-    assert_equal(y[2], ldexpf(1, -24));
-    assert_equal(y[3], 65504);
-    sgrad_dataset_close(d);
-    d = open_arrays(SGRAD_TEST);
-    assert_memory_equal(d->field[0].data, ((float[]){ 3, 0 }), 8);              /* by the training samples' */
-    sgrad_dataset_close(d);
-}
-
-/* The same numbers in either order of bytes and of dimensions. */
-static void orders(void **state) {
-    (void)state;
-    struct sgrad_dataset *d[4];
-    const char *const type[] = { "<f4", "<f4", ">f4", ">f4" };
-    put_array("y_train.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
-    put_array("y_test.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
-    for (int i = 0; i < 4; i++) {
-        unsigned char bytes[48];
-        for (int n = 0; n < 12; n++) {                  /* (2,2,3), of which number n is n² */
-            const int place = i % 2 ? n / 6 + n / 3 % 2 * 2 + n % 3 * 4 : n;
-            const float number = (float)(n * n);
-            for (int b = 0; b < 4; b++) bytes[4 * place + b] = ((const unsigned char *)&number)[i < 2 ? b : 3 - b];
-        }
-        put_array_in("x_train.npy", type[i], "(2, 2, 3)", i % 2 ? "True" : "False", bytes, sizeof bytes);
-        d[i] = open_arrays(SGRAD_TRAIN);
-        assert_int_equal(d[i]->field[0].shape.rank, 2);
-        assert_memory_equal(d[i]->field[0].data, d[0]->field[0].data, 48);
-    }
-    for (int i = 0; i < 4; i++) sgrad_dataset_close(d[i]);
-}
-
-/* What y is: as it looks, or as the argument wants it. */
-static void meanings(void **state) {
-    (void)state;
-    static const struct {
-        const char *type, *shape, *more, *note;
-        int classes;                    /* -1: refused */
-        float y[4];                     /* bytes where the type is u1 */
-    } rows[] = {
-        { "|u1", "(2, 1)", "", "y is classes", 3, { 1, 2 } },
-        { "|u1", "(2,)", ",numbers", "y is numbers", 0, { 1, 2 } },
-        { "|u1", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", ",numbers", "y is numbers", 0, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, 1, 1, 1 } },
-        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, .5f, 1, 0 } },
-        { "<f4", "(2, 1)", "", "y is numbers", 0, { 1, 2 } },
-        { "<f4", "(2,)", ",classes", "y is classes", 3, { 1, 2 } },
-        { "<f4", "(2,)", ",classes", "number 1 is 1.5: classes are whole numbers", -1, { 1, 1.5f } },
-        { "<f4", "(2, 2)", ",classes", "takes one class a sample, or one-hot rows", -1, { 0, 1, 1, 1 } },
-        { "|u1", "(2, 2)", "", "y is numbers", 0, { 3, 1, 1, 1 } },
-    };
-    put_array("x_train.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
-    put_array("x_test.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const int numbers = strstr(rows[i].shape, "2, 2") ? 4 : 2;
-        uint8_t bytes[4];
-        for (int n = 0; n < 4; n++) bytes[n] = (uint8_t)rows[i].y[n];
-        const bool whole = rows[i].type[1] == 'u';
-        for (int part = 0; part < 2; part++)
-            put_array(part ? "y_test.npy" : "y_train.npy", rows[i].type, rows[i].shape, whole ? (const void *)bytes : rows[i].y,
-                      (size_t)numbers * (whole ? 1 : sizeof(float)));
-        char *data = sgrad_format("npy:%s%s", scratch_root, rows[i].more), said[512];
-        struct sgrad_dataset *d = NULL;
-        sgrad_hush(said, sizeof said);
-        const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
-        sgrad_hush(NULL, 0);
-        if (error ? rows[i].classes >= 0 || !strstr(said, rows[i].note)
-                  : d->classes != rows[i].classes || strcmp(d->note, rows[i].note))
-            fail_msg("row %zu: %s, %s", i, error ? said : "", error ? "" : d->note);
-        if (d && d->classes == 2) assert_memory_equal(d->field[1].data, ((int32_t[]){ 1, 0 }), 8);
-        sgrad_dataset_close(d);
-        free(data);
-    }
-}
-
-/* Labels of images and of their pixels in the forms that programs write, and what is said of them. */
-static void odd_labels(void **state) {
-    (void)state;
-    static const struct {
-        const char *shape, *test_shape;
-        uint8_t y[8];
-        int classes;                    /* -1: refused */
-        const char *says;               /* NULL: nothing */
-    } rows[] = {
-        { "(2, 2, 2)", "(2, 2, 2)", { 0, 1, 2, 0, 1, 1, 1, 0 }, 3, NULL },
-        { "(2, 2, 2, 1)", "(2, 2, 2, 1)", { 0, 1, 2, 0, 1, 1, 1, 0 }, 3, NULL },
-        { "(2, 2, 2)", "(2, 2, 2, 1)", { 0, 255, 255, 0, 0, 255, 255, 0 }, 2, NULL },
-        { "(2, 1, 1)", "(2,)", { 0, 1, 0, 1 }, 2, NULL },
-        { "(2L, 1L)", "(2,)", { 0, 1, 0, 1 }, 2, NULL },
-        { "(2,)", "(2, 1)", { 1, 2 }, 3, "of the classes 0 to 2 no sample is of 0: classes are counted from 0" },
-        { "(2,)", "(2,)", { 0, 9 }, 10, "no sample is of 1, 2, 3, 4, 5, …:" },
-        { "(2, 4)", "(2, 2)", { 0, 0, 0, 1, 0, 1, 0, 0 }, -1, "y_train.npy and " },
-        { "(2, 2)", "(2,)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
-        { "(2,)", "(2, 2)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
-    };
-    put_array("x_train.npy", "|u1", "(2, 2, 2)", (uint8_t[8]){ 1 }, 8);
-    put_array("x_test.npy", "|u1", "(2, 2, 2)", (uint8_t[8]){ 1 }, 8);
-    char *data = sgrad_format("npy:%s", scratch_root), said[512];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *const shape[] = { rows[i].shape, rows[i].test_shape };
-        for (int part = 0; part < 2; part++) {
-            size_t bytes = 1;
-            for (const char *c = shape[part]; *c; c++) bytes *= *c > '0' && *c <= '9' ? (size_t)(*c - '0') : 1;
-            put_array(part ? "y_test.npy" : "y_train.npy", "|u1", shape[part], rows[i].y, bytes);
-        }
-        struct sgrad_dataset *d = NULL;
-        sgrad_hush(said, sizeof said);
-        const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
-        sgrad_hush(NULL, 0);
-        if (error ? rows[i].classes >= 0 : d->classes != rows[i].classes) fail_msg("row %zu: %s", i, said);
-        if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu: '%s'", i, said);
-        for (int n = 0; !error && rows[i].classes == 2 && n < 2; n++)
-            assert_int_equal(((const int32_t *)d->field[1].data)[n], n);
-        sgrad_dataset_close(d);
-    }
-    /* Samples that look as if their channels came first. */
-    put_array("y_train.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
-    put_array("y_test.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
-    put_array("x_train.npy", "|u1", "(2, 3, 4, 4)", (uint8_t[96]){ 1 }, 96);
-    struct sgrad_dataset *d = NULL;
-    sgrad_hush(said, sizeof said);
-    assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), 0);
-    sgrad_hush(NULL, 0);
-    assert_non_null(strstr(said, "(3,4,4) are taken as (height,width,channels)"));
-    sgrad_dataset_close(d);
-    free(data);
-}
-
-static void wrong_arrays(void **state) {
-    (void)state;
-    char *data = sgrad_format("npy:%s", scratch_root);
-    struct sgrad_dataset *none;
-    static const struct {
-        const char *type, *shape, *says;
-        size_t size;
-    } rows[] = {
-        { "<f4", "(2, 2)", "x_train.npy: byte ", 15 },
-        { "|S4", "(2, 2)", "has values of type '|S4': takes", 16 },
-        { "<c8", "(1, 2)", "has values of type '<c8': takes", 16 },
-        { "|O", "(2, 2)", "has values of type '|O': takes", 16 },
-        { "<f4", "(2147483647, 2147483647, 2147483647)", "which its shape says otherwise", 16 },
-        { "<f4", "(-2, 2)", "its shape is none", 16 },
-        { "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "its shape is none", 16 },
-        { "<f4", "()", "has no samples", 4 },
-        { "<f4", "(0, 3)", "has no samples", 0 },
-        { "<f4", "(4,)", "has 4 samples", 16 },
-    };
-    put_array("y_train.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
-    put_array("y_test.npy", "|u1", "(1,)", (uint8_t[]){ 0 }, 1);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        put_array("x_train.npy", rows[i].type, rows[i].shape, (float[4]){ 0 }, rows[i].size);
-        assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, rows[i].says);
-    }
-    put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, INFINITY }, 8);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
-                 "x_train.npy: sample 1, number 0, both from 0, is inf");
-    put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, 2 }, 8);
-    put_array("y_train.npy", "|i1", "(2,)", (int8_t[]){ 0, -1 }, 2);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
-                 "number 1 is -1: classes are whole numbers, counted from 0");
-    free(written("x_train.npy", "PK\3\4 is a zip file", 18));
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "x_train.npy: byte 0: is no NumPy array");
-    remove(scratch_path("x_train.npy"));
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, "x_train.npy");
-    free(data);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a CSV file gives normalised features and classes", classes),
@@ -498,12 +267,7 @@ int main(int argc, char **argv) {
         sentence("a malformed CSV file is refused with line and column", wrong_lines),
         sentence("a CSV header is recognised with any separator, quote or line end", headers),
         sentence("columns of later files are matched by their titles", titles),
-        sentence("NumPy arrays of every type give samples", arrays),
-        sentence("a malformed NumPy array is refused", wrong_arrays),
-        sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
-        sentence("y is read as classes or as numbers, by its values or as asked", meanings),
         sentence("an odd but legal CSV file is read, and told of where it is likely to be meant otherwise", odd_lines),
-        sentence("labels of images and pixels are read in every form, and those without samples are told of", odd_labels),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
