@@ -56,8 +56,8 @@ int sgrad__config_check(const char *folder, const struct sgrad__config *config);
 /* FOLDER/config.json as an object; NULL when there is none. *PATH is its name, to free in any case. */
 int sgrad__config_read(const char *folder, char **path, struct json_t **object);
 
-/* The options by now of the run that CONFIG.json describes: those that began it, with what each continuation changed. NULL: it has
- * none. */
+/* The options by now of the run that CONFIG.json describes: those that began it, with what each continuation changed. NULL: it
+ * has none. */
 struct json_t *sgrad__config_options(const struct json_t *config);
 
 /* What D's features and target are, for config.json; NULL: they are no numbers. */

@@ -1,5 +1,5 @@
-/* options.c: what a run is asked for, where nothing else is said; and what values are called. */
-#include "graphs/runs/runs.h"
+/* options.c: what a run is asked for, where nothing else is said; what options imply; and what values are called. */
+#include "graphs/runs/run.h"
 
 #include <string.h>
 
@@ -61,4 +61,22 @@ bool sgrad_group_named(const char *name, long *group) {
     for (int i = 0; i < GROUPS; i++)
         if (!strcmp(groups[i].name, name)) return *group = groups[i].group, true;
     return false;
+}
+
+/* ---- what other options imply ---- */
+
+int sgrad__run_window(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    return r->strategy && r->strategy->served && o->staleness ? o->staleness + 1 : o->window;
+}
+
+int sgrad__run_backup(const struct sgrad__run *r) {
+    if (r->options.backup >= 0 || !r->strategy || !r->strategy->fresh) return r->options.backup;
+    return r->context->ranks > 1;
+}
+
+long sgrad__run_lag(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (o->kfac_lag >= 0) return o->kfac_lag;
+    return o->kfac_factor_every < o->kfac_eigen_every ? o->kfac_factor_every : o->kfac_eigen_every;
 }

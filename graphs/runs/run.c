@@ -48,7 +48,8 @@ struct sgrad__program_options sgrad__run_program_options(const struct sgrad__run
         .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
         .lookahead = lookahead, .ema = o->ema,
         .kfac = { .decay = o->kfac_decay, .factor_every = o->kfac_factor_every, .eigen_every = o->kfac_eigen_every,
-                  .lag = sgrad__run_lag(r), .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share, .room = r->room },
+                  .lag = sgrad__run_lag(r), .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share,
+                  .room = r->room },
         .window = sgrad__run_window(r),
         .source = !training     ? sgrad__source_of(r->test)
                   : r->placement ? sgrad__placement_source(r->placement)

@@ -87,6 +87,14 @@ struct sgrad__run {
     struct sgrad_train_result result;
 };
 
+/* ---- options.c ---- */
+
+/* What other options imply unless it is asked for, so config.json has what was asked for: the steps in flight at most, the
+ * gradients that an update does without, the steps until a decomposition is used. */
+int sgrad__run_window(const struct sgrad__run *run);
+int sgrad__run_backup(const struct sgrad__run *run);
+long sgrad__run_lag(const struct sgrad__run *run);
+
 /* ---- setup.c ---- */
 
 int sgrad__run_build_graph(struct sgrad__run *run);         /* of its model and data, on its mesh */
@@ -152,11 +160,6 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 int sgrad__run_check_strategy(struct sgrad__run *run);              /* whatever the ranks */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
-/* What other options imply unless it is asked for, so config.json has what was asked for: the steps in flight at most, the gradients
- * that an update does without, the steps until a decomposition is used. */
-int sgrad__run_window(const struct sgrad__run *run);
-int sgrad__run_backup(const struct sgrad__run *run);
-long sgrad__run_lag(const struct sgrad__run *run);
 /* An error where optimizer OF, asked for by --OPTION, is not to be had in shares, and these are asked for. */
 int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
 /* Whole parameters whose updates are much work, or of which shares are asked for, get a rank each that updates them. */

@@ -36,26 +36,6 @@ int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optim
                       is->name);
 }
 
-/* ---- what other options imply ---- */
-
-int sgrad__run_window(const struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    return r->strategy && r->strategy->served && o->staleness ? o->staleness + 1 : o->window;
-}
-
-int sgrad__run_backup(const struct sgrad__run *r) {
-    if (r->options.backup >= 0 || !r->strategy || !r->strategy->fresh) return r->options.backup;
-    return r->context->ranks > 1;
-}
-
-long sgrad__run_lag(const struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    if (o->kfac_lag >= 0) return o->kfac_lag;
-    return o->kfac_factor_every < o->kfac_eigen_every ? o->kfac_factor_every : o->kfac_eigen_every;
-}
-
-/* ---- checks ---- */
-
 /* What does not go with this strategy, whatever the ranks. */
 int sgrad__run_check_strategy(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
