@@ -250,23 +250,42 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
     "or folders image and label of PNG files, or "                                                                        \
     "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
-/* The one file FOLDER/PART/NAME.*, or the folder NAME; free it. NULL: none. */
-static char *find_file(const char *folder, const char *part, const char *name) {
-    char *inner = sgrad_format("%s/%s", folder, part), *found = NULL;
+static bool is_volume(const char *path) {
+    bool is = false;
+    for (int i = 0; sgrad_volume_formats[i] && !is; i++) is = sgrad_volume_formats[i]->is(path);
+    return is;
+}
+
+/* The one file FOLDER/PART/NAME.* that is a volume, or the folder NAME, in *FOUND, free it; where none is, any such file, or
+ * NULL. */
+static int find_file(const char *folder, const char *part, const char *name, char **found) {
+    char *inner = sgrad_format("%s/%s", folder, part), *other = NULL;
     DIR *dir = opendir(inner);
     struct dirent *entry;
-    while (dir && (entry = readdir(dir)) && !found)
-        if (!strncmp(entry->d_name, name, strlen(name)) && (!entry->d_name[strlen(name)] || entry->d_name[strlen(name)] == '.'))
-            found = sgrad_format("%s/%s", inner, entry->d_name);
+    int error = 0;
+    *found = NULL;
+    while (dir && (entry = readdir(dir)) && !error) {
+        const size_t length = strlen(name);
+        if (strncmp(entry->d_name, name, length) || (entry->d_name[length] && entry->d_name[length] != '.')) continue;
+        char *path = sgrad_format("%s/%s", inner, entry->d_name), **to = is_volume(path) ? found : &other;
+        if (*found && to == found)
+            error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
+                               *found, path, part, name);
+        if (*to) free(path);
+        else *to = path;
+    }
     if (dir) closedir(dir);
+    if (!*found) *found = other, other = NULL;
+    free(other);
     free(inner);
-    return found;
+    return error;
 }
 
 static int open_volume(const char *folder, const char *part, const char *name, struct stack *s) {
-    char *path = find_file(folder, part, name);
-    if (!path) return sgrad_fail(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
-    int error = sgrad_volume_open(path, &s->volume);
+    char *path;
+    int error = find_file(folder, part, name, &path);
+    if (!error && !path) return sgrad_fail(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
+    if (!error) error = sgrad_volume_open(path, &s->volume);
     if (!error && s->volume->dim[0] != 1)
         error = sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
     if (!error) memcpy(s->dim, s->volume->dim + 1, sizeof s->dim);

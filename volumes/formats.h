@@ -33,6 +33,14 @@ struct sgrad__tiff_axes {
  * what no volume has. */
 int sgrad__tiff_axes(const char *path, const char *text, const int64_t page[2], struct sgrad__tiff_axes *axes);
 
+/* ---- axis_names.c: what a file calls the axes of its array --------------------------------------------------------------- */
+
+/* NAMEs of RANK axes, NULL: one has none. SGRAD_EFORMAT: they are not in a volume's order. */
+int sgrad__axes_check(const char *path, int rank, const char *const *name);
+/* The same of a list of names, or of objects with a "key"; NAMES may be NULL or of another rank: nothing is stated. */
+struct json_t;
+int sgrad__axes_check_json(const char *path, int rank, const struct json_t *names);
+
 /* ---- codec.c: how a chunk is compressed --------------------------------------------------------------------------- */
 
 enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };
@@ -52,7 +60,8 @@ struct sgrad__zarr {
     enum sgrad_voxel voxel;
     int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
     enum sgrad__codec codec;
-    char separator;             /* between a chunk's numbers: '.' or '/' */
+    char separator;             /* between a chunk's numbers: '.' or '/'; */
+    bool separated;             /* the metadata state it */
     bool prefixed;              /* they follow "c" and the separator */
     double fill;                /* what a chunk that is not there holds */
     bool swapped, turned;       /* voxels have the higher byte first; the first index is the fastest (order F) */

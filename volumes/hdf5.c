@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <hdf5.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *ending_of(const char *name) {
     static const char *const endings[] = { ".h5", ".hdf5", ".hdf" };
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        for (const char *at = name; (at = strstr(at, endings[i])); at++) {
+        for (const char *at = name; (at = strcasestr(at, endings[i])); at++) {
             const char *end = at + strlen(endings[i]);
             if (!*end || *end == ':') return end;
         }
@@ -170,6 +171,59 @@ static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
     return sgrad__volume_shape(v, rank, dim, chunk);
 }
 
+/* The texts of attribute NAME, COUNT of them, as the library gives them out; false: there are none. */
+static bool read_texts(hid_t set, const char *name, int count, char **text) {
+    if (H5Aexists(set, name) <= 0) return false;
+    const hid_t attribute = H5Aopen(set, name, H5P_DEFAULT), is = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    const hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    H5Tset_cset(type, H5Tget_cset(is));
+    const bool read = H5Tis_variable_str(is) > 0 && H5Sget_simple_extent_npoints(space) == count &&
+                      H5Aread(attribute, type, text) >= 0;
+    H5Tclose(type);
+    H5Tclose(is);
+    H5Sclose(space);
+    H5Aclose(attribute);
+    return read;
+}
+
+/* The axes' names of dimension labels (HDF5's own), or of vigra's axistags (ilastik). */
+static int check_axes(const struct sgrad_volume *v, const struct hdf5 *h) {
+    char *label[SGRAD_VOLUME_RANK] = { NULL }, *tags = NULL;
+    int error = 0;
+    if (read_texts(h->set, "DIMENSION_LABELS", v->rank, label)) {
+        error = sgrad__axes_check(v->path, v->rank, (const char *const *)label);
+        for (int d = 0; d < v->rank; d++) H5free_memory(label[d]);
+    }
+    if (!error && read_texts(h->set, "axistags", 1, &tags)) {
+        json_t *json = tags ? json_loads(tags, 0, NULL) : NULL;
+        error = sgrad__axes_check_json(v->path, v->rank, json_object_get(json, "axes"));
+        json_decref(json);
+        H5free_memory(tags);
+    }
+    return error;
+}
+
+/* A virtual data set is made of those of other files: where one is not there, the library gives fill values. */
+static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
+    enum { LONGEST = 4096 };
+    const hid_t how = H5Dget_create_plist(h->set);
+    const char *slash = strrchr(v->path, '/');
+    char name[LONGEST];
+    size_t sources = 0;
+    int error = 0;
+    if (H5Pget_layout(how) == H5D_VIRTUAL) H5Pget_virtual_count(how, &sources);
+    for (size_t i = 0; i < sources && !error; i++) {
+        if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
+        char *beside = sgrad_format("%.*s%s", slash ? (int)(slash + 1 - v->path) : 0, v->path, name);
+        if (access(name, R_OK) && access(beside, R_OK))
+            error = sgrad_fail(SGRAD_EIO, "%s:%s: is made of %s, which is not there", v->path, h->name, name);
+        free(beside);
+    }
+    H5Pclose(how);
+    return error;
+}
+
 static int open_set(struct sgrad_volume *v) {
     const char *end = ending_of(v->path);
     struct hdf5 *h = v->state = sgrad_alloc(1, sizeof *h);
@@ -181,7 +235,9 @@ static int open_set(struct sgrad_volume *v) {
     SGRAD_TRY(find_set(v, h));
     if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0) return no_set(v, h);
     SGRAD_TRY(find_voxel(v, h));
-    return find_shape(v, h);
+    SGRAD_TRY(find_shape(v, h));
+    SGRAD_TRY(check_sources(v, h));
+    return check_axes(v, h);
 }
 
 static int open_hdf5(struct sgrad_volume *v) {

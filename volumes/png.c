@@ -16,6 +16,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 30)
@@ -110,7 +111,24 @@ struct series {
 
 static int is_slice(const struct dirent *entry) {
     const char *dot = strrchr(entry->d_name, '.');
-    return dot && entry->d_name[0] != '.' && (!strcmp(dot, ".png") || !strcmp(dot, ".PNG"));
+    return dot && entry->d_name[0] != '.' && !strcasecmp(dot, ".png");
+}
+
+/* Slices may be among the files of other kinds. */
+static void tell_others(const char *path) {
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    char *first = NULL;
+    int others = 0;
+    while (dir && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.' || is_slice(entry)) continue;
+        if (!others++) first = sgrad_format("%s", entry->d_name);
+    }
+    if (dir) closedir(dir);
+    if (others)
+        sgrad_warn("%s: %d %s no PNG, and not read as a slice: %s%s", path, others, sgrad_plural(others, "file is", "files are"),
+                   first, others > 1 ? ", …" : "");
+    free(first);
 }
 
 static bool is_png(const char *name) {
@@ -152,6 +170,7 @@ static int open_png(struct sgrad_volume *v) {
     SGRAD_TRY(sgrad__volume_shape(v, 3, (int64_t[]){ s->files, png.height, png.width },
                                   (int64_t[]){ 1, png.height, png.width }));
     for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(v, z, &png, NULL));
+    tell_others(v->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
     s->kept = most < 1 ? 1 : most < (size_t)s->files ? (int)most : s->files;
     s->slice = sgrad_alloc((size_t)s->kept, sizeof *s->slice);

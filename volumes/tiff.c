@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <tiffio.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct tiff {
 
 static bool is_tiff(const char *name) {
     const char *dot = strrchr(name, '.');
-    return dot && (!strcmp(dot, ".tif") || !strcmp(dot, ".tiff") || !strcmp(dot, ".TIF") || !strcmp(dot, ".TIFF"));
+    return dot && (!strcasecmp(dot, ".tif") || !strcasecmp(dot, ".tiff"));
 }
 
 /* What a page says of itself. */
@@ -47,6 +48,11 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     TIFFGetFieldDefaulted(file, TIFFTAG_PLANARCONFIG, &planar);
     page->width = page->height = page->chunk_width = page->chunk_height = 0;
     page->depth = page->chunk_depth = 1;
+    uint32_t kind = 0;
+    TIFFGetFieldDefaulted(file, TIFFTAG_SUBFILETYPE, &kind);
+    if (kind & FILETYPE_REDUCEDIMAGE)
+        return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save it "
+                          "without", v->path, (long long)number);
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
@@ -116,6 +122,23 @@ static int find_bare(const struct sgrad_volume *v, struct tiff *t, const struct 
     return 0;
 }
 
+/* MetaMorph states the planes of a stack, which lie bare behind one another, as the count of a tag of its own (UIC2). */
+static bool find_planes(TIFF *file, struct sgrad__tiff_axes *axes) {
+    enum { UIC2 = 33629 };
+    uint32_t planes = 0;
+    void *value = NULL;
+    if (!TIFFFindField(file, UIC2, TIFF_ANY) || !TIFFGetField(file, UIC2, &planes, &value) || planes < 2) return false;
+    *axes = (struct sgrad__tiff_axes){ 1, planes, 1, 1, "MetaMorph" };
+    return true;
+}
+
+static void warn_of_orientation(const struct sgrad_volume *v, TIFF *file) {
+    uint16_t orientation = ORIENTATION_TOPLEFT;
+    TIFFGetFieldDefaulted(file, TIFFTAG_ORIENTATION, &orientation);
+    if (orientation != ORIENTATION_TOPLEFT)
+        sgrad_warn("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", v->path, orientation);
+}
+
 /* Channels and slices, of PAGES alike. */
 static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, const struct page *page) {
     const char *text = NULL;
@@ -126,7 +149,8 @@ static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, cons
     if (page->chunk_depth > 1 && !t->deep) return sgrad_fail(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", v->path);
     if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !t->deep, "ImageDepth" };
     else SGRAD_TRY(sgrad__tiff_axes(v->path, text, (int64_t[]){ page->height, page->width }, a));
-    if (!a->slices) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
+    if (!a->slices && !(pages == 1 && find_planes(t->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
+    warn_of_orientation(v, t->file);
     const int64_t images = a->channels * a->slices;
     if (!t->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(v, t, page, images));
     else if (!t->deep && images != pages)

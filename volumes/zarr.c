@@ -8,6 +8,7 @@
 #include "config.h"
 #include "volumes/formats.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -56,8 +57,6 @@ static int open_zarr(struct sgrad_volume *v) {
     return sgrad__volume_shape(v, zarr->rank, zarr->dim, zarr->chunk);
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------------------------ */
-
 /* "FOLDER/c/0/3/1"; free it. */
 static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
     const struct sgrad__zarr *zarr = v->state;
@@ -68,6 +67,49 @@ static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
     to[-1] = 0;
     return sgrad_format("%s/%s", v->path, text);
 }
+
+/* Is ENTRY of the folder, or a folder ENTRY in it, where chunks are whose numbers are separated by SEPARATOR? */
+static bool has_chunks(const struct sgrad__zarr *zarr, const char *entry, char separator) {
+    const size_t length = zarr->prefixed ? *entry == 'c' : strspn(entry, "0123456789");
+    const bool whole = separator == '/' || (zarr->rank == 1 && !zarr->prefixed);
+    return length > 0 && entry[length] == (whole ? 0 : separator);
+}
+
+/* What of the chunks can be known by the names of FOLDER. */
+static void find_chunks(struct sgrad_volume *v) {
+    struct sgrad__zarr *zarr = v->state;
+    const struct dirent *entry;
+    bool there = false, nested = false;
+    DIR *folder = opendir(v->path);
+    while (folder && (entry = readdir(folder))) {
+        there |= has_chunks(zarr, entry->d_name, zarr->separator);
+        nested |= has_chunks(zarr, entry->d_name, '/');
+    }
+    if (folder) closedir(folder);
+    if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* older libraries did not state it */
+    char *first = chunk_path(v, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
+    if (!there) sgrad_warn("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
+    free(first);
+}
+
+/* .zattrs of version 2, as xarray writes it. */
+static int check_names(const struct sgrad_volume *v) {
+    char *file = sgrad_format("%s/.zattrs", v->path);
+    json_t *json = access(file, F_OK) ? NULL : json_load_file(file, 0, NULL);
+    int error = sgrad__axes_check_json(file, v->rank, json_object_get(json, "_ARRAY_DIMENSIONS"));
+    json_decref(json);
+    free(file);
+    return error;
+}
+
+static int open_to_read(struct sgrad_volume *v) {
+    SGRAD_TRY(open_zarr(v));
+    SGRAD_TRY(check_names(v));
+    find_chunks(v);
+    return 0;
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
 struct passage {
     const struct sgrad_volume *volume;
@@ -260,6 +302,6 @@ static int sign_zarr(struct sgrad_volume *v, const char *work, bool again) {
 static void close_zarr(struct sgrad_volume *v) { free(v->state); }
 
 const struct sgrad_volume_format sgrad__zarr_format = {
-    .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_zarr,
+    .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_to_read,
     .create = create_zarr, .read = read_zarr, .write = write_zarr, .has = has_zarr, .sign = sign_zarr, .close = close_zarr,
 };

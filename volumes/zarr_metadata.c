@@ -40,6 +40,8 @@ static int read_fill(const char *name, const json_t *fill, struct sgrad__zarr *z
     if (json_is_number(fill)) zarr->fill = json_number_value(fill);
     else if (json_is_true(fill)) zarr->fill = 1;
     else if (text && !strcmp(text, "NaN")) zarr->fill = NAN;
+    else if (text && !strcmp(text, "Infinity")) zarr->fill = INFINITY;
+    else if (text && !strcmp(text, "-Infinity")) zarr->fill = -INFINITY;
     else if (text) return FAIL("%s: \"fill_value\" is '%s': takes a number", name, text);
     return 0;
 }
@@ -65,6 +67,7 @@ static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr
     if (order && strcmp(order, "C") && strcmp(order, "F")) return FAIL("%s: chunks in order '%s': takes C and F", name, order);
     zarr->turned = order && *order == 'F';
     if (json_array_size(filters)) return FAIL("%s: has filters, which are not known here", name);
+    zarr->separated = own != NULL;
     if (own) separator = json_string_value(own);
     if (json_is_object(compressor)) SGRAD_TRY(read_codec(name, json_string_value(json_object_get(compressor, "id")), zarr));
     SGRAD_TRY(read_separator(name, separator, zarr));
@@ -103,12 +106,14 @@ static int parse3(const char *name, const json_t *json, struct sgrad__zarr *zarr
         return FAIL("%s: has storage transformers, which are not known here", name);
     zarr->prefixed = strcmp(key, "default") == 0;
     const json_t *separator = json_object_get(json_object_get(keys, "configuration"), "separator");
+    zarr->separated = true;
     SGRAD_TRY(read_sizes(name, "shape", json_object_get(json, "shape"), zarr->dim, zarr));
     SGRAD_TRY(read_sizes(name, "chunk_shape", json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), zarr->chunk,
                          zarr));
     SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "data_type")), 3, zarr));
     SGRAD_TRY(read_separator(name, separator ? json_string_value(separator) : zarr->prefixed ? "/" : ".", zarr));
     SGRAD_TRY(parse3_codecs(name, json_object_get(json, "codecs"), zarr));
+    SGRAD_TRY(sgrad__axes_check_json(name, zarr->rank, json_object_get(json, "dimension_names")));
     return read_fill(name, json_object_get(json, "fill_value"), zarr);
 }
 

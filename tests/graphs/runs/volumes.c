@@ -279,6 +279,22 @@ static void grid(void **state) {
     sgrad_dataset_close(d);
 }
 
+/* Of several files that may be the image none is taken by chance; what is no volume does not count. */
+static void one_image(void **state) {
+    struct sgrad_dataset *d;
+    char *data = sgrad_format("volume:%s,8x64x64", scratch_path("set"));
+    (void)state;
+    scratch_write("set/train/image.xml", "<a/>", 4);
+    scratch_write("set/train/label.zarr.md5", "x", 1);
+    assert_done(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d));
+    sgrad_dataset_close(d);
+    scratch_write("set/train/image.tif", "x", 1);
+    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), SGRAD_EFORMAT, "one of them is to be the train image");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), SGRAD_EFORMAT, "one of them is to be the train image");
+    unlink(scratch_path("set/train/image.tif"));
+    free(data);
+}
+
 static void drawn(void **state) {
     enum { PATCH = 8 * 64 * 64 };
     static uint8_t pixel[3][PATCH];
@@ -348,6 +364,7 @@ int main(int argc, char **argv) {
         sentence("blank and masked blocks are left out, and all others stay the same", blank),
         sentence("processes that share a queue give the same bits as one", shared),
         sentence("the patches of the test set have every voxel once", grid),
+        sentence("a volume set whose image may be one of several files is refused", one_image),
         sentence("a drawn patch depends on seed, epoch and sample alone", drawn),
         sentence("labels of other types and images of 16 bits give the same patches", typed),
         sentence("a patch that memory does not hold is refused before anything is written", too_much),
