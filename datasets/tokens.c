@@ -87,33 +87,75 @@ static uint32_t token_at(const struct file *f, size_t i) {
 
 static size_t tokens_of(const struct file *f) { return (f->map.size - f->from) / (size_t)f->bytes; }
 
-/* Of tokens of 32 bits every second half is 0, or nearly. */
-static bool looks_wider(const struct file *f) {
+/* Is of every COUNT numbers all but the first 0, or nearly, as where wider ones are taken apart? */
+static bool is_apart(const struct file *f, size_t count) {
     enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
-    const size_t pairs = tokens_of(f) / 2 < MOST ? tokens_of(f) / 2 : MOST;
+    const size_t groups = tokens_of(f) / count < MOST ? tokens_of(f) / count : MOST, others = groups * (count - 1);
     size_t zeros = 0, small = 0, lower = 0;
-    for (size_t i = 0; i < pairs; i++) {
-        zeros += token_at(f, 2 * i + 1) == 0;
-        small += token_at(f, 2 * i + 1) <= SMALL;
-        lower += token_at(f, 2 * i) == 0;
+    for (size_t i = 0; i < groups; i++) {
+        lower += token_at(f, count * i) == 0;
+        for (size_t k = 1; k < count; k++) {
+            zeros += token_at(f, count * i + k) == 0;
+            small += token_at(f, count * i + k) <= SMALL;
+        }
     }
-    return f->bytes == 2 && !f->from && pairs >= LEAST && small * 100 >= pairs * 98 && zeros * 2 > pairs && lower * 2 < pairs;
+    return groups >= LEAST && small * 100 >= others * 98 && zeros * 2 > others && lower * 2 < groups;
+}
+
+/* Once, by rank 0. ASKED: the argument says how wide tokens are. */
+static void warn_of_wider(const char *path, const struct file *f, bool asked) {
+    static bool told;
+    const bool long_ones = is_apart(f, 8 / (size_t)f->bytes), wide = !asked && f->bytes == 2 && is_apart(f, 2);
+    if (f->from || sgrad_launched_rank() || told || !(long_ones || wide)) return;
+    told = true;
+    if (long_ones)
+        sgrad_warn("tokens: %s: read as tokens of %d bits, and of every %d all but the first are nearly all 0, as int64 has "
+                   "them: write it as uint16 or uint32", path, 8 * f->bytes, 8 / f->bytes);
+    else
+        sgrad_warn("tokens: %s: read as tokens of 16 bits, and nearly all at odd places are 0: tokens:DIR,T,32 reads 32 bits "
+                   "(,16 is sure of 16)", path);
+}
+
+/* UTF-8 without control characters? A character that the end cuts off is left out. */
+static bool is_text(const unsigned char *data, size_t size) {
+    for (size_t i = 0, length; i < size; i += length) {
+        const unsigned char c = data[i];
+        length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+        if (!length || c == 0x7F || (c < ' ' && c != '\n' && c != '\r' && c != '\t')) return false;
+        for (size_t k = 1; k < length && i + k < size; k++)
+            if (data[i + k] >> 6 != 2) return false;
+    }
+    return true;
+}
+
+/* What is hardly tokens: text, and kinds of files that three bytes or more tell. */
+static int refuse_likely(const char *path, const struct file *f) {
+    static const char *const likely[] = { "gzip", "xz", "Zstandard", "bzip2", "7-Zip", "tar", "GGUF", "PyTorch", "pickle",
+                                         "PNG" };
+    enum { LEAST = 64, MOST = 4096 };
+    const struct sgrad_contents *is = sgrad_contents(f->map.data, f->map.size < 512 ? f->map.size : 512);
+    const bool text = f->map.size >= LEAST && is_text(f->map.data, f->map.size < MOST ? f->map.size : MOST);
+    bool known = text;
+    for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
+    if (f->from || !known) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
+                      is ? is->name : "text", is && !is->way_out ? "" : ": ",
+                      !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
 }
 
 /* Opens FILE of FOLDER, of tokens of f->bytes unless its header says otherwise; more than LARGEST becomes that. */
-static int open_file(const char *folder, const char *file, bool asked, struct file *f, int *largest) {
+static int open_file(const char *folder, const char *file, bool asked, bool warns, struct file *f, int *largest) {
     char *path = sgrad_format("%s/%s", folder, file);
     int error = sgrad_map_open(path, FILE_LIMIT, &f->map);
     if (!error) error = sgrad__tokens_parse(path, f->map.data, f->map.size, &f->from, &f->bytes);
+    if (!error && !asked) error = refuse_likely(path, f);
     for (size_t i = 0; !error && i < tokens_of(f); i++) {
         const uint32_t token = token_at(f, i);
         if (token >= INT32_MAX)
             error = sgrad_fail(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
         else if ((int)token > *largest) *largest = (int)token;
     }
-    if (!error && !asked && sgrad_launched_rank() == 0 && looks_wider(f))
-        sgrad_warn("tokens: %s: read as tokens of 16 bits, and nearly all at odd places are 0: tokens:DIR,T,32 reads 32 bits "
-                   "(,16 is sure of 16)", path);
+    if (!error && warns) warn_of_wider(path, f, asked);
     if (error && f->map.data) sgrad_map_close(&f->map);
     free(path);
     return error;
@@ -146,9 +188,9 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
     SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
     own = other = (struct file){ .bytes = asked ? asked : 2 };
     int error = sgrad__folder_check("tokens", folder, WANTED);
-    if (!error) error = open_file(folder, name[dataset->split], asked || dataset->split == SGRAD_TEST, &own, &largest);
+    if (!error) error = open_file(folder, name[dataset->split], asked, true, &own, &largest);
     if (!error) {
-        error = open_file(folder, name[!dataset->split], true, &other, &largest);
+        error = open_file(folder, name[!dataset->split], asked, dataset->split == SGRAD_TRAIN, &other, &largest);
         if (error) sgrad_map_close(&own.map);
         else sgrad_map_close(&other.map);
     }

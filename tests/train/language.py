@@ -246,7 +246,24 @@ def test_tokens():
     say = ("train", "--model", TINY + ",vocabulary=512", "--batch", 4, "--print", "--data")
     done = subprocess.run(command(*say, f"tokens:{os.path.join(FOLDER, 'wide')},16"), capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr.count("tokens:DIR,T,32 reads 32 bits") == 1, done.stderr
-    for content, why in ((array.array("I", [20990101, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "its first number is 20990101"),
+    for name, train, val, more, why in (                    # int64, as numpy has it; of validation alone; what is as it should be
+            ("long", array.array("q", tokens), array.array("q", tokens), "", "as int64 has them"),
+            ("long32", array.array("q", tokens), array.array("I", tokens), ",32", "of every 2 all but the first"),
+            ("val", tokens, array.array("I", tokens), "", "val.bin: read as tokens of 16 bits, and nearly all at odd places are 0"),
+            ("sure", array.array("I", tokens), array.array("I", tokens), ",16", ""), ("plain", tokens, tokens, "", "")):
+        other = folder(f"tokens-{name}")
+        os.makedirs(other)
+        for part, content in (("train", train), ("val", val)):
+            with open(os.path.join(other, f"{part}.bin"), "wb") as f:
+                f.write(content.tobytes())
+        done = subprocess.run(command(*say, f"tokens:{other},16{more}"), capture_output=True, text=True)
+        assert done.returncode == 0 and why in done.stderr and done.stderr.count("warning") == bool(why), (name, done.stderr)
+    text = "To be, or not to be: na\u00efve \u4e16\u754c\n".encode() * 10
+    for content, why in ((text, "is text, not tokens: text:FILE,T reads a text (tokens:DIR,T,16 reads it as such)"),
+                         (b'{"tokens": [1, 2]}' + b" " * 70, "is JSON text, not tokens"),
+                         (b"\x1f\x8b\x08" + tokens.tobytes()[:101], "is a gzip file, not tokens: unpack it first"),
+                         (b"\x80\4\x95" + tokens.tobytes()[:101], "is a Python pickle, not tokens"),
+                         (array.array("I", [20990101, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "its first number is 20990101"),
                          (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "has version 1"),
                          (header.tobytes() + tokens.tobytes()[:-2], "its header says 400 tokens, and it has 399"),
                          (tokens.tobytes() + b"x", "no whole number of tokens of 16 bits"),
