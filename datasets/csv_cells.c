@@ -17,6 +17,7 @@ struct reading {
     size_t size, at;
     char separator, *to;
     long line;
+    bool latin;
 };
 
 static bool ends_line(const struct reading *r) { return r->at == r->size || r->data[r->at] == '\n' || r->data[r->at] == '\r'; }
@@ -25,6 +26,12 @@ static void end_line(struct reading *r) {
     if (r->at < r->size && r->data[r->at] == '\r') r->at++;
     if (r->at < r->size && r->data[r->at] == '\n') r->at++;
     r->line++;
+}
+
+/* The next byte goes to the cell's text. */
+static void take(struct reading *r) {
+    if (r->latin) r->to = sgrad__put_latin(r->data[r->at], r->to);
+    else *r->to++ = (char)r->data[r->at];
 }
 
 /* "a ""b"" c": doubled quotes are one. */
@@ -36,7 +43,7 @@ static int read_quoted(struct reading *r) {
             return 0;
         }
         r->line += r->data[r->at] == '\n';
-        *r->to++ = (char)r->data[r->at];
+        take(r);
     }
     return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
 }
@@ -56,7 +63,7 @@ static int read_cell(struct reading *r, char **cell) {
         SGRAD_TRY(read_quoted(r));
         pass_blanks(r);
     } else {
-        while (!ends_cell(r)) *r->to++ = (char)r->data[r->at++];
+        for (; !ends_cell(r); r->at++) take(r);
         while (r->to > *cell && is_blank(r->to[-1])) r->to--;
     }
     if (!ends_cell(r))
@@ -154,6 +161,7 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
     int error = 0;
     if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8's mark */
     r.to = csv.text;
+    r.latin = csv.latin = !sgrad__is_utf8(data, size);
     r.separator = separator_of(r.data + r.at, size - r.at);
     const bool wide = size >= 2 && (!memcmp(data, "\xff\xfe", 2) || !memcmp(data, "\xfe\xff", 2));
     if (memchr(data, 0, size))

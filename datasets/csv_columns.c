@@ -107,6 +107,7 @@ static int find_header(const struct sgrad__table *t, const char *path, struct sg
     else if (!csv->headed && counts(csv) && t->warns)
         sgrad_warn("csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)",
                    path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
+    if (csv->latin && t->warns) sgrad_warn("csv: %s: is no UTF-8: letters other than English ones are taken for Latin-1", path);
     if (csv->cut && t->warns) sgrad_warn("csv: %s: every line ends with an empty cell: that column is left out", path);
     csv->rows -= csv->headed;
     return csv->rows > 0 ? 0 : sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);

@@ -39,7 +39,7 @@ struct folder {
     int side;   /* of a square; 0: images are taken as they are */
     size_t memory; /* that decoded images may be kept in; 0: by the machine's */
     int classes;
-    char **class_name;
+    char **class_name, **shown;     /* as folders are called; as UTF-8 */
     char **file;   /* CLASS/NAME of each sample, FILES of them */
     int64_t files;
     bool deep;     /* pixels are U16 */
@@ -159,6 +159,25 @@ static void free_images(struct images *images) {
     free_names(images->name, images->count);
     free(images->size);
     free(images->label);
+}
+
+/* Classes that have images for training, and none here. */
+static void tell_absent(const struct folder *folder, const struct images *images) {
+    enum { FEW = 5 };
+    char *list = sgrad_format("%s", "");
+    int absent = 0;
+    for (int64_t c = 0, i = 0; c < folder->classes; c++) {
+        const int64_t first = i;
+        while (i < images->count && images->label[i] == c) i++;
+        if (i > first || absent++ > FEW) continue;
+        char *more = absent > FEW ? sgrad_format("%s, …", list)
+                                  : sgrad_format("%s%s'%.100s'", list, *list ? ", " : "", folder->class_name[c]);
+        free(list);
+        list = more;
+    }
+    if (absent && sgrad_launched_rank() == 0)
+        sgrad_warn("folder: %s: has no image of %d of the %d classes: %s", folder->path, absent, folder->classes, list);
+    free(list);
 }
 
 /* Takes the images as the data set's samples. */
@@ -402,6 +421,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     if (!error && !train) error = check_classes(folder);
     struct images images = { 0 };
     if (!error) error = list_images(folder, folder->path, train, &images, &folder->beside);
+    if (!error && !train && images.count) tell_absent(folder, &images);
     if (!error) take_images(dataset, &images);
     free_images(&images);
     if (!error) error = count_beside(folder);
@@ -423,7 +443,9 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     free(root);
     SGRAD_TRY(error);
     dataset->classes = folder->classes;
-    dataset->class_name = (const char *const *)folder->class_name;
+    folder->shown = sgrad_alloc((size_t)folder->classes, sizeof *folder->shown);
+    for (int c = 0; c < folder->classes; c++) folder->shown[c] = sgrad__utf8_of(folder->class_name[c]);
+    dataset->class_name = (const char *const *)folder->shown;
     dataset->full_scale = 255;
     return 0;
 }
@@ -431,6 +453,7 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
 static void close_folder(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     free_names(folder->class_name, folder->classes);
+    free_names(folder->shown, folder->classes);
     free_names(folder->file, folder->files);
     sgrad_walk_free(&folder->beside);
     free(folder->plain);

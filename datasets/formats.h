@@ -32,6 +32,7 @@ struct sgrad__csv {
     int columns;
     int64_t rows, cells;
     bool headed;        /* row 0 has the titles of columns: sgrad__csv_head */
+    bool latin;         /* the file is no UTF-8: its bytes above 127 are taken for Latin-1 */
     bool cut;           /* every line ends with a separator: the empty last column is left out */
     char **cell, *text; /* (rows,columns), into the text */
     int64_t *line;      /* of each row the number in the file, from 1 */
@@ -42,6 +43,14 @@ void sgrad__csv_free(struct sgrad__csv *csv);
 bool sgrad__csv_number(const char *text, double *number);
 /* Orders two such texts by their numbers: "1" and "1.0" are the same. */
 int sgrad__csv_order(const char *a, const char *b);
+
+/* ---- unicode.c ---- */
+
+bool sgrad__is_utf8(const void *data, size_t size);
+/* Puts a letter of Latin-1 to TO, as UTF-8, of one byte or two; returns what follows it. */
+char *sgrad__put_latin(unsigned char byte, char *to);
+/* TEXT, if it is UTF-8, else as if it were Latin-1; free it. */
+char *sgrad__utf8_of(const char *text);
 
 /* How features are normalised: ORIGIN's mean and population deviation, of COUNT samples whose number I is NUMBER(OF, I). The
  * deviation of what never changes is 1. ORIGIN has features and groups. */

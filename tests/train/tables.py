@@ -119,5 +119,32 @@ def test_folders():
     assert "was not trained on the class 'zebra'" in told("eval", run, "--data", f"folder:{other}", status=1)[1]
 
 
+def test_names_that_are_not_utf8():
+    """A run knows its own classes and columns whatever their letters' encoding, and the same names in UTF-8."""
+    rows = flowers(60)
+    latin, plain = (os.path.join(os.path.dirname(folder("x")), name) for name in ("latin.csv", "plain.csv"))
+    text = "\n".join(["gr\u00f6\u00dfe,b,art", *(",".join(r).replace("yes", "wei\u00df") for r in rows)]) + "\n"
+    for path, encoding in ((latin, "latin-1"), (plain, "utf-8")):
+        with open(path, "w", encoding=encoding) as f:
+            f.write(text)
+    run = folder("latin")
+    said = told("train", "--model", "mlp", "--data", f"csv:{latin}", "--batch", 10, "--epochs", 3, "--lr", .05, "--out", run)[1]
+    assert "latin.csv: is no UTF-8: letters other than English ones are taken for Latin-1" in said and said.count("\n") == 1, said
+    assert json.load(open(f"{run}/config.json"))["class_names"] == ["no", "wei\u00df"]
+    assert accuracy(run) == accuracy(run, "--data", f"csv:{plain}")
+
+    pets = make_folder(folder("pets"))
+    for part in ("train", "val"):
+        os.rename(f"{pets}/{part}/ant".encode(), f"{pets}/{part}/".encode() + b"\xe4nt")
+    run = trained(pets)
+    assert json.load(open(f"{run}/config.json"))["class_names"][2] == "\u00e4nt"
+    own = accuracy(run)
+    for part in ("train", "val"):
+        os.rename(f"{pets}/{part}/".encode() + b"\xe4nt", f"{pets}/{part}/\u00e4nt".encode())
+    assert accuracy(run, "--data", f"folder:{pets}") == own > .9
+    shutil.rmtree(f"{pets}/val/\u00e4nt".encode())
+    assert "/val: has no image of 1 of the 3 classes: '\u00e4nt'" in told("eval", run, "--data", f"folder:{pets}")[1]
+
+
 if __name__ == "__main__":
     main(globals())

@@ -1,0 +1,36 @@
+/* unicode.c: names of classes and columns as UTF-8, which config.json and other files are matched by. */
+#include "config.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that a letter has behind its first byte; -1: none begins so. */
+static int more_of(unsigned char first) {
+    return first < 0x80 ? 0 : first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
+}
+
+bool sgrad__is_utf8(const void *data, size_t size) {
+    const unsigned char *at = data, *end = at + size;
+    while (at < end) {
+        int more = more_of(*at++);
+        if (more < 0 || more > end - at) return false;
+        for (; more > 0; more--)
+            if ((*at++ & 0xc0) != 0x80) return false;
+    }
+    return true;
+}
+
+char *sgrad__put_latin(unsigned char byte, char *to) {
+    if (byte >= 0x80) *to++ = (char)(0xc0 | byte >> 6), byte = 0x80 | (byte & 0x3f);
+    *to++ = (char)byte;
+    return to;
+}
+
+char *sgrad__utf8_of(const char *text) {
+    if (sgrad__is_utf8(text, strlen(text))) return sgrad_format("%s", text);
+    char *copy = sgrad_alloc(2 * strlen(text) + 1, 1), *to = copy;
+    for (; *text; text++) to = sgrad__put_latin((unsigned char)*text, to);
+    *to = 0;
+    return copy;
+}
