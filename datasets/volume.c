@@ -349,6 +349,15 @@ static int count_labels(const char *folder, const struct stack *s, uint64_t coun
     return error;
 }
 
+/* Labels that are skipped, or all the same, are mostly the wrong ones. */
+static void warn_of_unused(const char *folder, const uint64_t count[256], bool binary, int classes) {
+    char list[4 * CLASSES] = "";
+    for (int c = 0; c < classes; c++)
+        if (!count[binary && c ? 255 : c]) sprintf(list + strlen(list), "%s%d", *list ? ", " : "", c);
+    if (*list && sgrad_launched_rank() == 0)
+        sgrad_warn("data set volume:%s: of the classes 0 to %d no voxel of train is of %s", folder, classes - 1, list);
+}
+
 /* The classes, which are those of the training part. */
 static int find_classes(const char *folder, struct sgrad_dataset *dataset, const struct stack *train) {
     struct state *s = dataset->state;
@@ -368,6 +377,7 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
                               "data set volume:%s: has labels %d and 255: takes classes from 0 to %d, or 0 and 255", folder, i,
                               CLASSES - 1);
     dataset->classes = s->binary ? 2 : most + 1;
+    if (dataset->split == SGRAD_TRAIN) warn_of_unused(folder, count, s->binary, dataset->classes);
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, count, sizeof count);
     dataset->identity = sgrad__fingerprint_add(dataset->identity, s->image.dim, sizeof s->image.dim);
     return 0;

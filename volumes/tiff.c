@@ -132,9 +132,13 @@ static bool find_planes(TIFF *file, struct sgrad__tiff_axes *axes) {
     return true;
 }
 
-static void warn_of_orientation(const struct sgrad_volume *v, TIFF *file) {
-    uint16_t orientation = ORIENTATION_TOPLEFT;
+/* How images are shown; volumes are measurements. */
+static void warn_of_display(const struct sgrad_volume *v, TIFF *file) {
+    uint16_t orientation = ORIENTATION_TOPLEFT, photometric = PHOTOMETRIC_MINISBLACK;
     TIFFGetFieldDefaulted(file, TIFFTAG_ORIENTATION, &orientation);
+    TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
+    if (photometric == PHOTOMETRIC_MINISWHITE)
+        sgrad_warn("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", v->path);
     if (orientation != ORIENTATION_TOPLEFT)
         sgrad_warn("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", v->path, orientation);
 }
@@ -150,7 +154,7 @@ static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, cons
     if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !t->deep, "ImageDepth" };
     else SGRAD_TRY(sgrad__tiff_axes(v->path, text, (int64_t[]){ page->height, page->width }, a));
     if (!a->slices && !(pages == 1 && find_planes(t->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
-    warn_of_orientation(v, t->file);
+    warn_of_display(v, t->file);
     const int64_t images = a->channels * a->slices;
     if (!t->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(v, t, page, images));
     else if (!t->deep && images != pages)

@@ -295,6 +295,41 @@ static void one_image(void **state) {
     free(data);
 }
 
+/* Labels that skip classes, or have one alone, are told of. */
+static void unused_classes(void **state) {
+    static uint8_t labels[VOXELS];
+    static const struct {
+        int label[2], classes;
+        const char *says;
+    } rows[] = {
+        { { 0, 3 }, 4, "of the classes 0 to 3 no voxel of train is of 1, 2" },
+        { { 0, 0 }, 2, "of the classes 0 to 1 no voxel of train is of 1" },
+        { { 255, 255 }, 2, "of the classes 0 to 1 no voxel of train is of 0" },
+        { { 1, 0 }, 2, "" },
+        { { 0, 255 }, 2, "" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *names[3] = { sgrad_format("gaps%zu", i), sgrad_format("gaps%zu/train", i), NULL }, said[512];
+        for (int k = 0; k < 2; k++) mkdir(scratch_path(names[k]), 0777);
+        for (int k = 0; k < VOXELS; k++) labels[k] = (uint8_t)rows[i].label[k % 2];
+        for (int k = 0; k < 2; k++) {
+            names[2] = sgrad_format("%s/%s.zarr", names[1], k ? "label" : "image");
+            write_volume(names[2], k ? labels : pixels);
+            free(names[2]);
+        }
+        sgrad_hush(said, sizeof said);
+        struct sgrad_dataset *d = open_patches(names[0], SGRAD_TRAIN);
+        sgrad_hush(NULL, 0);
+        assert_int_equal(d->classes, rows[i].classes);
+        if (*rows[i].says) assert_contains(said, rows[i].says);
+        else assert_string_equal(said, "");
+        sgrad_dataset_close(d);
+        free(names[0]);
+        free(names[1]);
+    }
+}
+
 static void drawn(void **state) {
     enum { PATCH = 8 * 64 * 64 };
     static uint8_t pixel[3][PATCH];
@@ -365,6 +400,7 @@ int main(int argc, char **argv) {
         sentence("processes that share a queue give the same bits as one", shared),
         sentence("the patches of the test set have every voxel once", grid),
         sentence("a volume set whose image may be one of several files is refused", one_image),
+        sentence("labels that skip a class are told of", unused_classes),
         sentence("a drawn patch depends on seed, epoch and sample alone", drawn),
         sentence("labels of other types and images of 16 bits give the same patches", typed),
         sentence("a patch that memory does not hold is refused before anything is written", too_much),
