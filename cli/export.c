@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 
+#include <string.h>
+
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
     SGRAD__PLUGIN_OPTION,
@@ -12,7 +14,10 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
     const char *const *word = (const char *const *)request->words;
     struct sgrad_dataset *dataset = NULL;
+    const char *end = word[1] ? strrchr(word[1], '.') : NULL;
     if (!word[1] || word[2]) return sgrad__wrong("export: takes a run's folder and one FILE.onnx");
+    if (!end || strcmp(end, ".onnx"))       /* a run's own files have other names */
+        return sgrad__wrong("export: '%s' does not end with .onnx, as the file that is written has to", word[1]);
     sgrad__weights_of_run(request, &o);
     int error = sgrad_run_samples(request->argument, &o, &dataset);
     o.custom_dataset[SGRAD_TEST] = dataset;

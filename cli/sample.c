@@ -66,7 +66,7 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
     *count = 0;
     for (text += strspn(text, " ,\n"); *text; text = end + strspn(end, " ,\n")) {
         const long n = strtol(text, &end, 10);
-        if (end == text || n < 0 || n > 65535) {
+        if (end == text || n < 0 || n >= INT32_MAX) {
             free(number);
             return sgrad__wrong("sample: --prompt: '%s' is no number of a token: --tokenizer FILE takes text", text);
         }
@@ -110,6 +110,7 @@ static int run(const struct sgrad__request *request) {
         const struct sgrad_sample_options how = {
             .prompt = token, .prompt_tokens = count, .tokens = request->sample.tokens,
             .temperature = request->sample.temperature, .top_k = request->sample.top_k, .take = take, .arg = &speech,
+            .words = tokenizer ? sgrad__tokenizer_words(tokenizer) : 0,
         };
         status = sgrad__status(sgrad_sample(&options, &how));
         if (!status) putchar('\n');

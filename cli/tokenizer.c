@@ -473,3 +473,5 @@ const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *t, int token, s
     *size = known ? t->word[token].size : 0;
     return known ? t->word[token].byte : "";
 }
+
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *t) { return t->words; }

@@ -191,6 +191,7 @@ void sgrad_run_take_seed(struct sgrad_train_options *o) {
 
 int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
+    if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     char *folder = folder_of_weights(o);
     int error = folder ? read_origin(folder, &origin) : 0;
     free(folder);

@@ -47,12 +47,27 @@ static int draw(struct sgrad__run *r, int64_t at, int64_t row, double *drawn) {
     return 0;
 }
 
+/* Language models have a vocabulary. NULL: a model without a name, of which nobody knows. */
+static int check_model(const char *text) {
+    const struct sgrad_model *model = text ? sgrad_model_find(text) : NULL;
+    bool speaks = !text;
+    if (text && !model) return SGRAD_ENAME;
+    for (const struct sgrad_model_option *option = model ? model->options : NULL; option && option->name; option++)
+        speaks |= !strcmp(option->name, "vocabulary");
+    if (speaks) return 0;
+    return sgrad_fail(SGRAD_EINVAL, "model %s is no language model: sample takes one that has a vocabulary, as gpt", text);
+}
+
 static int sample(struct sgrad__run *r, const struct sgrad_sample_options *o) {
     int32_t *text;
+    SGRAD_TRY(check_model(r->options.model));
     SGRAD_TRY(open_text(r, o, &text));
     SGRAD_TRY(sgrad__run_open_sampling(r));
     const int64_t vocabulary = (int64_t)sgrad_graph_option(r->graph, "vocabulary");
     const int64_t context = (int64_t)sgrad_graph_option(r->graph, "context"), half = context > 1 ? context / 2 : 1;
+    if (o->words > vocabulary)
+        return sgrad_fail(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: it is another network's",
+                          o->words, (long long)vocabulary);
     for (int64_t i = 0; i < o->prompt_tokens; i++)
         if (text[i] < 0 || text[i] >= vocabulary)
             return sgrad_fail(SGRAD_EINVAL, "the prompt's token %d: the network knows 0 to %lld", text[i],

@@ -164,6 +164,11 @@ def test_sample():
     assert stargrad("sample", run, *say[5:], "--temperature", 0) == greedy      # weights and network are the run's
     assert stargrad("sample", run, *say[1:3], *say[5:], "--temperature", 0) == greedy
     assert "--model NAME is missing" in stargrad("sample", *say[1:3], "--prompt", "a", status=2)
+    picture = folder("picture")
+    stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 96, "--steps", 1, "--out", picture)
+    assert "model mlp is no language model" in stargrad("sample", picture, "--prompt", "a", status=2)
+    other = os.path.join(REFERENCE, "tokenizer.json")
+    assert "the tokenizer has 701 tokens, and the network knows 256" in stargrad(*say, "--tokenizer", other, status=2)
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")

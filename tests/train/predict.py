@@ -9,7 +9,7 @@ import struct
 import subprocess
 import zlib
 
-from run import command, events, folder, losses, main, ranks, stargrad
+from run import command, content, events, folder, losses, main, ranks, stargrad
 
 SIDE, CLASSES = 8, ("ant", "bee, wild", 'cat "Tom"')
 
@@ -255,6 +255,24 @@ def test_damaged():
     write_png(f"{pets}/val/ant/00.png", picture(random.Random(1), 0, 9), 9)
     said = stargrad("train", *words, "--out", folder("none"), status=1)
     assert "of the test part pixels, U8 (9,9,3): folder:DIR,SIZE brings all to one size" in said, said
+
+
+def test_files_of_a_run_are_kept():
+    """An ONNX file does not take the place of what a run needs; a run's file without data ends nothing but the command."""
+    out = folder("kept")
+    stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 96, "--steps", 1, "--out", out)
+    before = {name: content(out, name) for name in ("config.json", "model.safetensors", "metrics.jsonl")}
+    for name in before:
+        assert "does not end with .onnx" in stargrad("export", out, os.path.join(out, name), status=2)
+    assert before == {name: content(out, name) for name in before}
+    stargrad("export", out, os.path.join(out, "mlp.onnx"))
+    path = os.path.join(out, "config.json")
+    for options in ({}, {"model": "mlp"}, {"model": "mlp", "data": None}):
+        with open(path, "w") as f:
+            json.dump({**json.loads(before["config.json"]), "input": None, "options": options}, f)
+        for name in ("predict", "eval"):
+            said = stargrad(name, out, status=2)
+            assert "no data set is named" in said, (options, name, said)
 
 
 def test_like():
