@@ -18,6 +18,8 @@ static const struct sgrad__option options[] = {
     { "mean", "X,X,X", "mean of each channel, instead of the run's or the training set's", &sgrad__text, SGRAD__FIELD(mean) },
     { "deviation", "X,X,X", "standard deviation of each channel, instead of the run's or the training set's", &sgrad__text,
       SGRAD__FIELD(deviation) },
+    { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
+      &sgrad__choice, SGRAD__FIELD(skip_damaged) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,

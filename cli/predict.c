@@ -13,6 +13,8 @@ static const struct sgrad__option options[] = {
       &sgrad__text, SGRAD__FIELD(data) },
     { "top", "K", "so many classes of each sample, the likeliest first", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
+    { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
+      &sgrad__choice, SGRAD__FIELD(skip_damaged) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,

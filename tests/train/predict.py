@@ -245,6 +245,12 @@ def test_damaged():
         assert told in one, one
     assert [line.split(": ")[1].split("/val/")[-1].split("/train/")[-1] for line in open(f"{again}/damaged.txt")][0] == "ant/00.png"
     assert "samples" in stargrad("eval", again, "--json", "--details")
+    # Of another data set eval and predict stop, too, or leave out.
+    plain = trained(make_folder(folder("plain")))
+    for name, lines in (("eval", 1), ("predict", 1 + 18)):
+        assert "val/ant/03.png: byte " in stargrad(name, plain, "--data", f"folder:{pets}", status=1)
+        done = subprocess.run(command(name, plain, "--data", f"folder:{pets}", "--damaged", "skip"), capture_output=True, text=True)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == lines and done.stderr.count("left out") == 2, done
     shared = folder("shared")
     assert "71 training and 18 test samples" in ranks(2, "train", *words, "--damaged", "skip", "--out", shared)
     assert open(f"{shared}/damaged.txt").read() == open(f"{again}/damaged.txt").read()
