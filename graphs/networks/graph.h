@@ -87,6 +87,7 @@ struct sgrad__kept {
 /* What a network that was read from a file brings along. */
 struct sgrad__brought {
     struct sgrad_safetensors weights;           /* what its parameters begin as, in memory */
+    bool softmax;                               /* at its end, left out here: the loss of classes has it */
     int channels;                               /* that it normalises as follows; 0: others do */
     float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
 };

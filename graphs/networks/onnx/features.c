@@ -86,6 +86,9 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 0, 2);
     if (!weight) return r->graph->error;
     if (weight->turned) return sgrad__onnx_refuse(r, n, "takes '%s', which is transposed", weight->name);
+    if (x == r->x && r->classes > weight->tensor->dims[0])
+        return sgrad__onnx_refuse(r, n, "'%s' has rows for tokens to %lld, and the data have tokens to %d", weight->name,
+                                  (long long)weight->tensor->dims[0] - 1, r->classes - 1);
     const struct sgrad_embedding is = { .count = (int)weight->tensor->dims[0], .features = (int)weight->tensor->dims[1] };
     char *name = sgrad__onnx_name(r, n, 0);
     sgrad__onnx_bind(r, name, "weight", weight);
@@ -299,6 +302,7 @@ int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
         return sgrad__onnx_refuse(r, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
                                   (long long)sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), (long long)r->opset,
                                   rank > 3 ? 1 : rank - 1, rank);
+    r->brought->softmax = true;
     return sgrad__onnx_pass(r, n, 0);
 }
 
