@@ -232,6 +232,8 @@ static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
         else if (sgrad__csv_number(cell, &number)) ((float *)target)[d->count] = (float)number;
         d->count++;
     }
+    if (d->classes && 2 * d->classes <= csv->rows && d->split == SGRAD_TRAIN && t->warns && !d->unlabelled && !t->every)
+        sgrad__warn_of_unused("csv", t->path[file], target, d->count, d);
     if (!d->count)
         return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none", t->path[0],
                           (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));

@@ -44,6 +44,13 @@ bool sgrad__csv_number(const char *text, double *number);
 /* Orders two such texts by their numbers: "1" and "1.0" are the same. */
 int sgrad__csv_order(const char *a, const char *b);
 
+/* ---- unused.c ---- */
+
+/* Warns of the classes of D that no one of COUNT training labels is; PATH has them, of a data set of KIND. */
+struct sgrad_dataset;
+void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
+                           const struct sgrad_dataset *d);
+
 /* ---- unicode.c ---- */
 
 bool sgrad__is_utf8(const void *data, size_t size);

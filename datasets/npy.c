@@ -176,9 +176,19 @@ static int fill_images(struct sgrad_dataset *d, const struct array *x, bool mask
 
 enum meaning { NUMBERS, CLASSES, ONE_HOT, MASKS, BINARY };
 
+/* Numbers of a row (N,k), which may be (N,1,k) or (N,k,1), too; 0: it is no row. */
+static int64_t columns_of(const struct sgrad__npy *y) {
+    int64_t columns = 1;
+    for (int d = 1; d < y->shape.rank; d++) {
+        if (columns > 1 && y->shape.dim[d] > 1) return 0;
+        columns *= y->shape.dim[d];
+    }
+    return columns;
+}
+
 /* Has each row one 1, and otherwise 0? */
 static bool is_one_hot(const struct sgrad__npy *y) {
-    const int64_t columns = y->shape.rank == 2 ? y->shape.dim[1] : 0;
+    const int64_t columns = columns_of(y);
     bool is = columns > 1;
     for (int64_t row = 0; row < y->count && is; row += columns) {
         int64_t ones = 0;
@@ -217,29 +227,10 @@ static enum meaning meaning_of(const struct place *place, const struct array *y,
 /* Class of sample I, or, of masks, of pixel I. */
 static double class_at(const struct sgrad__npy *y, enum meaning meaning, int64_t i) {
     if (meaning != ONE_HOT) return sgrad__npy_number(y, i) / (meaning == BINARY ? 255 : 1);
-    for (int64_t c = 0; c < y->shape.dim[1]; c++)
-        if (sgrad__npy_number(y, i * y->shape.dim[1] + c) == 1) return (double)c;
+    const int64_t columns = columns_of(y);
+    for (int64_t c = 0; c < columns; c++)
+        if (sgrad__npy_number(y, i * columns + c) == 1) return (double)c;
     return -1;
-}
-
-/* Labels counted from 1, for example, leave class 0 without samples. */
-static void warn_of_unused(const struct sgrad_dataset *d, const struct array *y, const int32_t *label, int64_t count) {
-    enum { FEW = 5 };
-    bool *used = sgrad_alloc((size_t)d->classes, sizeof *used);
-    char *list = sgrad_format("%s", "");
-    int unused = 0;
-    for (int64_t i = 0; i < count; i++) used[label[i]] = true;
-    for (int c = 0; c < d->classes; c++) {
-        if (used[c] || unused++ > FEW) continue;
-        char *more = unused > FEW ? sgrad_format("%s, …", list) : sgrad_format("%s%s%d", list, *list ? ", " : "", c);
-        free(list);
-        list = more;
-    }
-    if (unused && sgrad_launched_rank() == 0)
-        sgrad_warn("npy: %s: of the classes 0 to %d no sample is of %s: classes are counted from 0", y->path, d->classes - 1,
-                   list);
-    free(list);
-    free(used);
 }
 
 static int fill_classes(struct sgrad_dataset *d, const struct array *y, const struct array *other, enum meaning meaning,
@@ -258,12 +249,12 @@ static int fill_classes(struct sgrad_dataset *d, const struct array *y, const st
         to[i] = (int32_t)number;
         if (number >= d->classes) d->classes = (int)number + 1;
     }
-    if (meaning == ONE_HOT) d->classes = (int)y->is.shape.dim[1];
+    if (meaning == ONE_HOT) d->classes = (int)columns_of(&y->is);
     for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* both parts have as many */
         const double number = class_at(&other->is, meaning, i);
         if (number >= d->classes && number < CLASSES_LIMIT) d->classes = (int)number + 1;
     }
-    if (d->split == SGRAD_TRAIN && !trained) warn_of_unused(d, y, to, count);
+    if (d->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused("npy", y->path, to, count, d);
     return 0;
 }
 

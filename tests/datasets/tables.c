@@ -190,6 +190,7 @@ static void odd_lines(void **state) {
         { "1,9007199254740993\n1,9007199254740992\n1,7\n1,7.0\n1,7\n", ",classes", 3, 1, NULL },
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", "", 3, 1, "line 4, column 2 (k): 'NA' is taken as a class" },
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", ",classes", 3, 1, NULL },
+        { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "of the 3 classes no training sample is of c" },
         { ",x,k\n0,5,a\n1,3,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 2, 2,
           "line 2, column 1 (): '0' begins a column that counts the lines" },
         { "2019,2020,sort\n5,4,a\n3,4,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 3, 2,

@@ -1,0 +1,29 @@
+/* unused.c: classes of which no training sample is: labels that are counted from 1, or a class that only test samples have. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "datasets/formats.h"
+
+#include <stdlib.h>
+
+void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
+                           const struct sgrad_dataset *d) {
+    enum { FEW = 5 };
+    bool *used = sgrad_alloc((size_t)d->classes, sizeof *used);
+    char *list = sgrad_format("%s", "");
+    int unused = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (label[i] >= 0) used[label[i]] = true;
+    for (int c = 0; c < d->classes; c++) {
+        if (used[c] || unused++ > FEW) continue;
+        char *name = sgrad__class_name(d->class_name, c);
+        char *more = unused > FEW ? sgrad_format("%s, …", list) : sgrad_format("%s%s%.100s", list, *list ? ", " : "", name);
+        free(name);
+        free(list);
+        list = more;
+    }
+    if (unused && sgrad_launched_rank() == 0)
+        sgrad_warn("%s: %s: of the %d classes no training sample is of %s%s", kind, path, d->classes, list,
+                   d->class_name ? "" : ": classes are counted from 0");
+    free(list);
+    free(used);
+}
