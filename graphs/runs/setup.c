@@ -388,6 +388,7 @@ int sgrad__run_open_evaluation(struct sgrad__run *r) {
     if (!r->options.init && !r->model->of_file)
         return sgrad_fail(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
     SGRAD_TRY(sgrad__run_open_samples(r));
+    if (sgrad_launched_ranks() == 1) r->options.mesh = NULL;        /* of the run: one rank has the whole network */
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(open_context(r));

@@ -1,6 +1,7 @@
 """Stages of a network on ranks: losses and what is saved are one rank's, with other samples along data and layers split along tensor, too; a
 run goes on with another mesh; what cannot be cut is refused; --print tells who has what and how long ranks wait."""
 import gzip
+import json
 import os
 import re
 import struct
@@ -127,6 +128,18 @@ def test_print():
     assert sum(int(row[4]) for row in rows) == whole + 256 * 32, said     # the embedding twice
     said = ranks(2, *CONVNET, "--mesh", "pipe=2", "--print")
     assert "1 group of batch norm, of which ranks wait for each other 50 % of their time; less with --bn-group micro" in said, said
+
+
+def test_one_rank_has_the_whole():
+    """A run of a mesh is evaluated, predicted and exported without it."""
+    for mesh, words in (("pipe=2", CONVNET), ("tensor=1d:2", (*GPT, "--steps", 2))):
+        out = folder("of-a-mesh")
+        ranks(2, *words, "--mesh", mesh, "--out", out)
+        wanted = events(out, "epoch")[-1]["test_loss"]
+        for said in (stargrad("eval", out, "--json"), ranks(2, "eval", out, "--json")):
+            assert abs(json.loads(said)["test_loss"] - wanted) <= 1e-5 * wanted, (mesh, said, wanted)
+        assert len(stargrad("predict", out).splitlines()) > 1
+        stargrad("export", out, os.path.join(out, "whole.onnx"))
 
 
 def test_refused():
