@@ -263,6 +263,7 @@ static int complete_options(struct sgrad_train_options *o) {
     if (!o->model && !o->custom_model) return sgrad_fail(SGRAD_EINVAL, "no model is named (options.model, --model)");
     if (o->custom_model && !o->custom_model->name) return sgrad_fail(SGRAD_EINVAL, "options.custom_model has no name");
     if (o->batch < 1) return sgrad_fail(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
+    if (o->micro_batch < 0) return sgrad_fail(SGRAD_EINVAL, "a micro-batch of %ld samples: takes 0 or more", o->micro_batch);
     if (o->window < 0 || o->window > SGRAD__MAX_WINDOW)
         return sgrad_fail(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", o->window, SGRAD__MAX_WINDOW);
     if (!o->optimizer) o->optimizer = defaults.optimizer;

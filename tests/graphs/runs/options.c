@@ -48,6 +48,9 @@ static void what_has_no_default_is_named(void **state) {
     options = complete();
     options.batch = 0;
     assert_fails(train(options), SGRAD_EINVAL, "a batch of 0 samples");
+    options = complete();
+    options.micro_batch = -1;
+    assert_fails(train(options), SGRAD_EINVAL, "a micro-batch of -1 samples: takes 0 or more");
 }
 
 static void a_model_ends_with_a_column_for_each_class(void **state) {
