@@ -13,6 +13,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -170,11 +172,20 @@ static int64_t image_of(const struct tiff *t, int64_t channel, int64_t slice) {
     return channel * t->axes.channel_step + slice * t->axes.slice_step;
 }
 
+/* libtiff only warns of JPEG data that end early, or are wrong, and guesses the voxels. */
+static _Thread_local bool guessed;
+static void hear_warning(const char *module, const char *format, va_list list) {
+    char why[256];
+    (void)module;
+    vsnprintf(why, sizeof why, format, list);
+    guessed |= (strstr(why, "Corrupt JPEG data") && !strstr(why, "extraneous")) || strstr(why, "Premature end");
+}
+
 static int open_tiff(struct sgrad_volume *v) {
     int64_t pages;
     struct page page = { 0 };
     TIFFSetErrorHandler(NULL);
-    TIFFSetWarningHandler(NULL);
+    TIFFSetWarningHandler(hear_warning);
     if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
     TIFF *file = TIFFOpen(v->path, "r");
     if (!file) return sgrad_fail(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", v->path);
@@ -211,12 +222,13 @@ static int read_chunk(const struct sgrad_volume *v, struct tiff *t, int64_t numb
         return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", v->path,
                           (long long)number);
     memset(room, 0, bytes);
+    guessed = false;
     const bool done = TIFFIsTiled(t->file)
                           ? read_tile(t->file, TIFFComputeTile(t->file, x, y, z, 0), &page, room, bytes)
                           : TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, 0), room, (tmsize_t)bytes) > 0;
-    return done ? 0
-                : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
-                             v->path, (long long)number);
+    if (done && !guessed) return 0;
+    return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known", v->path,
+                      (long long)number);
 }
 
 struct passage {

@@ -246,6 +246,38 @@ static void pages(void **state) {
     assert_refuses(put_tiff("metamorph.tif", 4, 0, 0, 200), "MetaMorph states 200 images; it is too short for them");
 }
 
+/* A stack packed as JPEG is read; where half of its data is gone, that is no stack. */
+static void packed_pages(void **state) {
+    (void)state;
+    const char *path = scratch_path("jpeg.tif");
+    uint8_t voxels[64 * 64], read[64 * 64];
+    struct sgrad_volume *v;
+    const struct sgrad_box all = { { 0 }, { 1, 1, 64, 64 } };
+    for (int i = 0; i < 64 * 64; i++) voxels[i] = (uint8_t)(i * i * 7 + i / 64);
+    TIFF *file = TIFFOpen(path, "w");
+    TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 64);
+    TIFFSetField(file, TIFFTAG_IMAGELENGTH, 64);
+    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, 8);
+    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+    TIFFSetField(file, TIFFTAG_COMPRESSION, COMPRESSION_JPEG);
+    TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 64);
+    assert_true(TIFFWriteEncodedStrip(file, 0, voxels, sizeof voxels) > 0);
+    TIFFClose(file);
+    file = TIFFOpen(path, "r");
+    const long at = (long)TIFFGetStrileOffset(file, 0), bytes = (long)TIFFGetStrileByteCount(file, 0);
+    TIFFClose(file);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        assert_done(sgrad_volume_open(path, &v));
+        if (damaged) assert_fails(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, read), SGRAD_EFORMAT, "page 0 cannot be read");
+        else assert_done(sgrad_volume_read(v, &all, SGRAD_VOXEL_U8, read));
+        sgrad_volume_close(v);
+        FILE *wrong = fopen(path, "r+b");
+        fseek(wrong, at + bytes / 2, SEEK_SET);
+        for (long i = bytes / 2; i < bytes; i++) fputc(0, wrong);
+        fclose(wrong);
+    }
+}
+
 static void put_png(const char *name, int value) {
     uint8_t file[1000], pixels[6];
     size_t size = sizeof file;
@@ -276,6 +308,7 @@ int main(int argc, char **argv) {
         sentence("an HDF5 data set whose axes are in another order is refused", axes_of_hdf5),
         sentence("a virtual HDF5 data set is refused if one of its files is missing", virtual_sets),
         sentence("pages of a TIFF that are no slices are refused, and planes without pages are read", pages),
+        sentence("a TIFF page whose JPEG data are damaged is refused", packed_pages),
         sentence("files in a PNG series that are no slices are told of", files_beside),
     };
     TIFFSetWarningHandler(NULL);
