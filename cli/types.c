@@ -68,12 +68,14 @@ static char *show_real(const struct sgrad__option *o, const struct sgrad__reques
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
-/* Lists may be empty, where a run's options have some (--like, --resume). */
+/* Lists may be empty, where a run's options have some (--like, --resume), and what is chosen if it is not given. */
 static bool may_be_empty(const struct sgrad__option *o) {
     static const char *const lists[] = { "LIST", "X,X,X", "AXIS=N,...", "N[:D[:P]]" };
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (!strcmp(o->value, lists[i])) return true;
-    return false;
+    static const char *const chosen[] = { "allreduce", "network", "scheduler" };
+    bool may = false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) may |= !strcmp(o->value, lists[i]);
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) may |= !strcmp(o->name, chosen[i]);
+    return may;
 }
 
 static bool read_text(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {

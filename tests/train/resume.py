@@ -275,6 +275,8 @@ def test_what_options_imply_is_not_inherited():
             (("--strategy", "backup"), ("--strategy", "sync"), {"backup": -1, "window": 2, "strategy": "sync"}),
             (("--strategy", "backup", "--staleness", 3), ("--strategy", "async"), {"backup": -1, "staleness": 3, "window": 2}),
             (("--strategy", "async", "--staleness", 4, "--window", 3), ("--strategy", "ps"), {"window": 3}),
+            (("--allreduce", "tree", "--scheduler", "eager"), ("--strategy", "ps", "--allreduce", "", "--scheduler", ""),
+             {"allreduce": None, "scheduler": None}),
             (("--shard", "gradients"), ("--shard", "none"), {"shard": "none", "strategy": "sync"}),
             (("--optimizer", "kfac"), ("--kfac-eigen-every", 4), {"kfac_lag": -1, "kfac_eigen_every": 4})):
         out = folder("implied")
