@@ -124,7 +124,7 @@ static char separator_of(const unsigned char *data, size_t size) {
     for (int i = 0; i < SEPARATORS; i++)
         if (first[i] && (!several || first[i] == second[i]) && (best < 0 || first[i] > first[best])) best = i;
     if (best >= 0) return separators[best];
-    return first[2] ? ',' : first[0] ? ';' : '\t';
+    return first[2] ? ',' : first[0] ? ';' : second[2] ? ',' : second[0] ? ';' : '\t';
 }
 
 /* strtod takes more: hexadecimal digits, names of what is no number. */
@@ -162,7 +162,10 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
     if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8's mark */
     r.to = csv.text;
     r.latin = csv.latin = !sgrad__is_utf8(data, size);
-    r.separator = separator_of(r.data + r.at, size - r.at);
+    const unsigned char *begin = r.data + r.at;
+    const bool stated = size - r.at > 5 && !memcmp(begin, "sep=", 4) && (begin[5] == '\n' || begin[5] == '\r');     /* Excel */
+    r.separator = stated ? (char)begin[4] : separator_of(begin, size - r.at);
+    if (stated) r.at += 5, end_line(&r);
     const bool wide = size >= 2 && (!memcmp(data, "\xff\xfe", 2) || !memcmp(data, "\xfe\xff", 2));
     if (memchr(data, 0, size))
         error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"

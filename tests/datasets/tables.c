@@ -185,6 +185,7 @@ static void odd_lines(void **state) {
     } rows[] = {
         { "x, y, k\n1, 2, no\n1, 2,no \n3, 4,\tyes\n3, 4, yes\n5, 6,yes\n", "", 2, 2, NULL },
         { "\"x\", \"y\", \"k\"\n\"1\", \"2\", \"no\" \n1,2, \"yes\"\n1,2,no\n \t \n3,4,no\n5,6,yes\n", "", 2, 2, NULL },
+        { "sep=;\r\nx;y;k\r\n1;2;no\r\n3;4;yes\r\n3;4;yes\r\n3;4;yes\r\n3;4;yes\r\n", "", 2, 2, NULL },
         { "x;y, cm;k\n1;2;no\n3;4;yes\n3;4;yes\n3;4;yes\n3;4;yes\n", "", 2, 2, NULL },
         { "x\ty, cm\tk\n1\t2\tno\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n", "", 2, 2, NULL },
         { "1,9007199254740993\n1,9007199254740992\n1,7\n1,7.0\n1,7\n", ",classes", 3, 1, NULL },
@@ -235,6 +236,7 @@ static void wrong_lines(void **state) {
         { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is no number", SGRAD_EFORMAT },
         { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
+        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "line 2: has 3 columns, the first has 1", SGRAD_EFORMAT },
         { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
         { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is no number", SGRAD_EFORMAT },
         { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is no number that a float holds", SGRAD_EFORMAT },
