@@ -1,11 +1,23 @@
 /* text.c: a file's bytes, to be guessed one after the other; the last tenth is the test set. */
 #include "config.h"
 #include "datasets/windows.h"
+#include "runtime/contents.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { BYTES = 256 };
 #define FILE_LIMIT ((size_t)1 << 40)
+
+/* Any bytes can be learned; a file that stands for others, or holds them packed, is hardly meant. */
+static void warn_of_others(const char *path, const struct sgrad_map *map) {
+    enum { FIRST = 512 };
+    const size_t size = map->size < FIRST ? map->size : FIRST;
+    const struct sgrad_contents *is = sgrad_contents(map->data, size);
+    if (sgrad_launched_rank() || !is || (sgrad__is_text(map->data, size) && !strstr(is->name, "LFS"))) return;
+    sgrad_warn("text: %s: is %s, whose bytes are read as they are%s%s", path, is->name, is->way_out ? ": " : "",
+               is->way_out ? is->way_out : "");
+}
 
 static int open_text(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     struct sgrad_map map;
@@ -14,6 +26,7 @@ static int open_text(struct sgrad_dataset *dataset, const char *argument, const 
     (void)options;
     SGRAD_TRY(sgrad__windows_argument("text", argument, &path, &length));
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error && dataset->split == SGRAD_TRAIN) warn_of_others(path, &map);
     if (!error) {
         const size_t train = map.size / 10 * 9 + map.size % 10 * 9 / 10, from = dataset->split == SGRAD_TRAIN ? 0 : train;
         dataset->classes = BYTES;

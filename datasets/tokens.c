@@ -116,25 +116,13 @@ static void warn_of_wider(const char *path, const struct file *f, bool asked) {
                    "(,16 is sure of 16)", path);
 }
 
-/* UTF-8 without control characters? A character that the end cuts off is left out. */
-static bool is_text(const unsigned char *data, size_t size) {
-    for (size_t i = 0, length; i < size; i += length) {
-        const unsigned char c = data[i];
-        length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
-        if (!length || c == 0x7F || (c < ' ' && c != '\n' && c != '\r' && c != '\t')) return false;
-        for (size_t k = 1; k < length && i + k < size; k++)
-            if (data[i + k] >> 6 != 2) return false;
-    }
-    return true;
-}
-
 /* What is hardly tokens: text, and kinds of files that three bytes or more tell. */
 static int refuse_likely(const char *path, const struct file *f) {
     static const char *const likely[] = { "gzip", "xz", "Zstandard", "bzip2", "7-Zip", "tar", "GGUF", "PyTorch", "pickle",
                                          "PNG" };
     enum { LEAST = 64, MOST = 4096 };
     const struct sgrad_contents *is = sgrad_contents(f->map.data, f->map.size < 512 ? f->map.size : 512);
-    const bool text = f->map.size >= LEAST && is_text(f->map.data, f->map.size < MOST ? f->map.size : MOST);
+    const bool text = f->map.size >= LEAST && sgrad__is_text(f->map.data, f->map.size < MOST ? f->map.size : MOST);
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
     if (f->from || !known) return 0;

@@ -286,6 +286,20 @@ def test_tokens():
     assert "its header says 400 tokens, and it has 401" in stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--print", status=1)
 
 
+def test_text_that_is_none():
+    """Other kinds of files are read as bytes, and told."""
+    path = os.path.join(FOLDER, "kind")
+    say = command("train", "--model", TINY, "--data", f"text:{path},16", "--batch", 2, "--print")
+    drawn = random.Random(4).randbytes(900)
+    for content, why in ((b"\x1f\x8b\x08" + drawn, "is a gzip file"), (b"PK\3\4" + drawn, "is a zip archive"), (b"PAR1" + drawn, "is a Parquet"),
+                         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n" * 9, "is a Git LFS pointer"),
+                         (b"<!DOCTYPE html><html>" * 40, ""), (b'{"a": 1}' * 100, ""), (b"#!/bin/sh\n" * 90, ""), (drawn, "")):
+        with open(path, "wb") as f:
+            f.write(content)
+        done = subprocess.run(say, capture_output=True, text=True)
+        assert done.returncode == 0 and why in done.stderr and done.stderr.count("warning: text:") == bool(why), (content[:20], done.stderr)
+
+
 def test_resume():
     """The model's options belong to a run: it goes on with the same, and with no other."""
     words = ("train", "--model", TINY, "--data", f"text:{TEXT},24", "--batch", 16, "--optimizer", "adamw", "--deterministic", "--checkpoint-every", "3s")
