@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -128,13 +129,18 @@ static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad
         puts("sample,class,probability");
         return;
     }
-    if (a->labels) return;
     fputs("sample", stdout);
     for (int64_t k = 0; k < a->numbers; k++) {
         if (a->numbers > 1) printf(",number %lld", (long long)k + 1);
-        else putchar(','), print_csv(origin && origin->target ? origin->target : "number");
+        else putchar(','), print_csv(!a->labels && origin && origin->target ? origin->target : "number");
     }
     putchar('\n');
+}
+
+static bool are_finite(const float *number, int64_t count) {
+    for (int64_t k = 0; k < count; k++)
+        if (!isfinite(number[k])) return false;
+    return true;
 }
 
 static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_answers *a,
@@ -151,16 +157,16 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
         const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
-        const bool sure = !classes || sgrad_is_sure(said, classes);
+        const bool sure = classes ? sgrad_is_sure(said, classes) : are_finite(said, a->numbers);
         unsure += !sure;
-        if (!sure) tell_unsure(sample, label, request->train.json);
+        if (!sure && classes) tell_unsure(sample, label, request->train.json);
         else if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
         else tell_numbers(sample, said, a->numbers, request->train.json);
         free(sample);
     }
     if (unsure)
-        sgrad_warn("predict: %lld of %lld samples have logits that are not finite, and so no class", (long long)unsure,
-                   (long long)a->samples);
+        sgrad_warn("predict: %lld of %lld samples have %s", (long long)unsure, (long long)a->samples,
+                   classes ? "logits that are not finite, and so no class" : "numbers that are not finite");
     free(ranked);
     free(probability);
 }

@@ -136,6 +136,29 @@ def test_not_finite():
         assert all(json.loads(line)["classes"] == [] for line in told("predict", run, "--json")[0].splitlines())
 
 
+def test_numbers_have_titles():
+    """The first line names the columns, of numbers, of tokens' and of pixels' logits, too: no reader takes a sample for it. Numbers that
+    are not finite are counted."""
+    draw, out, text = random.Random(6), folder("numbers"), os.path.join(folder("texts"), "text")
+    os.makedirs(os.path.dirname(text))
+    with open(text, "wb") as f:
+        f.write(bytes(draw.randrange(97, 123) for _ in range(400)))
+    stargrad("train", "--model", "gpt:layers=1,heads=1,width=8,context=4", "--data", f"text:{text},4", "--batch", 4, "--steps", 1, "--out", out)
+    lines = stargrad("predict", out).splitlines()
+    assert lines[0].startswith("sample,number 1,number 2,") and len(lines[0].split(",")) == 1 + 4 * 256 == len(lines[1].split(","))
+    assert [line.split(",")[0] for line in lines[1:]] == [str(i) for i in range(len(lines) - 1)] and len(lines) == 10
+    table = os.path.join(os.path.dirname(text), "table.csv")
+    with open(table, "w") as f:
+        f.writelines(["a,b,price\n", *(f"{draw.random()},{draw.random()},{draw.random()}\n" for _ in range(50))])
+    shutil.rmtree(out)
+    stargrad("train", "--model", "mlp", "--data", f"csv:{table}", "--batch", 5, "--steps", 2, "--out", out)
+    said, warned = told("predict", out)
+    assert said.splitlines()[0] == "sample,price" and "finite" not in warned
+    change(f"{out}/model.safetensors", "fc3.bias", [float("inf")])
+    said, warned = told("predict", out)
+    assert "10 of 10 samples have numbers that are not finite" in warned, warned
+
+
 def test_auxiliary():
     """Of a network with auxiliary classifiers the main one's logits are what it says."""
     run, data = folder("aux"), "synthetic:64x64x3,5,40"
