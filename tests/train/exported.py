@@ -4,7 +4,7 @@ import random
 import re
 import sys
 
-from run import FOLDER, SOURCE, Skip, folder, main
+from run import FOLDER, SOURCE, Skip, folder, losses, main
 
 os.environ["STARGRAD_LIBRARY"] = os.path.join(os.environ.get("builddir", "build"), ".libs", "libstargrad.so")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
@@ -229,6 +229,25 @@ def test_tokens_that_an_embedding_lacks():
         except stargrad.Error as refusal:
             said = str(refusal)
         assert said is True if rows == 20 else "'t' has rows for tokens to 18, and the data have tokens to 19" in said, said
+
+
+def test_dropout_between_pool_and_flatten():
+    """Dropout of one pixel (N,C,1,1) drops in training, as any other, and nothing in evaluation."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(10)
+    x = draw.normal(size=(16, 6, 4, 4)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "half": numpy.float32(.5)}
+    nodes = "p = GlobalAveragePool(x) d = Dropout(p, half) f = Flatten(d) y = Gemm<transB = 1>(f, w, b)"
+    said, wanted = foreign("dropped", nodes, tensors, x)
+    assert abs(said - wanted) < 1e-4 * wanted, (said, wanted)
+    trained = []
+    for seed in (1, 2):
+        out = folder("dropped")
+        stargrad.train(model=f"onnx:{FOLDER}/dropped.onnx", data=f"npy:{FOLDER}/dropped.npz", batch=8, steps=1, lr=0, no_shuffle=True,
+                       seed=seed, cpus=1, out=out)
+        trained += losses(out)
+    assert trained[0] != trained[1], trained
 
 
 if __name__ == "__main__":
