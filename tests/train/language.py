@@ -204,7 +204,8 @@ def test_tokenizer():
     with open(os.path.join(path, "merges.txt"), "w") as f:
         f.write("#version: 0.2\n" + "\n".join(merges) + "\n")
     with open(os.path.join(path, "tokenizer.json"), "w") as f:
-        json.dump({"model": {"vocab": {word: number for number, word in enumerate(words)}, "merges": [pair.split() for pair in merges]}}, f)
+        json.dump({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+                   "model": {"vocab": {word: number for number, word in enumerate(words)}, "merges": [pair.split() for pair in merges]}}, f)
     how, _ = reference("small")
     shapes = {name: [int(size) for size in shape.split()] for name, shape in how["weights"].items()}
     init = os.path.join(FOLDER, "gpt-words.safetensors")
