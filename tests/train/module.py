@@ -57,7 +57,8 @@ def test_classes():
     assert told["test_top1"] == one.result["test_top1"]
     said = one.predict(cpus=1)
     assert said.shape == (32, 2) and said.dtype == numpy.float32 and abs((said.argmax(axis=1) == y).mean() - told["test_top1"]) < 1e-6
-    assert (one.predict(x, cpus=1) == said).all() and (one.predict(x.astype("f8")[::2], cpus=1) == said[::2]).all()
+    assert (one.predict(x, cpus=1) == said).all()
+    assert abs(one.predict(x.astype("f8")[::2], cpus=1) - said[::2]).max() < 1e-5       # other places in a batch, other rounding
     assert numpy.allclose(stargrad.probabilities(said).sum(axis=1), 1)
     again = stargrad.train(like=one, out=folder("again"))
     assert losses(again.folder) == losses(one.folder) and repr(again) == f"Run({again.folder!r})"
