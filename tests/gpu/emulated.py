@@ -17,6 +17,7 @@ import run  # noqa: E402
 from run import FOLDER, REFERENCE, Skip, content, folder, losses, main, ranks, stargrad  # noqa: E402
 
 PROGRAMS = os.path.join(os.environ.get("builddir", "build"), "tests", "gpu", "emulator")
+HOME = os.path.join(FOLDER, "home")
 CPU, CUDA, TWO = ("--gpus", 0), ("--cpus", 1, "--gpus", 1), ("--cpus", 1, "--gpus", 2)
 SHARED = ("--scheduler", "eager")     # as tasks come, where a scheduler that measures would leave all to the CPU
 SMALL = ("--model", "convnet", "--data", "synthetic:8x8x3,10,64", "--augment", "crop:4,flip", "--batch", 16, "--micro-batch", 4, "--lr", 0.05)
@@ -27,8 +28,17 @@ def emulator(monkeypatch):
     """The program of the emulator. What StarPU measures of these devices is worth nothing elsewhere. Every tensor has memory of its own, which
     begins as NaNs."""
     monkeypatch.setattr(run, "STARGRAD", os.path.join(PROGRAMS, "stargrad"))
-    monkeypatch.setenv("STARPU_HOME", tempfile.mkdtemp(dir=FOLDER))
+    monkeypatch.setenv("STARPU_HOME", HOME)
     monkeypatch.setenv("STARPU_SUBALLOCATOR", "0")
+
+
+def new_home():
+    """A home of StarPU without what runs have measured, but for the speed of copies, whose measurement takes seconds."""
+    home = tempfile.mkdtemp(dir=FOLDER)
+    copies = os.path.join(".starpu", "sampling", "bus")
+    if os.path.exists(os.path.join(HOME, copies)):
+        shutil.copytree(os.path.join(HOME, copies), os.path.join(home, copies))
+    return home
 
 
 def needs(program):
@@ -105,7 +115,7 @@ def test_shares_follow_rates():
     of_gpu = []
     needs("stargrad")
     for delay in (0, 3000):
-        env = {"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": str(delay), "STARPU_HOME": tempfile.mkdtemp(dir=FOLDER),
+        env = {"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": str(delay), "STARPU_HOME": new_home(),
                "STARPU_HISTORY_MAX_ERROR": "1000000"}     # %: StarPU forgets times that differ by more, as threads' do on a busy machine
         stargrad("train", *arguments, "--steps", 16, *CUDA, "--out", folder("first"), env=env)
         said = stargrad("train", *arguments, *CUDA, "--print", env=env)
@@ -118,7 +128,7 @@ def test_shares_are_corrected():
     arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.01, "--steps", 32)
     needs("stargrad")
     env = [{"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": "3000", "STARPU_HISTORY_MAX_ERROR": "1000000",
-            "STARPU_HOME": tempfile.mkdtemp(dir=FOLDER)} for _ in range(2)]
+            "STARPU_HOME": new_home()} for _ in range(2)]
     rates = [os.path.join(e["STARPU_HOME"], ".starpu", "stargrad", "shares") for e in env]
     stargrad("train", *arguments, *CUDA, "--out", folder("first"), env=env[0])
     with open(rates[0]) as file:
@@ -172,7 +182,7 @@ def test_cudnn_graphs():
 
 def test_which_graphs():
     """Each is asked for once, for each shape, and what came of it is remembered: by what it is beside its convolution."""
-    home = tempfile.mkdtemp(dir=FOLDER)
+    home = new_home()
     relus = ("--model", "nin", "--data", "synthetic:32x32x3,10,8", "--batch", 2, "--steps", 1, "--lr", 0.01)
     for arguments in (reference("lenet", "idx", 0.01), reference("resnet20", "cifar10", 0.002), relus):
         train("which", *arguments, "--precision", "bf16", "--recompute", *SHARED, *CUDA, env={"STARPU_HOME": home})

@@ -64,7 +64,6 @@ struct tensor {
     int64_t dim[4], uid; /* N, C, H, W */
     bool half, is_virtual;
     int64_t count() const { return dim[0] * dim[1] * dim[2] * dim[3]; }
-    int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const { return ((n * dim[2] + h) * dim[3] + w) * dim[1] + c; }
 };
 
 /* False: it is no channels-last tensor of four dimensions, aligned as memory is. */
@@ -142,29 +141,22 @@ bool read_convolution(const struct descriptor *op, enum pass pass, struct convol
 
 typedef std::map<int64_t, std::vector<float>> values; /* of tensors, by their uid */
 
-/* Adds, for every product of an x and a weight that a y is made of, what it is worth to which of the three is made. */
 void convolve(const struct convolution &v, bool round, values &all) {
     std::vector<float> factor[2] = { all[v.first().uid], all[v.second().uid] }, made((size_t)v.made().count());
     for (std::vector<float> &list : factor)
         for (float &value : list)
             if (round) value = to_tf32(value);
-    const int64_t C = v.w.dim[1], K = v.y.dim[1], groups = v.x.dim[1] / C;
-    for (int64_t n = 0; n < v.y.dim[0]; n++)
-        for (int64_t p = 0; p < v.y.dim[2]; p++)
-            for (int64_t q = 0; q < v.y.dim[3]; q++)
-                for (int64_t tap = 0; tap < v.w.dim[2] * v.w.dim[3]; tap++) {
-                    const int64_t r = tap / v.w.dim[3], s = tap % v.w.dim[3];
-                    const int64_t i = p * v.stride[0] + r * v.dilation[0] - v.padding[0];
-                    const int64_t j = q * v.stride[1] + s * v.dilation[1] - v.padding[1];
-                    if (i < 0 || i >= v.x.dim[2] || j < 0 || j >= v.x.dim[3]) continue;
-                    for (int64_t k = 0; k < K; k++) {
-                        const int64_t x = v.x.at(n, k / (K / groups) * C, i, j), w = v.w.at(k, 0, r, s), y = v.y.at(n, k, p, q);
-                        for (int64_t c = 0; c < C; c++)
-                            if (v.pass == FORWARD) made[y] += factor[0][x + c] * factor[1][w + c];
-                            else if (v.pass == DATA) made[x + c] += factor[0][w + c] * factor[1][y];
-                            else made[w + c] += factor[0][x + c] * factor[1][y];
-                    }
-                }
+    const auto side = [](const struct tensor &t, int i) { return (int)t.dim[i]; };
+    const auto both = [](const int64_t *of) { return std::pair<int, int>((int)of[0], (int)of[1]); };
+    const auto [sh, sw] = both(v.stride);
+    const auto [ph, pw] = both(v.padding);
+    const auto [dh, dw] = both(v.dilation);
+    const struct convolution_of_floats floats = { side(v.x, 0), side(v.x, 2), side(v.x, 3), side(v.x, 1), side(v.y, 1),
+                                                  side(v.w, 2), side(v.w, 3), side(v.y, 2), side(v.y, 3),
+                                                  side(v.x, 1) / side(v.w, 1), { sh, sw }, { ph, pw }, { dh, dw } };
+    if (v.pass == FORWARD) floats.forward(factor[0].data(), factor[1].data(), made.data());
+    else if (v.pass == DATA) floats.backward_data(factor[1].data(), factor[0].data(), made.data());
+    else floats.backward_filter(factor[0].data(), factor[1].data(), 0, made.data());
     all[v.made().uid] = made;
 }
 

@@ -1,4 +1,4 @@
-/* libraries.cc: the functions of cuDNN and cuBLAS that Stargrad calls, on the CPU: simple loops, sums in float.
+/* libraries.cc: the functions of cuDNN and cuBLAS that Stargrad calls, on the CPU: simple loops and OpenBLAS, sums in float.
  *
  * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
  * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
@@ -7,9 +7,11 @@
  * algorithm for the weight's gradient of groups has little enough workspace. */
 #include "tests/gpu/emulator/libraries.h"
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
+#include <cblas.h>
 #include <cublas_v2.h>
 
 using namespace emulator;
@@ -160,52 +162,82 @@ static cudnnStatus_t describe(struct convolution *v, enum pass pass, cudnnTensor
     return how->groups > 1 && v->c == 1 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
 
-/* Calls f(pixel of x, pixel of y, tap) for all that meet; the samples from number TURN on. */
-template <typename F> static void each(const struct convolution &v, unsigned turn, F f) {
-    for (int sample = 0; sample < v.N; sample++)
-        for (int p = 0; p < v.P; p++)
-            for (int q = 0; q < v.Q; q++)
-                for (int tap = 0; tap < v.R * v.S; tap++) {
-                    const size_t n = (sample + turn) % v.N;
-                    const int h = p * v.how.stride + tap / v.S * v.how.dilation - v.how.padding,
-                              w = q * v.how.stride + tap % v.S * v.how.dilation - v.how.padding;
-                    if (h >= 0 && h < v.H && w >= 0 && w < v.W) f((n * v.H + h) * v.W + w, (n * v.P + p) * v.Q + q, tap);
-                }
+/* The products are OpenBLAS's, sample by sample: of rows of pixels, each with all that its taps meet. */
+typedef convolution_of_floats floats;
+
+/* Calls f(pixel of the sample, place among the columns) for all that meet. */
+template <typename F> static void each(const floats &v, F f) {
+    for (int p = 0; p < v.P; p++)
+        for (int q = 0; q < v.Q; q++)
+            for (int tap = 0; tap < v.R * v.S; tap++) {
+                const int h = p * v.stride[0] + tap / v.S * v.dilation[0] - v.padding[0],
+                          w = q * v.stride[1] + tap % v.S * v.dilation[1] - v.padding[1];
+                if (h >= 0 && h < v.H && w >= 0 && w < v.W) f(h * v.W + w, (p * v.Q + q) * v.R * v.S + tap);
+            }
+}
+
+static std::vector<float> columns_of(const floats &v, const float *x) {
+    const int c = v.C / v.groups;
+    std::vector<float> columns((size_t)v.P * v.Q * v.R * v.S * c);
+    each(v, [&](int pixel, int place) { std::copy_n(x + (size_t)pixel * v.C, c, &columns[(size_t)place * c]); });
+    return columns;
+}
+
+void floats::forward(const float *x, const float *w, float *y) const {
+    const int c = C / groups, k = K / groups, row = R * S * c;
+    for (int i = 0; i < N * groups; i++) {
+        const int n = i / groups, g = i % groups;
+        const std::vector<float> columns = columns_of(*this, x + (size_t)n * H * W * C + g * c);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, P * Q, k, row, 1, columns.data(), row, w + (size_t)g * k * row, row, 0,
+                    y + (size_t)n * P * Q * K + g * k, K);
+    }
+}
+
+void floats::backward_data(const float *dy, const float *w, float *dx) const {
+    const int c = C / groups, k = K / groups, row = R * S * c;
+    std::vector<float> columns((size_t)P * Q * row);
+    std::fill_n(dx, (size_t)N * H * W * C, 0.0f);
+    for (int i = 0; i < N * groups; i++) {
+        const int n = i / groups, g = i % groups;
+        float *to = dx + (size_t)n * H * W * C + g * c;
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, P * Q, row, k, 1, dy + (size_t)n * P * Q * K + g * k, K,
+                    w + (size_t)g * k * row, row, 0, columns.data(), row);
+        each(*this, [&](int pixel, int place) { axpy(c, 1, &columns[(size_t)place * c], to + (size_t)pixel * C); });
+    }
+}
+
+void floats::backward_filter(const float *x, const float *dy, unsigned turn, float *dw) const {
+    const int c = C / groups, k = K / groups, row = R * S * c;
+    std::fill_n(dw, (size_t)K * row, 0.0f);
+    for (int i = 0; i < N * groups; i++) {
+        const size_t n = (i / groups + turn) % N, g = i % groups;
+        const std::vector<float> columns = columns_of(*this, x + n * H * W * C + g * c);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, row, P * Q, 1, dy + n * P * Q * K + g * k, K, columns.data(), row, 1,
+                    dw + g * k * row, row);
+    }
+}
+
+static floats floats_of(const struct convolution &v) {
+    const cudnnConvolutionStruct &how = v.how;
+    return { v.N, v.H, v.W, v.C, v.K, v.R, v.S, v.P, v.Q, how.groups, { how.stride, how.stride },
+             { how.padding, how.padding }, { how.dilation, how.dilation } };
 }
 
 static void forward(const struct convolution &v, float alpha, float beta) {
-    const std::vector<float> x = load(v.x, v.tf32), w = load(v.w, v.tf32);
-    std::vector<float> turned(w.size()), y(v.y.count); /* w as (groups,R,S,c,k) */
-    const int taps = v.R * v.S;
-    for (size_t i = 0; i < w.size(); i++) {
-        const size_t c = i % v.c, tap = i / v.c % taps, K = i / v.c / taps;
-        turned[((K / v.k * taps + tap) * v.c + c) * v.k + K % v.k] = w[i];
-    }
-    each(v, 0, [&](size_t at, size_t to, int tap) {
-        for (int C = 0; C < v.C; C++)
-            axpy(v.k, x[at * v.C + C], &turned[((size_t)(C / v.c * taps + tap) * v.c + C % v.c) * v.k],
-                 &y[to * v.K + C / v.c * v.k]);
-    });
+    std::vector<float> y(v.y.count);
+    floats_of(v).forward(load(v.x, v.tf32).data(), load(v.w, v.tf32).data(), y.data());
     store(v.y, y, alpha, beta);
 }
 
 static void backward_data(const struct convolution &v, float alpha, float beta) {
-    const std::vector<float> dy = load(v.y, v.tf32), w = load(v.w, v.tf32);
     std::vector<float> dx(v.x.count);
-    each(v, 0, [&](size_t to, size_t at, int tap) {
-        for (int K = 0; K < v.K; K++)
-            axpy(v.c, dy[at * v.K + K], &w[((size_t)K * v.R * v.S + tap) * v.c], &dx[to * v.C + K / v.k * v.c]);
-    });
+    floats_of(v).backward_data(load(v.y, v.tf32).data(), load(v.w, v.tf32).data(), dx.data());
     store(v.x, dx, alpha, beta);
 }
 
 static void backward_filter(const struct convolution &v, unsigned turn, float alpha, float beta) {
-    const std::vector<float> x = load(v.x, v.tf32), dy = load(v.y, v.tf32);
     std::vector<float> dw(v.w.count);
-    each(v, turn, [&](size_t at, size_t from, int tap) {
-        for (int K = 0; K < v.K; K++)
-            axpy(v.c, dy[from * v.K + K], &x[at * v.C + K / v.k * v.c], &dw[((size_t)K * v.R * v.S + tap) * v.c]);
-    });
+    floats_of(v).backward_filter(load(v.x, v.tf32).data(), load(v.y, v.tf32).data(), turn, dw.data());
     store(v.w, dw, alpha, beta);
 }
 

@@ -41,4 +41,12 @@ struct handle {
 
 struct cudnnContext : handle {};
 
+/* A convolution of samples (H,W,C) with weights (K,R,S,C/groups) to (P,Q,K), of floats. */
+struct convolution_of_floats {
+    int N, H, W, C, K, R, S, P, Q, groups, stride[2], padding[2], dilation[2];
+    void forward(const float *x, const float *w, float *y) const;
+    void backward_data(const float *dy, const float *w, float *dx) const;
+    void backward_filter(const float *x, const float *dy, unsigned turn, float *dw) const; /* sums from sample number TURN on */
+};
+
 #endif
