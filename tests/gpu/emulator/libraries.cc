@@ -162,8 +162,10 @@ static cudnnStatus_t describe(struct convolution *v, enum pass pass, cudnnTensor
     return how->groups > 1 && v->c == 1 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
 
-/* The products are OpenBLAS's, sample by sample: of rows of pixels, each with all that its taps meet. */
+/* The products are OpenBLAS's, on one thread, sample by sample: of rows of pixels, each with all that its taps meet. */
 typedef convolution_of_floats floats;
+extern "C" void sgrad__lapack_alone(void);
+static const bool alone = (sgrad__lapack_alone(), true);
 
 /* Calls f(pixel of the sample, place among the columns) for all that meet. */
 template <typename F> static void each(const floats &v, F f) {
