@@ -475,15 +475,13 @@ static void multiply(std::vector<float> &x, std::vector<float> &y, int K, bool t
     for (std::vector<float> *factor : { &x, &y })
         for (float &value : *factor)
             if (tf32) value = to_tf32(value);
-    std::vector<float> column(M);
-    for (int j = 0; j < N; j++) {
-        column.assign(M, 0);
-        for (int k = 0; k < K; k++) axpy(M, y[(size_t)j * K + k], &x[(size_t)k * M], column.data());
+    std::vector<float> product((size_t)M * N);
+    cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1, x.data(), M, y.data(), K, 0, product.data(), M);
+    for (int j = 0; j < N; j++)
         for (int i = 0; i < M; i++) {
             const size_t at = (size_t)j * to.leading + i;
-            to.array.set(at, a * column[i] + (b == 0 ? 0 : b * to.array.at(at)));
+            to.array.set(at, a * product[(size_t)j * M + i] + (b == 0 ? 0 : b * to.array.at(at)));
         }
-    }
 }
 
 extern "C" {
