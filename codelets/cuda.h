@@ -275,13 +275,21 @@ template <typename Job> struct sgrad__jobs {
     Job job[most];
 };
 
+/* A kernel's parameter that all threads read in one place, and of which none has a copy. */
+#ifdef SGRAD_EMULATOR_H
+#define SGRAD_SHARED_PARAMETER(type) const type &
+#else
+#define SGRAD_SHARED_PARAMETER(type) const __grid_constant__ type
+#endif
+
 static __device__ inline int sgrad__job_of_block(const uint32_t *first, int count) {
     int j = 0;
     while (j + 1 < count && blockIdx.x >= first[j + 1]) j++;
     return j;
 }
 
-template <typename Job> static __global__ void sgrad__do_jobs(struct sgrad__jobs<Job> jobs, const struct sgrad_step *step) {
+template <typename Job>
+static __global__ void sgrad__do_jobs(SGRAD_SHARED_PARAMETER(struct sgrad__jobs<Job>) jobs, const struct sgrad_step *step) {
     const int j = sgrad__job_of_block(jobs.first, jobs.count);
     const Job &job = jobs.job[j];
     const uint32_t block = blockIdx.x - jobs.first[j];

@@ -21,7 +21,7 @@ static __device__ inline double block_sum(double mine) {
 }
 
 /* Where there is one chunk, its sum is the tensor's. */
-static __global__ void chunks(struct sgrad__jobs<job> jobs, double *partial) {
+static __global__ void chunks(SGRAD_SHARED_PARAMETER(struct sgrad__jobs<job>) jobs, double *partial) {
     const int j = sgrad__job_of_block(jobs.first, jobs.count);
     const struct job &job = jobs.job[j];
     const uint32_t first = (blockIdx.x - jobs.first[j]) * CHUNK, end = min(job.n, first + CHUNK);
@@ -31,7 +31,7 @@ static __global__ void chunks(struct sgrad__jobs<job> jobs, double *partial) {
     if (threadIdx.x == 0) *(job.n <= CHUNK ? job.out : partial + blockIdx.x) = sum;
 }
 
-static __global__ void totals(struct sgrad__jobs<job> jobs, const double *partial) {
+static __global__ void totals(SGRAD_SHARED_PARAMETER(struct sgrad__jobs<job>) jobs, const double *partial) {
     double sum = 0;
     if (jobs.job[blockIdx.x].n <= CHUNK) return;
     for (uint32_t i = jobs.first[blockIdx.x] + threadIdx.x; i < jobs.first[blockIdx.x + 1]; i += blockDim.x) sum += partial[i];
