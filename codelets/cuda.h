@@ -87,7 +87,7 @@ static inline __host__ __device__ int64_t sgrad__ceil(int64_t a, int64_t b) { re
 
 /* Operands come as void *; the kernel's parameters say what they are. */
 template <typename To> static inline To sgrad__as(void *x) { return static_cast<To>(x); }
-template <typename To, typename From> static inline To sgrad__as(From x) { return x; }
+template <typename To, typename From> static inline To sgrad__as(const From &x) { return x; }
 
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, dim3 block, Argument... argument) {
