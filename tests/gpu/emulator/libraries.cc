@@ -190,8 +190,8 @@ void floats::forward(const float *x, const float *w, float *y) const {
     for (int i = 0; i < N * groups; i++) {
         const int n = i / groups, g = i % groups;
         const std::vector<float> columns = columns_of(*this, x + (size_t)n * H * W * C + g * c);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, P * Q, k, row, 1, columns.data(), row, w + (size_t)g * k * row, row, 0,
-                    y + (size_t)n * P * Q * K + g * k, K);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, P * Q, k, row, 1, columns.data(), row, w + (size_t)g * k * row, row,
+                    0, y + (size_t)n * P * Q * K + g * k, K);
     }
 }
 
@@ -214,8 +214,8 @@ void floats::backward_filter(const float *x, const float *dy, unsigned turn, flo
     for (int i = 0; i < N * groups; i++) {
         const size_t n = (i / groups + turn) % N, g = i % groups;
         const std::vector<float> columns = columns_of(*this, x + n * H * W * C + g * c);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, row, P * Q, 1, dy + n * P * Q * K + g * k, K, columns.data(), row, 1,
-                    dw + g * k * row, row);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, row, P * Q, 1, dy + n * P * Q * K + g * k, K, columns.data(), row,
+                    1, dw + g * k * row, row);
     }
 }
 
