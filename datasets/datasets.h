@@ -48,6 +48,7 @@ struct sgrad_origin {
     int classes;                        /* of labels; 0: there are none */
     char **class_name;                  /* of each; NULL: its number is its name */
     int64_t features;                   /* numbers of a sample whose input is numbers; 0: it is something else */
+    struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or a line of a table */
     char **title;                       /* of each feature's column */
     char *target;                       /* title of the target's column */
     int target_column;                  /* its number in the file, from 1 */

@@ -133,18 +133,23 @@ static void warn_of_channels(const struct sgrad_dataset *d, const struct array *
 static int fill_features(struct sgrad_dataset *d, const struct array *x, const struct array *train,
                          const struct sgrad_origin *trained) {
     struct sgrad_shape one = of_one(&x->is.shape);
+    char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
     if (one.rank == SGRAD_MAX_RANK) return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has too many dimensions", x->path);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
         return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", x->path, (long long)features,
                           sgrad_plural(features, "number", "numbers"), (long long)trained->features);
+    if (trained && trained->shape.rank && !sgrad_shape_equal(&trained->shape, &one))
+        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", x->path,
+                          sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
     SGRAD_TRY(check_features(x));
     if (trained && trained->features) d->origin = sgrad__origin_copy(trained);
     else {
         SGRAD_TRY(check_features(train));
         d->origin = sgrad_alloc(1, sizeof *d->origin);
         d->origin->features = features;
+        d->origin->shape = one;
         d->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* an old run took them as they are */
         if (!trained) sgrad__features_measure(d->origin, train->is.shape.dim[0], number_at, &train->is);
     }

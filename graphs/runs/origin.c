@@ -29,6 +29,11 @@ json_t *sgrad__origin_json(const struct sgrad_dataset *d) {
     if (!o) return NULL;
     json_t *object = json_object();
     json_object_set_new(object, "count", json_integer(o->features));
+    if (o->shape.rank) {
+        json_t *shape = json_array();
+        for (int i = 0; i < o->shape.rank; i++) json_array_append_new(shape, json_integer(o->shape.dim[i]));
+        json_object_set_new(object, "shape", shape);
+    }
     if (o->title) {
         json_t *titles = json_array();
         for (int64_t i = 0; i < o->features; i++) json_array_append_new(titles, text_of(o->title[i]));
@@ -70,6 +75,18 @@ static bool take_numbers(const json_t *array, double lowest, int64_t *count, dou
     return true;
 }
 
+/* The shape of COUNT numbers; rank 0: there is none. */
+static bool take_shape(const json_t *array, int64_t count, struct sgrad_shape *shape) {
+    if (!array) return true;
+    if (json_array_size(array) > SGRAD_MAX_RANK) return false;
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_int_t side = json_integer_value(json_array_get(array, i));
+        if (side < 1 || side > count) return false;
+        shape->dim[shape->rank++] = side;
+    }
+    return shape->rank > 0 && sgrad_shape_count(shape) == count;
+}
+
 static bool take_features(const json_t *features, struct sgrad_origin *o) {
     enum { MOST = 1 << 30 };
     if (!features) return true;
@@ -79,6 +96,7 @@ static bool take_features(const json_t *features, struct sgrad_origin *o) {
     if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
     o->features = count;
     o->target_column = (int)column;
+    if (!take_shape(json_object_get(features, "shape"), count, &o->shape)) return false;
     o->target = target ? sgrad_format("%s", target) : NULL;
     o->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
     if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &o->groups, &o->mean)) return false;

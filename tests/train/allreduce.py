@@ -24,7 +24,7 @@ def test_groups():
 
 def test_sums():
     methods = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
-    methods.remove("nccl")              # on GPUs: tests/gpu/emulated.py
+    methods.remove("nccl")              # on GPUs: tests/gpu/emulated_graphs.py
     for count in range(2, 9):
         said = mpirun(count, [program("allreduce")])
         assert re.findall(rf"^(\w+) on {count} ranks", said, re.M) == methods, said

@@ -140,7 +140,7 @@ def test_every_allreduce():
     run = (*SMALL, "--batch", 48, "--steps", 3, "--clip-norm", 1, "--optimizer", "adam", "--lr", 0.001)
     one = train(1, *run)[0]
     names = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
-    names.remove("nccl")        # on GPUs: tests/gpu/emulated.py
+    names.remove("nccl")        # on GPUs: tests/gpu/emulated_graphs.py
     assert len(names) >= 7, names
     for name in names:
         for count in (3, 4):

@@ -105,6 +105,24 @@ def test_arrays():
     assert stargrad("predict", run, "--data", f"npy:{path}", "--cpus", 1) == out["npy"][1]
 
 
+def test_arrays_of_another_shape():
+    """As many numbers in other dimensions are other samples."""
+    path = folder("shapes")
+    for name, sides in (("turned", "4, 3"), ("flat", "12"), ("same", "3, 4")):
+        os.makedirs(f"{path}/{name}")
+        for part in ("train", "test"):
+            for what, kind, shape, data in (("x", "<f4", f"(20, {sides})", struct.pack("<240f", *(i % 7 for i in range(240)))),
+                                            ("y", "|u1", "(20,)", bytes(i % 2 for i in range(20)))):
+                with open(f"{path}/{name}/{what}_{part}.npy", "wb") as f:
+                    f.write(array(kind, shape, data))
+    run = folder("shape")
+    stargrad("train", "--model", "mlp", "--data", f"npy:{path}/same", "--batch", 10, "--steps", 2, "--cpus", 1, "--out", run)
+    for name, shape in (("turned", "(4,3)"), ("flat", "(12)")):
+        said = told("eval", run, "--data", f"npy:{path}/{name}", status=1)[1]
+        assert f"has samples of {shape}, the run's data have samples of (3,4)" in said, said
+    assert accuracy(run, "--data", f"npy:{path}/same") == accuracy(run)
+
+
 def test_folders():
     """The same of images in folders: classes are found by name."""
     pets = make_folder(folder("pets"))
