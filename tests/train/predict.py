@@ -119,6 +119,15 @@ def told(*words):
     return done.stdout, done.stderr
 
 
+def test_images_of_another_size():
+    """A network that takes any size says so, where it is not the one of its training; others refuse."""
+    run = folder("size")
+    stargrad("train", "--model", "convnet", "--data", "synthetic:8x8x3,5,50", "--batch", 10, "--steps", 2, "--cpus", 1, "--out", run)
+    for size, warned in (("8x8", False), ("8x12", True), ("12x8", True)):
+        done = subprocess.run(command("eval", run, "--data", f"synthetic:{size}x3,5,50", "--cpus", 1), capture_output=True, text=True)
+        assert done.returncode == 0 and ("the network was trained on images of 8x8" in done.stderr) == warned, done
+
+
 def test_not_finite():
     """A sample whose logits are NaN, or infinite, is of no class, and counts as wrong everywhere."""
     run = folder("nan")
