@@ -9,7 +9,7 @@ import shutil
 import law
 import writers
 from law import Broken
-from run import events, folder, main
+from run import events, folder
 
 
 def told(draw, words, data):
@@ -53,4 +53,4 @@ def test_files(seed):
 
 
 if __name__ == "__main__":
-    main(globals())
+    law.main(globals())

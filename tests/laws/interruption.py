@@ -8,7 +8,7 @@ import subprocess
 
 import law
 from law import Broken
-from run import RANKS, command, content, events, folder, main, wait_until
+from run import RANKS, command, content, events, folder, wait_until
 
 STEPS = 40      # at most
 
@@ -108,4 +108,4 @@ def test_interruption(seed):
 
 
 if __name__ == "__main__":
-    main(globals())
+    law.main(globals())

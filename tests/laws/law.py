@@ -1,12 +1,13 @@
 """What the tests of laws share. A law holds for every combination of valid options; its check is a function of a Draw, from which it takes a
 combination at random. A law's test has seeds 1, 2, 3, …; a seed always draws the same combination:
 
-    python3 tests/laws/ranks.py                              ten of them, or STARGRAD_LONG=1: as many as a long check has
+    python3 tests/laws/ranks.py                              ten of them, or STARGRAD_LONG=1: as many as a long check has, two at a time
     python3 tests/laws/ranks.py 'test_ranks[17]' -rP         the combination of seed 17, with its commands
     STARGRAD_SEEDS=1:500 python3 tests/laws/ranks.py -n 2    those of seeds 1 to 500, two at a time
 
 A combination that the program refuses by itself, with a reason, is no case of a law: raise Refused, and the next one of the same seed
 is drawn."""
+import importlib.util
 import os
 import random
 import shlex
@@ -18,6 +19,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "train"))
 
+import run  # noqa: E402
 from run import RANKS, Skip, command  # noqa: E402
 
 ATTEMPTS = 50
@@ -86,6 +88,11 @@ def seeds(check, long):
     """The seeds of a test: CHECK of them, with STARGRAD_LONG LONG of them, or those of STARGRAD_SEEDS, as 17 or 1:500."""
     first, _, last = os.environ.get("STARGRAD_SEEDS", f"1:{long if os.environ.get('STARGRAD_LONG') else check}").partition(":")
     return pytest.mark.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+def main(tests):
+    """As run.main; hundreds of combinations are tried two at a time."""
+    run.main(tests, *(["-n", "2", "-q", "-q"] if os.environ.get("STARGRAD_LONG") and importlib.util.find_spec("xdist") else []))
 
 
 def holds(name, check, seed):

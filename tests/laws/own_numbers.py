@@ -10,7 +10,7 @@ import zipfile
 
 import law
 from law import Broken
-from run import FOLDER, SOURCE, command, events, folder, main
+from run import FOLDER, SOURCE, command, events, folder
 
 GPT = "gpt:layers=1,heads=2,width=16,context=12,vocabulary=256"
 # Networks, and the data that they take: functions of the Draw, or words.
@@ -215,4 +215,4 @@ def test_own_numbers(seed):
 
 
 if __name__ == "__main__":
-    main(globals())
+    law.main(globals())

@@ -4,7 +4,7 @@ import os
 
 import law
 from law import Broken, differ
-from run import FOLDER, content, events, folder, losses, main
+from run import FOLDER, content, events, folder, losses
 from split import tensors
 
 NETWORKS = (
@@ -110,4 +110,4 @@ def test_ranks(seed):
 
 
 if __name__ == "__main__":
-    main(globals())
+    law.main(globals())

@@ -108,8 +108,9 @@ def content(path, name="model.safetensors"):
         return f.read()
 
 
-def main(tests):
-    """Runs the file's tests by pytest, or those that the command line names; other words are pytest's options. Exit status 77: all were skipped."""
+def main(tests, *options):
+    """Runs the file's tests by pytest, with these options, or those that the command line names; other words are pytest's options. Exit status 77:
+    all were skipped."""
     if not pytest:
         sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
     file, ran = os.path.abspath(sys.argv[0]), []
@@ -121,5 +122,5 @@ def main(tests):
     words = [f"{file}::{word}" if callable(tests.get(word.partition("[")[0])) else word for word in sys.argv[1:]]
     if all(word.startswith("-") for word in words):
         words.append(file)
-    status = pytest.main(["-c", os.path.join(TESTS, "pytest.ini"), "--rootdir", TESTS, "-v", *words], [Outcomes()])
+    status = pytest.main(["-c", os.path.join(TESTS, "pytest.ini"), "--rootdir", TESTS, "-v", *options, *words], [Outcomes()])
     sys.exit(77 if status == 0 and not ran else status)
