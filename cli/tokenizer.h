@@ -16,7 +16,7 @@ struct sgrad__tokenizer;
 int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer);
 void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer);    /* NULL is fine */
 
-/* The tokens of TEXT, COUNT of them; free them. A byte that no token stands for is left out, and told. */
+/* The tokens of TEXT, COUNT of them; free them. A byte that no token stands for is left out, with a warning. */
 int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *tokenizer, const char *text, int *count);
 int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);      /* the highest number of a token, and 1 */
 /* The SIZE bytes of TOKEN; none of one that there is not. */

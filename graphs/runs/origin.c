@@ -81,10 +81,11 @@ static bool take_shape(const json_t *array, int64_t count, struct sgrad_shape *s
     if (json_array_size(array) > SGRAD_MAX_RANK) return false;
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_int_t side = json_integer_value(json_array_get(array, i));
-        if (side < 1 || side > count) return false;
+        if (side < 1 || count % side) return false;
         shape->dim[shape->rank++] = side;
+        count /= side;
     }
-    return shape->rank > 0 && sgrad_shape_count(shape) == count;
+    return shape->rank > 0 && count == 1;
 }
 
 static bool take_features(const json_t *features, struct sgrad_origin *o) {

@@ -241,7 +241,7 @@ int main(int argc, char **argv) {
         sentence("a malformed NumPy array is refused", wrong_arrays),
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
         sentence("y is read as classes or as numbers, by its values or as asked", meanings),
-        sentence("labels of images and pixels are read in every form, and those without samples are told of", odd_labels),
+        sentence("labels of images and pixels are read in every form, and those without samples are reported", odd_labels),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

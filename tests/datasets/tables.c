@@ -270,7 +270,7 @@ int main(int argc, char **argv) {
         sentence("a malformed CSV file is refused with line and column", wrong_lines),
         sentence("a CSV header is recognised with any separator, quote or line end", headers),
         sentence("columns of later files are matched by their titles", titles),
-        sentence("an odd but legal CSV file is read, and told of where it is likely to be meant otherwise", odd_lines),
+        sentence("an odd but legal CSV file is read, and reported where it is likely to be meant otherwise", odd_lines),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

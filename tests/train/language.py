@@ -288,7 +288,7 @@ def test_tokens():
 
 
 def test_text_that_is_none():
-    """Other kinds of files are read as bytes, and told."""
+    """Other kinds of files are read as bytes, with a warning."""
     path = os.path.join(FOLDER, "kind")
     say = command("train", "--model", TINY, "--data", f"text:{path},16", "--batch", 2, "--print")
     drawn = random.Random(4).randbytes(900)

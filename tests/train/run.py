@@ -120,7 +120,7 @@ def main(tests, *options):
             ran.extend([report] if report.when == "call" and not report.skipped else [])
 
     words = [f"{file}::{word}" if callable(tests.get(word.partition("[")[0])) else word for word in sys.argv[1:]]
-    if all(word.startswith("-") for word in words):
+    if not any("::" in word or os.path.exists(word) for word in words):
         words.append(file)
     status = pytest.main(["-c", os.path.join(TESTS, "pytest.ini"), "--rootdir", TESTS, "-v", *options, *words], [Outcomes()])
     sys.exit(77 if status == 0 and not ran else status)

@@ -30,7 +30,7 @@ def flowers(count=200):
 
 
 def told(*words, status=0):
-    done = subprocess.run(command(*words, "--cpus", 1), capture_output=True, text=True)
+    done = subprocess.run(command(*words, "--cpus", 1), capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == status, (done.stdout, done.stderr)
     return done.stdout, done.stderr
 
@@ -43,7 +43,7 @@ def test_classes():
     rows, run = flowers(), folder("run")
     data = table("flowers.csv", rows, ["a", "b", "label"])
     stargrad("train", "--model", "mlp", "--data", f"csv:{data}", "--batch", 10, "--epochs", 6, "--lr", .05, "--cpus", 1, "--out", run)
-    features = json.load(open(f"{run}/config.json"))["features"]
+    features = json.load(open(f"{run}/config.json", encoding="utf-8"))["features"]
     assert features["titles"] == ["a", "b"] and features["target"] == "label" and len(features["mean"]) == 2, features
     own = accuracy(run)
     assert own > .9 and accuracy("--weights", f"{run}/model.safetensors", "--model", "mlp", "--data", f"csv:{data}") == own
@@ -148,14 +148,14 @@ def test_names_that_are_not_utf8():
     run = folder("latin")
     said = told("train", "--model", "mlp", "--data", f"csv:{latin}", "--batch", 10, "--epochs", 3, "--lr", .05, "--out", run)[1]
     assert "latin.csv: is no UTF-8: letters other than English ones are taken for Latin-1" in said and said.count("\n") == 1, said
-    assert json.load(open(f"{run}/config.json"))["class_names"] == ["no", "wei\u00df"]
+    assert json.load(open(f"{run}/config.json", encoding="utf-8"))["class_names"] == ["no", "wei\u00df"]
     assert accuracy(run) == accuracy(run, "--data", f"csv:{plain}")
 
     pets = make_folder(folder("pets"))
     for part in ("train", "val"):
         os.rename(f"{pets}/{part}/ant".encode(), f"{pets}/{part}/".encode() + b"\xe4nt")
     run = trained(pets)
-    assert json.load(open(f"{run}/config.json"))["class_names"][2] == "\u00e4nt"
+    assert json.load(open(f"{run}/config.json", encoding="utf-8"))["class_names"][2] == "\u00e4nt"
     own = accuracy(run)
     for part in ("train", "val"):
         os.rename(f"{pets}/{part}/".encode() + b"\xe4nt", f"{pets}/{part}/\u00e4nt".encode())

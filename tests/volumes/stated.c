@@ -302,14 +302,14 @@ static void files_beside(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        sentence("Zarr chunks are found by either separator, and told of where there are none", separators),
+        sentence("Zarr chunks are found by either separator, and reported where there are none", separators),
         sentence("a missing chunk has the fill value, also one that is not finite", fills),
         sentence("a Zarr array whose axes are in another order is refused", names_of_axes),
         sentence("an HDF5 data set whose axes are in another order is refused", axes_of_hdf5),
         sentence("a virtual HDF5 data set is refused if one of its files is missing", virtual_sets),
         sentence("pages of a TIFF that are no slices are refused, and planes without pages are read", pages),
         sentence("a TIFF page whose JPEG data are damaged is refused", packed_pages),
-        sentence("files in a PNG series that are no slices are told of", files_beside),
+        sentence("files in a PNG series that are no slices are reported", files_beside),
     };
     TIFFSetWarningHandler(NULL);
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

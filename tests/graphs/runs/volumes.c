@@ -295,7 +295,7 @@ static void one_image(void **state) {
     free(data);
 }
 
-/* Labels that skip classes, or have one alone, are told of. */
+/* Labels that skip classes, or have one alone, are reported. */
 static void unused_classes(void **state) {
     static uint8_t labels[VOXELS];
     static const struct {
@@ -400,7 +400,7 @@ int main(int argc, char **argv) {
         sentence("processes that share a queue give the same bits as one", shared),
         sentence("the patches of the test set have every voxel once", grid),
         sentence("a volume set whose image may be one of several files is refused", one_image),
-        sentence("labels that skip a class are told of", unused_classes),
+        sentence("labels that skip a class are reported", unused_classes),
         sentence("a drawn patch depends on seed, epoch and sample alone", drawn),
         sentence("labels of other types and images of 16 bits give the same patches", typed),
         sentence("a patch that memory does not hold is refused before anything is written", too_much),
