@@ -10,8 +10,8 @@ static const struct sgrad__option options[] = {
     { "data", "KIND[:PATH]", "data set of images: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
       .required = true },
     { "no-test", NULL, "look at the training part alone", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
-    { "damaged", "skip|stop|refuse", "images that cannot be read: name and leave out, or end with an error (refuse: older name of stop)", &sgrad__choice,
-      SGRAD__PLACE(dedup.refuse_damaged) },
+    { "damaged", "skip|stop|refuse", "images that cannot be read: name and leave out, or end with an error (refuse means stop)",
+      &sgrad__choice, SGRAD__PLACE(dedup.refuse_damaged) },
     { "odd", "take|skip|refuse", "images of more than 8 bits a channel (upper bits are hashed), or animated (the first is)",
       &sgrad__choice, SGRAD__PLACE(dedup.odd) },
 
