@@ -17,7 +17,7 @@ static int run(const struct sgrad__request *request) {
     const char *end = word[1] ? strrchr(word[1], '.') : NULL;
     if (!word[1] || word[2]) return sgrad__wrong("export: takes a run's folder and one FILE.onnx");
     if (!end || strcmp(end, ".onnx"))       /* a run's own files have other names */
-        return sgrad__wrong("export: '%s' does not end with .onnx, as the file that is written has to", word[1]);
+        return sgrad__wrong("export: FILE must end with .onnx, not '%s'", word[1]);
     sgrad__weights_of_run(request, &o);
     int error = sgrad_run_samples(request->argument, &o, &dataset);
     o.custom_dataset[SGRAD_TEST] = dataset;

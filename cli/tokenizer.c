@@ -20,7 +20,7 @@ enum { BYTES = 256, CHARACTER = 4, SHIFTED = 0x100, MOST = 65536 };
 struct sgrad__tokenizer {
     json_t *token, *rank;               /* by a token's characters its number; by those of a pair, a blank between, its turn */
     char character[BYTES][CHARACTER];   /* of each byte */
-    int words;
+    int words, own;                     /* tokens; those of the vocabulary */
     struct word {
         char *byte;
         size_t size;
@@ -78,7 +78,7 @@ static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t 
         if (n >= words) words = (int)n + 1;
     }
     t->word = sgrad_alloc((size_t)words, sizeof *t->word);
-    t->words = words;
+    t->words = t->own = words;
     json_object_foreach(vocabulary, text, number) {
         struct word *word = &t->word[json_integer_value(number)];
         free(word->byte);
@@ -474,4 +474,4 @@ const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *t, int token, s
     return known ? t->word[token].byte : "";
 }
 
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *t) { return t->words; }
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *t) { return t->own; }

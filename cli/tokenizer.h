@@ -18,7 +18,7 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer);    /* NULL is f
 
 /* The tokens of TEXT, COUNT of them; free them. A byte that no token stands for is left out, with a warning. */
 int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *tokenizer, const char *text, int *count);
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);      /* the highest number of a token, and 1 */
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);      /* the highest number in its vocabulary, and 1 */
 /* The SIZE bytes of TOKEN; none of one that there is not. */
 const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *tokenizer, int token, size_t *size);
 

@@ -31,9 +31,12 @@ static char *place_of(const struct sgrad__table *t, int file, int64_t row, int c
     return text;
 }
 
+/* WHY, unless it is a number with a decimal comma. */
 static int refuse(const struct sgrad__table *t, int file, int64_t row, int column, const char *why) {
-    char *place = place_of(t, file, row, column);
-    const int error = sgrad_fail(SGRAD_EFORMAT, "%s %s", place, why);
+    char *place = place_of(t, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(t, file, row, column));
+    const int error = point ? sgrad_fail(SGRAD_EFORMAT, "%s has a decimal comma: write %s", place, point)
+                            : sgrad_fail(SGRAD_EFORMAT, "%s %s", place, why);
+    free(point);
     free(place);
     return error;
 }
@@ -58,18 +61,19 @@ static void warn_of(const struct sgrad__table *t, int64_t row, int column, const
     free(place);
 }
 
-/* The number of a line, as programs write it in front of it, says which class a line has where lines are sorted. */
+/* The number of a line, as programs write it in front of it, says which class a line has where lines are sorted. An only feature
+ * is meant. */
 static void warn_of_index(const struct sgrad__table *t) {
     const int64_t rows = t->csv[SGRAD_TRAIN].rows;
     double first = 0, number = 0;
-    for (int f = 0; f < t->origin->features && rows >= FEW; f++) {
+    for (int f = 0; f < t->origin->features && t->origin->features > 1 && rows >= FEW; f++) {
         const int column = t->column[SGRAD_TRAIN][f];
         int64_t row = 0;
         sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, 0, column), &first);
         while (row < rows && sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, column), &number) &&
                number == first + (double)row)
             row++;
-        if (row == rows)
+        if (row == rows && (first == 0 || first == 1))
             warn_of(t, 0, column,
                     "begins a column that counts the lines: it is read as a feature: leave it out where it is none");
     }
@@ -88,7 +92,7 @@ static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dat
         for (size_t i = 0; i < sizeof unknown / sizeof *unknown && odd < 0; i++)
             if (!strcasecmp(cell, unknown[i])) odd = row;
     }
-    if (odd >= 0) warn_of(t, odd, target, "is taken as a class: leave such lines out where it says that the class is unknown");
+    if (odd >= 0) warn_of(t, odd, target, "is taken as a class: if it means 'unknown', remove these lines");
     if (rows < FEW) return;
     if (2 * d->classes > rows)
         sgrad_warn("csv: %s: the %lld lines have %d classes: is column %d the target?", t->path[SGRAD_TRAIN], (long long)rows,
@@ -146,7 +150,8 @@ static int decide(struct sgrad__table *t, const struct sgrad_origin *trained, bo
     const bool asked = t->wanted.classes || (trained && trained->classes && !t->wanted.numbers);
     *numbers = !other;
     *classes = asked || (other && !any && !t->wanted.numbers && !(trained && trained->target_column && !trained->classes));
-    if (!*classes && other && (!any || is_mostly_numbers(t)))
+    const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(t, odd_file, odd, t->target[odd_file]));
+    if (comma || (!*classes && other && (!any || is_mostly_numbers(t))))
         return refuse(t, odd_file, odd, t->target[odd_file], t->wanted.numbers || trained
                           ? "is no number, which the target is"
                           : "is no number, as other cells of the target are: ,classes takes every cell as a class");

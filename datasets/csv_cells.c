@@ -1,6 +1,6 @@
-/* csv_cells.c: text as lines of cells. Cells are separated by commas, semicolons or tabs, whichever cut the first two lines into
- * as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes. Lines
- * end with LF, CR LF or CR; blank ones are skipped. */
+/* csv_cells.c: text as lines of cells. Cells are separated by semicolons, tabs or commas, whichever first cut the first two lines
+ * into as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes.
+ * Lines end with LF, CR LF or CR; blank ones are skipped. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -89,11 +89,11 @@ static int read_line(struct reading *r, struct sgrad__csv *csv) {
         more = !ends_line(r);
         if (more) r->at++;
     }
-    if (columns == 1 && !*csv->cell[csv->cells - 1]) return csv->cells--, 0;      /* blanks alone */
     if (!csv->columns) csv->columns = columns;
     if (columns != csv->columns)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d", r->name, (long long)begin, columns,
-                          sgrad_plural(columns, "column", "columns"), csv->columns);
+        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", r->name, (long long)begin, columns,
+                          sgrad_plural(columns, "column", "columns"), csv->columns,
+                          *csv->cell[0] == '#' ? " and begins with #: remove it if it is a comment" : "");
     csv->line = sgrad_grow(csv->line, (int)csv->rows, sizeof *csv->line);
     csv->line[csv->rows++] = begin;
     return 0;
@@ -113,7 +113,7 @@ static bool count_separators(const unsigned char *data, size_t size, size_t *at,
     return there;
 }
 
-/* That which both lines have equally often, and of several the most frequent: a comma may belong to a number or a title, where
+/* That which both lines have equally often, and of several the most frequent; but commas may belong to numbers or titles, where
  * semicolons or tabs separate. */
 static char separator_of(const unsigned char *data, size_t size) {
     static const char separators[SEPARATORS + 1] = ";\t,";
@@ -122,7 +122,8 @@ static char separator_of(const unsigned char *data, size_t size) {
     count_separators(data, size, &at, separators, first);
     const bool several = count_separators(data, size, &at, separators, second);
     for (int i = 0; i < SEPARATORS; i++)
-        if (first[i] && (!several || first[i] == second[i]) && (best < 0 || first[i] > first[best])) best = i;
+        if (first[i] && (!several || first[i] == second[i]) && (best < 0 || (first[i] > first[best] && separators[i] != ',')))
+            best = i;
     if (best >= 0) return separators[best];
     return first[2] ? ',' : first[0] ? ';' : second[2] ? ',' : second[0] ? ';' : '\t';
 }
@@ -134,6 +135,22 @@ bool sgrad__csv_number(const char *text, double *number) {
     *number = strtod(text, &end);
     while (*end == ' ') end++;
     return end != text && !*end && isfinite((float)*number);
+}
+
+char *sgrad__csv_point(const char *text) {
+    const char *comma = strchr(text, ',');
+    char *point = comma ? sgrad_format("%.*s.%s", (int)(comma - text), text, comma + 1) : NULL;
+    double number;
+    if (point && sgrad__csv_number(point, &number)) return point;
+    free(point);
+    return NULL;
+}
+
+bool sgrad__csv_comma(const char *text) {
+    char *point = sgrad__csv_point(text);
+    const bool is = point != NULL;
+    free(point);
+    return is;
 }
 
 int sgrad__csv_order(const char *a, const char *b) {
@@ -171,7 +188,9 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
         error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"
                                                                     : "has a byte 0: is no text");
     while (!error && r.at < size) {
-        if (!ends_line(&r)) error = read_line(&r, &csv);
+        const size_t at = r.at;
+        pass_blanks(&r);
+        if (!ends_line(&r)) r.at = at, error = read_line(&r, &csv);
         if (!error) end_line(&r);
     }
     if (!error && !csv.rows) error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", name);

@@ -60,14 +60,19 @@ bool sgrad__csv_missing(const char *cell) {
     return false;
 }
 
+/* One with a decimal comma, too, which is refused later. */
+static bool is_number(const char *cell) {
+    double number;
+    return sgrad__csv_number(cell, &number) || sgrad__csv_comma(cell);
+}
+
 /* Text above numbers. */
 static bool is_titled(const struct sgrad__csv *csv, int column) {
     int64_t numbers = 0, texts = 0;
-    double number;
-    if (sgrad__csv_number(csv->cell[column], &number) || sgrad__csv_missing(csv->cell[column])) return false;
+    if (is_number(csv->cell[column]) || sgrad__csv_missing(csv->cell[column])) return false;
     for (int64_t row = 1; row < csv->rows; row++) {
         const char *cell = csv->cell[row * csv->columns + column];
-        if (sgrad__csv_number(cell, &number)) numbers++;
+        if (is_number(cell)) numbers++;
         else texts += !sgrad__csv_missing(cell);
     }
     return numbers > texts || csv->rows == 1;

@@ -41,6 +41,9 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
 void sgrad__csv_free(struct sgrad__csv *csv);
 /* Is TEXT a decimal number that a float can hold, with nothing behind it? */
 bool sgrad__csv_number(const char *text, double *number);
+/* Where TEXT is such a number but for a decimal comma, that with a point, free it; else NULL. And is it? */
+char *sgrad__csv_point(const char *text);
+bool sgrad__csv_comma(const char *text);
 /* Orders two such texts by their numbers: "1" and "1.0" are the same. */
 int sgrad__csv_order(const char *a, const char *b);
 

@@ -102,18 +102,18 @@ static bool is_apart(const struct file *f, size_t count) {
     return groups >= LEAST && small * 100 >= others * 98 && zeros * 2 > others && lower * 2 < groups;
 }
 
-/* Once, by rank 0. ASKED: the argument says how wide tokens are. */
-static void warn_of_wider(const char *path, const struct file *f, bool asked) {
-    static bool told;
-    const bool long_ones = is_apart(f, 8 / (size_t)f->bytes), wide = !asked && f->bytes == 2 && is_apart(f, 2);
-    if (f->from || sgrad_launched_rank() || told || !(long_ones || wide)) return;
-    told = true;
+/* ASKED: the argument says how wide tokens are. Did it warn? */
+static bool warn_of_wider(const char *path, const struct file *f, bool asked) {
+    const int parts = 8 / f->bytes;
+    const bool long_ones = is_apart(f, (size_t)parts), wide = !asked && f->bytes == 2 && is_apart(f, 2);
+    if (f->from || !(long_ones || wide)) return false;
     if (long_ones)
-        sgrad_warn("tokens: %s: read as tokens of %d bits, and of every %d all but the first are nearly all 0, as int64 has "
-                   "them: write it as uint16 or uint32", path, 8 * f->bytes, 8 / f->bytes);
+        sgrad_warn("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path, parts - 1,
+                   parts, sgrad_plural(parts - 1, "is", "are"));
     else
-        sgrad_warn("tokens: %s: read as tokens of 16 bits, and nearly all at odd places are 0: tokens:DIR,T,32 reads 32 bits "
-                   "(,16 is sure of 16)", path);
+        sgrad_warn("tokens: %s: looks like 32-bit tokens (every second value is 0): tokens:DIR,T,32 reads 32 bits (,16 is sure "
+                   "of 16)", path);
+    return true;
 }
 
 /* What is hardly tokens: text, and kinds of files that three bytes or more tell. */
@@ -131,8 +131,8 @@ static int refuse_likely(const char *path, const struct file *f) {
                       !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
 }
 
-/* Opens FILE of FOLDER, of tokens of f->bytes unless its header says otherwise; more than LARGEST becomes that. */
-static int open_file(const char *folder, const char *file, bool asked, bool warns, struct file *f, int *largest) {
+/* Opens FILE of FOLDER, of tokens of f->bytes unless its header says otherwise; more than LARGEST becomes that. *WARNS, once. */
+static int open_file(const char *folder, const char *file, bool asked, bool *warns, struct file *f, int *largest) {
     char *path = sgrad_format("%s/%s", folder, file);
     int error = sgrad_map_open(path, FILE_LIMIT, &f->map);
     if (!error) error = sgrad__tokens_parse(path, f->map.data, f->map.size, &f->from, &f->bytes);
@@ -143,7 +143,7 @@ static int open_file(const char *folder, const char *file, bool asked, bool warn
             error = sgrad_fail(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
         else if ((int)token > *largest) *largest = (int)token;
     }
-    if (!error && warns) warn_of_wider(path, f, asked);
+    if (!error && *warns) *warns = !warn_of_wider(path, f, asked);
     if (error && f->map.data) sgrad_map_close(&f->map);
     free(path);
     return error;
@@ -172,13 +172,15 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
     int largest = 0, asked;
     char *folder;
     int64_t length;
-    (void)options;
+    const bool first = dataset->split == SGRAD_TRAIN || options->origin;       /* of what is opened twice */
+    bool warns = first && sgrad_launched_rank() == 0;
     SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
     own = other = (struct file){ .bytes = asked ? asked : 2 };
     int error = sgrad__folder_check("tokens", folder, WANTED);
-    if (!error) error = open_file(folder, name[dataset->split], asked, true, &own, &largest);
+    if (!error) error = open_file(folder, name[dataset->split], asked, &warns, &own, &largest);
     if (!error) {
-        error = open_file(folder, name[!dataset->split], asked, dataset->split == SGRAD_TRAIN, &other, &largest);
+        warns &= dataset->split == SGRAD_TRAIN;
+        error = open_file(folder, name[!dataset->split], asked, &warns, &other, &largest);
         if (error) sgrad_map_close(&own.map);
         else sgrad_map_close(&other.map);
     }

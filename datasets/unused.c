@@ -22,7 +22,7 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
         list = more;
     }
     if (unused && sgrad_launched_rank() == 0)
-        sgrad_warn("%s: %s: of the %d classes no training sample is of %s%s", kind, path, d->classes, list,
+        sgrad_warn("%s: %s: %d classes, of which these have no training sample: %s%s", kind, path, d->classes, list,
                    d->class_name ? "" : ": classes are counted from 0");
     free(list);
     free(used);

@@ -250,33 +250,44 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
     "or folders image and label of PNG files, or "                                                                        \
     "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
-static bool is_volume(const char *path) {
+/* How likely PATH is the volume that is meant: by its whole ENDING 2, else 1, as an array in "image.zarr.bak", or "image.2.tif";
+ * 0: it is none. Bare voxels are none, as nothing says their shape. */
+static int likely(const char *path, const char *ending) {
+    static const char *const known[] = { "", ".zarr", ".h5", ".hdf5", ".hdf", ".tif", ".tiff" };
     bool is = false;
-    for (int i = 0; sgrad_volume_formats[i] && !is; i++) is = sgrad_volume_formats[i]->is(path);
+    for (int i = 0; sgrad_volume_formats[i] && !is; i++)
+        is = strcmp(sgrad_volume_formats[i]->name, "raw") && sgrad_volume_formats[i]->is(path);
+    for (size_t i = 0; i < sizeof known / sizeof *known && is; i++)
+        if (!strcasecmp(ending, known[i])) return 2;
     return is;
 }
 
-/* The one file FOLDER/PART/NAME.* that is a volume, or the folder NAME, in *FOUND, free it; where none is, any such file, or
- * NULL. */
+/* The likeliest file FOLDER/PART/NAME.*, or the folder NAME, in *FOUND, free it; NULL: there is none. */
 static int find_file(const char *folder, const char *part, const char *name, char **found) {
-    char *inner = sgrad_format("%s/%s", folder, part), *other = NULL;
+    char *inner = sgrad_format("%s/%s", folder, part), *one[3] = { NULL }, *more[3] = { NULL };
+    int best = 2;
     DIR *dir = opendir(inner);
     struct dirent *entry;
     int error = 0;
-    *found = NULL;
-    while (dir && (entry = readdir(dir)) && !error) {
+    while (dir && (entry = readdir(dir))) {
         const size_t length = strlen(name);
         if (strncmp(entry->d_name, name, length) || (entry->d_name[length] && entry->d_name[length] != '.')) continue;
-        char *path = sgrad_format("%s/%s", inner, entry->d_name), **to = is_volume(path) ? found : &other;
-        if (*found && to == found)
-            error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
-                               *found, path, part, name);
-        if (*to) free(path);
-        else *to = path;
+        char *path = sgrad_format("%s/%s", inner, entry->d_name);
+        const int is = likely(path, entry->d_name + length);
+        char **to = one[is] ? &more[is] : &one[is];
+        free(*to);
+        *to = path;
     }
     if (dir) closedir(dir);
-    if (!*found) *found = other, other = NULL;
-    free(other);
+    while (best && !one[best]) best--;
+    if (best && more[best])
+        error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
+                           one[best], more[best], part, name);
+    *found = one[best];
+    for (int i = 0; i < 3; i++) {
+        if (i != best) free(one[i]);
+        free(more[i]);
+    }
     free(inner);
     return error;
 }
@@ -355,7 +366,7 @@ static void warn_of_unused(const char *folder, const uint64_t count[256], bool b
     for (int c = 0; c < classes; c++)
         if (!count[binary && c ? 255 : c]) sprintf(list + strlen(list), "%s%d", *list ? ", " : "", c);
     if (*list && sgrad_launched_rank() == 0)
-        sgrad_warn("data set volume:%s: of the classes 0 to %d no voxel of train is of %s", folder, classes - 1, list);
+        sgrad_warn("data set volume:%s: %d classes, of which these have no voxel in train: %s", folder, classes, list);
 }
 
 /* The classes, which are those of the training part. */

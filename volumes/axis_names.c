@@ -4,7 +4,7 @@
  *     _ARRAY_DIMENSIONS ["c", "z", "y", "x"]   Zarr, version 2, in .zattrs
  *     axistags, DIMENSION_LABELS               HDF5 (hdf5.c)
  *
- * A time axis may stand in the place of z. Names of another kind state nothing. */
+ * A time axis may stand in the place of z. Names of another kind, and axes of length 1, state nothing. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -24,24 +24,24 @@ static int place_of(const char *name) {
     return -1;
 }
 
-int sgrad__axes_check(const char *path, int rank, const char *const *name) {
+int sgrad__axes_check(const char *path, int rank, const int64_t *dim, const char *const *name) {
     char text[200] = "";
     bool fits = true;
     for (int d = 0; d < rank; d++) {
         const int place = place_of(name[d]);
         const size_t used = strlen(text);
-        fits &= place < 0 || place == rank - 1 - d;
+        fits &= place < 0 || place == rank - 1 - d || dim[d] == 1;
         snprintf(text + used, sizeof text - used, "%s%.30s", d ? ", " : "", name[d] ? name[d] : "?");
     }
     return fits ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: its axes are %s; a volume's are ([[c,] z,] y, x): transpose it", path, text);
 }
 
-int sgrad__axes_check_json(const char *path, int rank, const json_t *names) {
+int sgrad__axes_check_json(const char *path, int rank, const int64_t *dim, const json_t *names) {
     const char *name[SGRAD_VOLUME_RANK];
     if (json_array_size(names) != (size_t)rank || rank > SGRAD_VOLUME_RANK) return 0;
     for (int d = 0; d < rank; d++) {
         const json_t *one = json_array_get(names, (size_t)d);
         name[d] = json_string_value(json_is_object(one) ? json_object_get(one, "key") : one);
     }
-    return sgrad__axes_check(path, rank, name);
+    return sgrad__axes_check(path, rank, dim, name);
 }

@@ -35,11 +35,11 @@ int sgrad__tiff_axes(const char *path, const char *text, const int64_t page[2], 
 
 /* ---- axis_names.c: what a file calls the axes of its array --------------------------------------------------------------- */
 
-/* NAMEs of RANK axes, NULL: one has none. SGRAD_EFORMAT: they are not in a volume's order. */
-int sgrad__axes_check(const char *path, int rank, const char *const *name);
+/* NAMEs of RANK axes of DIM each, NULL: one has none. SGRAD_EFORMAT: they are not in a volume's order. */
+int sgrad__axes_check(const char *path, int rank, const int64_t *dim, const char *const *name);
 /* The same of a list of names, or of objects with a "key"; NAMES may be NULL or of another rank: nothing is stated. */
 struct json_t;
-int sgrad__axes_check_json(const char *path, int rank, const struct json_t *names);
+int sgrad__axes_check_json(const char *path, int rank, const int64_t *dim, const struct json_t *names);
 
 /* ---- codec.c: how a chunk is compressed --------------------------------------------------------------------------- */
 

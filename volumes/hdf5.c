@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <hdf5.h>
 #include <jansson.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,35 +191,64 @@ static bool read_texts(hid_t set, const char *name, int count, char **text) {
 /* The axes' names of dimension labels (HDF5's own), or of vigra's axistags (ilastik). */
 static int check_axes(const struct sgrad_volume *v, const struct hdf5 *h) {
     char *label[SGRAD_VOLUME_RANK] = { NULL }, *tags = NULL;
+    const int64_t *dim = v->dim + SGRAD_VOLUME_RANK - v->rank;
     int error = 0;
     if (read_texts(h->set, "DIMENSION_LABELS", v->rank, label)) {
-        error = sgrad__axes_check(v->path, v->rank, (const char *const *)label);
+        error = sgrad__axes_check(v->path, v->rank, dim, (const char *const *)label);
         for (int d = 0; d < v->rank; d++) H5free_memory(label[d]);
     }
     if (!error && read_texts(h->set, "axistags", 1, &tags)) {
         json_t *json = tags ? json_loads(tags, 0, NULL) : NULL;
-        error = sgrad__axes_check_json(v->path, v->rank, json_object_get(json, "axes"));
+        error = sgrad__axes_check_json(v->path, v->rank, dim, json_object_get(json, "axes"));
         json_decref(json);
         H5free_memory(tags);
     }
     return error;
 }
 
+/* Is there a file NAME in FOLDER? Of an absolute name its last part. */
+static bool is_in(const char *folder, const char *name) {
+    char *path = sgrad_format("%s/%s", folder, *name == '/' ? strrchr(name, '/') + 1 : name);
+    const bool there = !access(path, R_OK);
+    free(path);
+    return there;
+}
+
+/* HDF5_VDS_PREFIX is "A:B", or "${ORIGIN}/A", in FOLDER, where the file is. */
+static bool is_prefixed(const char *folder, const char *name) {
+    static const char origin[] = "${ORIGIN}";
+    const char *list = getenv("HDF5_VDS_PREFIX");
+    const bool within = list && !strncmp(list, origin, sizeof origin - 1);
+    char *all = sgrad_format("%s%s", within ? folder : "", !list ? "" : within ? list + sizeof origin - 1 : list), *rest = all;
+    bool there = within && is_in(all, name);
+    for (char *one; !there && (one = strsep(&rest, ":"));) there = *one && is_in(one, name);
+    free(all);
+    return there;
+}
+
+/* Where the library looks for file NAME of PATH's sources: also beside the file that PATH is a link to. */
+static bool is_found(const char *path, const char *name) {
+    char *own = sgrad_format("%s", path), *target = realpath(path, NULL);
+    const char *folder = dirname(own);
+    const bool there = !access(name, R_OK) || is_in(".", name) || is_in(folder, name) || is_prefixed(folder, name) ||
+                       (target && is_in(dirname(target), name));
+    free(own);
+    free(target);
+    return there;
+}
+
 /* A virtual data set is made of those of other files: where one is not there, the library gives fill values. */
 static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
     enum { LONGEST = 4096 };
     const hid_t how = H5Dget_create_plist(h->set);
-    const char *slash = strrchr(v->path, '/');
     char name[LONGEST];
     size_t sources = 0;
     int error = 0;
     if (H5Pget_layout(how) == H5D_VIRTUAL) H5Pget_virtual_count(how, &sources);
     for (size_t i = 0; i < sources && !error; i++) {
         if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
-        char *beside = sgrad_format("%.*s%s", slash ? (int)(slash + 1 - v->path) : 0, v->path, name);
-        if (access(name, R_OK) && access(beside, R_OK))
+        if (!is_found(v->path, name))
             error = sgrad_fail(SGRAD_EIO, "%s:%s: is made of %s, which is not there", v->path, h->name, name);
-        free(beside);
     }
     H5Pclose(how);
     return error;

@@ -125,9 +125,10 @@ static void tell_others(const char *path) {
         if (!others++) first = sgrad_format("%s", entry->d_name);
     }
     if (dir) closedir(dir);
-    if (others)
-        sgrad_warn("%s: %d %s no PNG, and not read as a slice: %s%s", path, others, sgrad_plural(others, "file is", "files are"),
-                   first, others > 1 ? ", …" : "");
+    if (others && sgrad_launched_rank() == 0)
+        sgrad_warn("%s: %d %s not read: %s%s", path, others,
+                   sgrad_plural(others, "file is not a PNG and was", "files are not PNGs and were"), first,
+                   others > 1 ? ", …" : "");
     free(first);
 }
 

@@ -53,8 +53,8 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     uint32_t kind = 0;
     TIFFGetFieldDefaulted(file, TIFFTAG_SUBFILETYPE, &kind);
     if (kind & FILETYPE_REDUCEDIMAGE)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save it "
-                          "without", v->path, (long long)number);
+        return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save the "
+                          "file without reduced pages", v->path, (long long)number);
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
@@ -139,6 +139,7 @@ static void warn_of_display(const struct sgrad_volume *v, TIFF *file) {
     uint16_t orientation = ORIENTATION_TOPLEFT, photometric = PHOTOMETRIC_MINISBLACK;
     TIFFGetFieldDefaulted(file, TIFFTAG_ORIENTATION, &orientation);
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
+    if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
         sgrad_warn("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", v->path);
     if (orientation != ORIENTATION_TOPLEFT)

@@ -88,7 +88,8 @@ static void find_chunks(struct sgrad_volume *v) {
     if (folder) closedir(folder);
     if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* older libraries did not state it */
     char *first = chunk_path(v, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
-    if (!there) sgrad_warn("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
+    if (!there && sgrad_launched_rank() == 0)
+        sgrad_warn("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
     free(first);
 }
 
@@ -96,7 +97,8 @@ static void find_chunks(struct sgrad_volume *v) {
 static int check_names(const struct sgrad_volume *v) {
     char *file = sgrad_format("%s/.zattrs", v->path);
     json_t *json = access(file, F_OK) ? NULL : json_load_file(file, 0, NULL);
-    int error = sgrad__axes_check_json(file, v->rank, json_object_get(json, "_ARRAY_DIMENSIONS"));
+    const int64_t *dim = v->dim + SGRAD_VOLUME_RANK - v->rank;
+    int error = sgrad__axes_check_json(file, v->rank, dim, json_object_get(json, "_ARRAY_DIMENSIONS"));
     json_decref(json);
     free(file);
     return error;

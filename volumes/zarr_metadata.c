@@ -113,7 +113,7 @@ static int parse3(const char *name, const json_t *json, struct sgrad__zarr *zarr
     SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "data_type")), 3, zarr));
     SGRAD_TRY(read_separator(name, separator ? json_string_value(separator) : zarr->prefixed ? "/" : ".", zarr));
     SGRAD_TRY(parse3_codecs(name, json_object_get(json, "codecs"), zarr));
-    SGRAD_TRY(sgrad__axes_check_json(name, zarr->rank, json_object_get(json, "dimension_names")));
+    SGRAD_TRY(sgrad__axes_check_json(name, zarr->rank, zarr->dim, json_object_get(json, "dimension_names")));
     return read_fill(name, json_object_get(json, "fill_value"), zarr);
 }
 

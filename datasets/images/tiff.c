@@ -20,7 +20,7 @@ struct tiff {
     const char *name;
     const unsigned char *data;
     size_t size, at;
-    bool told;                          /* the first thing that is wrong */
+    char why[256];                      /* the first thing that is wrong; empty: none is */
     TIFF *file;
     uint32_t width, height;
     uint16_t bits, samples, format, planar, photometric, orientation;
@@ -57,11 +57,8 @@ static toff_t size_of(thandle_t handle) { return ((struct tiff *)handle)->size; 
 
 static int hear_error(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
     struct tiff *t = arg;
-    char why[256];
     (void)file, (void)module;
-    vsnprintf(why, sizeof why, format, list);
-    if (!t->told) sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, why);
-    t->told = true;
+    if (!*t->why) vsnprintf(t->why, sizeof t->why, format, list);
     return 1;
 }
 
@@ -77,9 +74,8 @@ static int hear_warning(TIFF *file, void *arg, const char *module, const char *f
     return damaged && module ? hear_error(file, arg, module, format, list) : 1;
 }
 
-static int wrong(struct tiff *t, const char *what) {
-    if (!t->told) sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, what);
-    return SGRAD_EFORMAT;
+static int wrong(const struct tiff *t, const char *what) {
+    return sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, *t->why ? t->why : what);
 }
 
 static bool is_grey(const struct tiff *t) {
@@ -109,6 +105,7 @@ static int open_tiff(struct tiff *t) {
     t->file = TIFFClientOpenExt(t->name, "r", t, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
     TIFFOpenOptionsFree(how);
     if (!t->file) return wrong(t, "is no TIFF file, or a damaged one");
+    *t->why = 0;        /* tags that libtiff passes over, as an orientation 0 */
     TIFFGetField(t->file, TIFFTAG_IMAGEWIDTH, &t->width);
     TIFFGetField(t->file, TIFFTAG_IMAGELENGTH, &t->height);
     TIFFGetFieldDefaulted(t->file, TIFFTAG_BITSPERSAMPLE, &t->bits);
@@ -253,7 +250,7 @@ static int read_samples(struct tiff *t, struct sgrad__image *image) {
     int error = 0;
     for (int plane = 0; plane < planes && !error; plane++)
         error = (TIFFIsTiled(t->file) ? read_tiles : read_strips)(t, (uint16_t)plane, value, kept);
-    if (!error && t->told) error = SGRAD_EFORMAT;
+    if (!error && *t->why) error = wrong(t, NULL);
     if (!error) convert(t, value, kept, image);
     free(value);
     return error;
@@ -263,7 +260,7 @@ static int read_samples(struct tiff *t, struct sgrad__image *image) {
 static int read_converted(struct tiff *t, struct sgrad__image *image) {
     const size_t count = (size_t)t->height * t->width;
     uint32_t *raster = sgrad_alloc(count, sizeof *raster);
-    if (!TIFFReadRGBAImageOriented(t->file, t->width, t->height, raster, t->orientation, 1) || t->told) {
+    if (!TIFFReadRGBAImageOriented(t->file, t->width, t->height, raster, t->orientation, 1) || *t->why) {
         free(raster);
         return wrong(t, "its pixels cannot be read");
     }

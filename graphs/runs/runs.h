@@ -437,7 +437,7 @@ struct sgrad_sample_options {
     int top_k;                          /* of so many of the likeliest; 0: of all */
     void (*take)(void *arg, int token); /* is called with each of them */
     void *arg;
-    int words;                          /* tokens of the prompt's tokenizer, all of which the network has to know; 0: unknown */
+    int words;                          /* of the tokenizer's vocabulary, all of which the network has to know; 0: unknown */
 };
 /* What the weights OPTIONS.init of a language model add to a text. Uses of OPTIONS: model, init, seed, precision, cpus,
  * scheduler. SGRAD_EINVAL: the prompt has a token that the network has not; SGRAD_ENAN: what it computes is no number. */

@@ -66,8 +66,8 @@ static int sample(struct sgrad__run *r, const struct sgrad_sample_options *o) {
     const int64_t vocabulary = (int64_t)sgrad_graph_option(r->graph, "vocabulary");
     const int64_t context = (int64_t)sgrad_graph_option(r->graph, "context"), half = context > 1 ? context / 2 : 1;
     if (o->words > vocabulary)
-        return sgrad_fail(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: it is another network's",
-                          o->words, (long long)vocabulary);
+        return sgrad_fail(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: the tokenizer is another "
+                          "network's", o->words, (long long)vocabulary);
     for (int64_t i = 0; i < o->prompt_tokens; i++)
         if (text[i] < 0 || text[i] >= vocabulary)
             return sgrad_fail(SGRAD_EINVAL, "the prompt's token %d: the network knows 0 to %lld", text[i],

@@ -130,8 +130,8 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
     const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
     const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
     if (g->brought && g->brought->softmax && !d->classes)
-        return sgrad_fail(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the data have numbers to be said: "
-                                        "export the network without it", g->file);
+        return sgrad_fail(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the targets are numbers "
+                                        "(regression): export the network without it", g->file);
     if (r->draw) {
         sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, r->draw);
         SGRAD_TRY(sgrad_graph_end(g));

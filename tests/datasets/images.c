@@ -458,29 +458,28 @@ static void damaged_tiffs(void **state) {
     free(data);
 }
 
-/* Tiles whose size is no multiple of 1,024 bytes; inks. */
+/* Tiles whose size is no multiple of 1,024 bytes, with an orientation that there is not; inks. */
 static void other_tiffs(void **state) {
     (void)state;
+    struct sgrad__image image;
     uint8_t value[20 * 20 * 4];
     size_t size;
-    struct sgrad__image image;
     for (int i = 0; i < 20 * 20 * 4; i++) value[i] = (uint8_t)(i * 7);
-    const struct form tiled = { 8, 1, -1, 1, PHOTOMETRIC_MINISBLACK, 16, "w" };
+    const struct form tiled = { 8, 1, -1, 1, PHOTOMETRIC_MINISBLACK, 16, "wl" };
     const struct form inks = { 8, 4, -1, 1, PHOTOMETRIC_SEPARATED, 0, "w" };
     uint8_t *data = write_tiff(&tiled, value, 20, 20, &size);
-    assert_done(sgrad__image_decode("tiff", data, size, &image));
+    ((uint8_t *)memmem(data, size, "\x12\1\3\0\1\0\0\0", 8))[8] = 0;
+    scratch_listen();
+    assert_int_equal(sgrad__image_decode("tiff", data, size, &image), 0);
+    assert_string_equal(scratch_said(), "");
     for (int i = 0; i < 400; i++) assert_int_equal(image.rgb[3 * i + 1], value[i]);
-    free(image.rgb);
-    free(data);
+    free(image.rgb), free(data);
     data = write_tiff(&inks, value, 20, 20, &size);
     assert_done(sgrad__image_decode("tiff", data, size, &image));
     for (int i = 0; i < 400; i++)
-        for (int c = 0; c < 3; c++) {
-            const int white = 255 - value[4 * i + 3], taken = (value[4 * i + c] * white + 127) / 255;
-            assert_int_equal(image.rgb[3 * i + c], white - taken);
-        }
-    free(image.rgb);
-    free(data);
+        for (int c = 0, white = 255 - value[4 * i + 3]; c < 3; c++)
+            assert_int_equal(image.rgb[3 * i + c], white - (value[4 * i + c] * white + 127) / 255);
+    free(image.rgb), free(data);
 }
 
 int main(int argc, char **argv) {
@@ -492,7 +491,7 @@ int main(int argc, char **argv) {
         sentence("an odd but whole PNG is read, and one with a wrong checksum is refused", odd_pngs),
         sentence_with("a TIFF of any orientation is read upright", orientations, scratch_open, scratch_close),
         sentence_with("a TIFF keeps its colours, whatever its alpha means", alphas, scratch_open, scratch_close),
-        sentence_with("TIFFs of odd tiles and of inks are read", other_tiffs, scratch_open, scratch_close),
+        sentence_with("TIFFs of odd tiles, of odd tags and of inks are read", other_tiffs, scratch_open, scratch_close),
         sentence_with("a TIFF whose decoder guesses pixels is refused", damaged_tiffs, scratch_open, scratch_close),
     };
     TIFFSetWarningHandler(NULL);

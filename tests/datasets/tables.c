@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "datasets/datasets.h"
+#include "datasets/formats.h"
 #include "tests/scratch.h"
 
 #include <math.h>
@@ -191,14 +192,18 @@ static void odd_lines(void **state) {
         { "1,9007199254740993\n1,9007199254740992\n1,7\n1,7.0\n1,7\n", ",classes", 3, 1, NULL },
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", "", 3, 1, "line 4, column 2 (k): 'NA' is taken as a class" },
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", ",classes", 3, 1, NULL },
-        { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "of the 3 classes no training sample is of c" },
+        { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "3 classes, of which these have no training sample: c" },
         { ",x,k\n0,5,a\n1,3,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 2, 2,
           "line 2, column 1 (): '0' begins a column that counts the lines" },
+        { "x,k\n0,a\n1,b\n2,a\n3,a\n4,b\n5,b\n6,b\n7,b\n8,b\n9,a\n", "", 2, 1, NULL },
+        { "year,x,k\n2,5,a\n3,3,b\n4,8,a\n5,5,a\n6,3,b\n7,3,b\n8,3,b\n9,3,b\n10,3,b\n11,3,a\n", "", 2, 2, NULL },
+        { "x;k\n5;1,5\n3;2,5\n8;1,5\n5;1,5\n3;2,5\n", ",classes", 2, 1, NULL },
         { "2019,2020,sort\n5,4,a\n3,4,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 3, 2,
           "line 1, column 3: 'sort' is a class that no other line has: where line 1 names the columns, add ,header" },
         { "2019,2020,2021\n5,4,3\n3,4,7\n2,8,6\n3,5,4\n4,3,4\n5,3,5\n", "", 0, 2, "line 1 is 2019,2020,…: read as a sample" },
         { "5,a\n5,b\n5,c\n5,d\n5,e\n5,f\n5,g\n5,h\n5,i\n5,j\n", "", 10, 1,
           "the 10 lines have 10 classes: is column 2 the target?" },
+        { "x,k\n5,NA\n3,b\n5,NA\n3,b\n3,b\n", "", 2, 1, "if it means 'unknown', remove these lines" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char said[512];
@@ -212,13 +217,25 @@ static void odd_lines(void **state) {
     }
 }
 
+/* Blanks alone are no line; a quoted cell with nothing in it is one. */
+static void empty_cells(void **state) {
+    (void)state;
+    static const char text[] = "x\n1\n\"\"\n  \n\n3\n";
+    struct sgrad__csv csv;
+    assert_done(sgrad__csv_parse("x.csv", text, sizeof text - 1, &csv));
+    assert_true(csv.rows == 4 && csv.columns == 1 && csv.line[2] == 3 && csv.line[3] == 6);
+    assert_string_equal(csv.cell[2], "");
+    assert_string_equal(csv.cell[3], "3");
+    sgrad__csv_free(&csv);
+}
+
 static void wrong_lines(void **state) {
     (void)state;
     static const struct {
         const char *text, *more, *says;
         int error;
     } rows[] = {
-        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, the first has 2", SGRAD_EFORMAT },
+        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, the first has 2\n", SGRAD_EFORMAT },
         { "a,b\n1,\"2\n3,4\n", "", "line 2: a quote is not closed", SGRAD_EFORMAT },
         { "a,b\n\"1\"2,3\n", "", "line 2: goes on behind a quote", SGRAD_EFORMAT },
         { "a,b\n", "", "has no line of numbers", SGRAD_EFORMAT },
@@ -236,12 +253,18 @@ static void wrong_lines(void **state) {
         { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is no number", SGRAD_EFORMAT },
         { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
-        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "line 2: has 3 columns, the first has 1", SGRAD_EFORMAT },
+        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "the first has 1 and begins with #: remove it if it is a comment",
+          SGRAD_EFORMAT },
         { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
         { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is no number", SGRAD_EFORMAT },
         { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is no number that a float holds", SGRAD_EFORMAT },
         { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is no number", SGRAD_EFORMAT },
-        { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' is no number", SGRAD_EFORMAT },
+        { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' has a decimal comma: write 0.12", SGRAD_EFORMAT },
+        { "a;b;y\n0,5;0,25;0\n1,5;2,5;1\n", "", "line 2, column 1 (a): '0,5' has a decimal comma: write 0.5", SGRAD_EFORMAT },
+        { "1,5;2,5\n3,5;4,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
+        { "1,5\t2,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
+        { "a;t\n1;-2,5\n3;4,5\n", "", "line 2, column 2 (t): '-2,5' has a decimal comma: write -2.5", SGRAD_EFORMAT },
+        { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is no number that a float holds", SGRAD_EFORMAT },
         { "\xff\xfe" "1\0,\0002\0\n", "", "is text of UTF-16: save it as UTF-8", SGRAD_EFORMAT },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -268,6 +291,7 @@ int main(int argc, char **argv) {
         sentence("a CSV file gives normalised features and classes", classes),
         sentence("a CSV file gives numbers as targets, from one file or from two", numbers),
         sentence("a malformed CSV file is refused with line and column", wrong_lines),
+        sentence("a quoted empty cell is a line, and blanks alone are none", empty_cells),
         sentence("a CSV header is recognised with any separator, quote or line end", headers),
         sentence("columns of later files are matched by their titles", titles),
         sentence("an odd but legal CSV file is read, and reported where it is likely to be meant otherwise", odd_lines),

@@ -168,7 +168,7 @@ def test_sample():
     stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 96, "--steps", 1, "--out", picture)
     assert "model mlp is no language model" in stargrad("sample", picture, "--prompt", "a", status=2)
     other = os.path.join(REFERENCE, "tokenizer.json")
-    assert "the tokenizer has 701 tokens, and the network knows 256" in stargrad(*say, "--tokenizer", other, status=2)
+    assert "the tokenizer has 700 tokens, and the network knows 256: the tokenizer is another network's" in stargrad(*say, "--tokenizer", other, status=2)
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
@@ -215,6 +215,13 @@ def test_tokenizer():
     said = "the the a" + "".join(words[int(number)] for number in numbers.split()).replace("\u0120", " ") + "\n"
     for file in ("vocab.json", "tokenizer.json"):
         assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, file)) == said, said
+    with open(os.path.join(path, "tokenizer.json")) as f:
+        added = json.load(f) | {"added_tokens": [{"id": len(words), "content": "[PAD]"}]}
+    with open(os.path.join(path, "added.json"), "w") as f:       # a token more than the network knows, which matters where it is used
+        json.dump(added, f)
+    assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, "added.json")) == said
+    wrong = stargrad(*say, "--prompt", "the[PAD]", "--tokenizer", os.path.join(path, "added.json"), status=2)
+    assert f"the prompt's token {len(words)}: the network knows 0 to {len(words) - 1}" in wrong, wrong
     for vocabulary in ('{"a": -1}', '{"a": 5, "b": 70000}'):
         with open(os.path.join(path, "vocab.json"), "w") as f:
             f.write(vocabulary)
@@ -253,9 +260,9 @@ def test_tokens():
     done = subprocess.run(command(*say, f"tokens:{os.path.join(FOLDER, 'wide')},16"), capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr.count("tokens:DIR,T,32 reads 32 bits") == 1, done.stderr
     for name, train, val, more, why in (                    # int64, as numpy has it; of validation alone; what is as it should be
-            ("long", array.array("q", tokens), array.array("q", tokens), "", "as int64 has them"),
-            ("long32", array.array("q", tokens), array.array("I", tokens), ",32", "of every 2 all but the first"),
-            ("val", tokens, array.array("I", tokens), "", "val.bin: read as tokens of 16 bits, and nearly all at odd places are 0"),
+            ("long", array.array("q", tokens), array.array("q", tokens), "", "looks like int64 (3 of every 4 values are 0): write it as"),
+            ("long32", array.array("q", tokens), array.array("I", tokens), ",32", "looks like int64 (1 of every 2 values is 0)"),
+            ("val", tokens, array.array("I", tokens), "", "val.bin: looks like 32-bit tokens (every second value is 0): tokens:"),
             ("sure", array.array("I", tokens), array.array("I", tokens), ",16", ""), ("plain", tokens, tokens, "", "")):
         other = folder(f"tokens-{name}")
         os.makedirs(other)

@@ -169,6 +169,7 @@ static void axes_of_hdf5(void **state) {
         { { "y", "x", "z" }, NULL, false },
         { { NULL }, "{\"axes\": [{\"key\": \"z\"}, {\"key\": \"y\"}, {\"key\": \"x\"}]}", true },
         { { NULL }, "{\"axes\": [{\"key\": \"y\"}, {\"key\": \"x\"}, {\"key\": \"c\"}]}", false },
+        { { NULL }, "{\"axes\": [{\"key\": \"t\"}, {\"key\": \"z\"}, {\"key\": \"y\"}, {\"key\": \"x\"}]}", true },      /* 1 t */
         { { NULL }, "no JSON", true },
     };
     uint8_t voxels[18];
@@ -176,7 +177,8 @@ static void axes_of_hdf5(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = scratch_path(i % 2 ? "axes.h5" : "AXES.H5");
         const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-        const hid_t space = H5Screate_simple(3, (hsize_t[]){ 3, 2, 3 }, NULL);
+        const bool timed = rows[i].tags && strstr(rows[i].tags, "\"t\"");
+        const hid_t space = H5Screate_simple(3 + timed, (const hsize_t[]){ 1, 3, 2, 3 } + !timed, NULL);
         const hid_t set = H5Dcreate2(file, "raw", H5T_STD_U8LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
         H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, voxels);
         if (rows[i].tags) put_texts(set, "axistags", 1, &rows[i].tags);
@@ -189,26 +191,43 @@ static void axes_of_hdf5(void **state) {
     }
 }
 
-/* A data set of another file's, which is there, or not. */
-static void virtual_sets(void **state) {
-    (void)state;
-    const hsize_t size[] = { 3, 2, 3 };
-    const hid_t space = H5Screate_simple(3, size, NULL), how = H5Pcreate(H5P_DATASET_CREATE);
+/* Three slices in PATH; SOURCE: of that file's. */
+static const char *put_set(const char *path, const char *source) {
+    const hid_t space = H5Screate_simple(3, (hsize_t[]){ 3, 2, 3 }, NULL), how = H5Pcreate(H5P_DATASET_CREATE);
     uint8_t voxels[18];
     for (int i = 0; i < 18; i++) voxels[i] = (uint8_t)(i / 6);
-    hid_t file = H5Fcreate(scratch_path("virtual.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Pset_virtual(how, space, "source.h5", "raw", space) >= 0);
-    H5Dclose(H5Dcreate2(file, "raw", H5T_STD_U8LE, space, H5P_DEFAULT, how, H5P_DEFAULT));
-    H5Fclose(file);
-    assert_refuses(scratch_path("virtual.h5"), "virtual.h5:raw: is made of source.h5, which is not there");
-    file = H5Fcreate(scratch_path("source.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const hid_t set = H5Dcreate2(file, "raw", H5T_STD_U8LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, voxels);
+    if (source) assert_true(H5Pset_virtual(how, space, source, "raw", space) >= 0);
+    const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t set = H5Dcreate2(file, "raw", H5T_STD_U8LE, space, H5P_DEFAULT, how, H5P_DEFAULT);
+    if (!source) H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, voxels);
     H5Dclose(set);
     H5Fclose(file);
     H5Sclose(space);
     H5Pclose(how);
-    assert_opens(scratch_path("virtual.h5"), 3, -1, NULL);
+    return path;
+}
+
+/* A data set of another file's, which is there, or not: beside it, beside what it is a link to, below HDF5_VDS_PREFIX. */
+static void virtual_sets(void **state) {
+    (void)state;
+    static const char *const sources[] = { "source.h5", "/gone/source.h5", "below.h5", "/gone/below.h5" };
+    char *link = sgrad_format("%s", scratch_path("links/virtual.h5"));
+    mkdir(scratch_path("links"), 0777);
+    mkdir(scratch_path("apart"), 0777);
+    for (int there = 0; there < 2; there++) {
+        for (int i = 0; i < 4; i++) {
+            const char *path = put_set(scratch_path("virtual.h5"), sources[i]);
+            unlink(link);
+            assert_int_equal(symlink(path, link), 0);
+            if (there) assert_opens(path, 3, -1, NULL);
+            else assert_refuses(path, "5, which is not there");
+            if (there && i < 2) assert_opens(link, 3, -1, NULL);
+            else assert_refuses(link, "virtual.h5:raw: is made of ");
+        }
+        put_set(scratch_path("source.h5"), NULL);
+        put_set(scratch_path("apart/below.h5"), NULL);
+    }
+    free(link);
 }
 
 /* ---- TIFF and PNG ---- */
@@ -295,9 +314,9 @@ static void files_beside(void **state) {
     put_png("series/.s3.png", 7);
     assert_opens(scratch_path("series"), 3, -1, NULL);
     scratch_write("series/s11.tif", "x", 1);
-    assert_opens(scratch_path("series"), 3, -1, "series: 1 file is no PNG, and not read as a slice: s11.tif");
+    assert_opens(scratch_path("series"), 3, -1, "series: 1 file is not a PNG and was not read: s11.tif");
     scratch_write("series/s12.jpg", "x", 1);
-    assert_opens(scratch_path("series"), 3, -1, "series: 2 files are no PNG, and not read as a slice: s1");
+    assert_opens(scratch_path("series"), 3, -1, "series: 2 files are not PNGs and were not read: s1");
 }
 
 int main(int argc, char **argv) {
@@ -312,5 +331,6 @@ int main(int argc, char **argv) {
         sentence("files in a PNG series that are no slices are reported", files_beside),
     };
     TIFFSetWarningHandler(NULL);
+    setenv("HDF5_VDS_PREFIX", "${ORIGIN}/apart", 1);        /* the library looks once */
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -47,7 +47,8 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
         return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path, input->name,
                           type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
     const Onnx__Dimension *last = type->shape->dim[x.rank > 3 ? 1 : x.rank - 1];
-    if (r->graph->value[r->x].view.dtype != SGRAD_I32 && last->has_dim_value && last->dim_value != x.dim[x.rank - 1])
+    const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some writers have 0 or -1 */
+    if (r->graph->value[r->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
         return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
                           (long long)last->dim_value, x.rank > 3 ? "channels" : "features", (long long)x.dim[x.rank - 1]);
     return 0;

@@ -286,6 +286,9 @@ static void one_image(void **state) {
     (void)state;
     scratch_write("set/train/image.xml", "<a/>", 4);
     scratch_write("set/train/label.zarr.md5", "x", 1);
+    scratch_write("set/train/label.raw", "x", 1);
+    scratch_write("set/train/image.zarr.bak/.zarray", "{}", 2);
+    scratch_write("set/train/image.old.tif", "x", 1);
     assert_done(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d));
     sgrad_dataset_close(d);
     scratch_write("set/train/image.tif", "x", 1);
@@ -302,9 +305,9 @@ static void unused_classes(void **state) {
         int label[2], classes;
         const char *says;
     } rows[] = {
-        { { 0, 3 }, 4, "of the classes 0 to 3 no voxel of train is of 1, 2" },
-        { { 0, 0 }, 2, "of the classes 0 to 1 no voxel of train is of 1" },
-        { { 255, 255 }, 2, "of the classes 0 to 1 no voxel of train is of 0" },
+        { { 0, 3 }, 4, "4 classes, of which these have no voxel in train: 1, 2" },
+        { { 0, 0 }, 2, "2 classes, of which these have no voxel in train: 1" },
+        { { 255, 255 }, 2, "2 classes, of which these have no voxel in train: 0" },
         { { 1, 0 }, 2, "" },
         { { 0, 255 }, 2, "" },
     };
