@@ -81,6 +81,13 @@ def test_numbers():
     assert abs(float(own.split(",")[1]) - float(lines[5].split(",")[1])) < 1e-4, (own, lines[5])
     bare = table("bare.csv", [r[:2] for r in rows], None)
     assert stargrad("predict", run, "--data", f"csv:{bare}", "--cpus", 1).splitlines() == lines
+    single, alone = folder("single"), table("single.csv", [[r[0], r[2]] for r in rows], ["a", "t"])
+    stargrad("train", "--model", "mlp", "--data", f"csv:{alone}", "--batch", 12, "--steps", 1, "--cpus", 1, "--out", single)
+    for text, why in (("a\n1\n\"\"\n3\n", "line 3, column 1 (a): '' is no number"), ("a\n1\n \n3\n", "")):     # a missing value, a blank line
+        with open(alone, "w") as f:
+            f.write(text)
+        said, warned = told("predict", single, "--data", f"csv:{alone}", status=bool(why))
+        assert why in warned and (why or said.count("\n") == 3), (said, warned)
     said = told("train", "--model", "mlp", "--data", f"csv:{table('one.csv', rows[:1] * 20, None)},classes", "--batch", 4, "--print")[1]
     assert "all training samples are of one class" in said and said.count("\n") == 1, said
 
