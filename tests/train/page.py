@@ -107,7 +107,7 @@ def test_configuration():
             assert page.get_log("browser") == [], "the console has errors"
             rows = dict(row.text.split("\n") for row in page.find_elements(By.CSS_SELECTOR, "#configuration dl:first-of-type div"))
             assert rows["lr"] == "0.1" and rows["batch"] == "32" and rows["weight-decay"] == "0.0001" and rows["bn-group"] == "rank", rows
-            assert "after step 5: steps 6 (was 5), lr 0.05 (was 0.1)" in page.find_element(By.ID, "configuration").text
+            assert "after step 5, with steps 6 (was 5), lr 0.05 (was 0.1)" in page.find_element(By.ID, "configuration").text
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
         finally:
             page.quit()
