@@ -66,7 +66,8 @@ class Draw:
             words = ["mpirun", "-n", str(ranks), *words]
         self.commands.append(shlex.join(words))
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", env={**os.environ, **RANKS, **(env or {})}, timeout=600)
-        if done.returncode == 2 and refusable and done.stderr.startswith("stargrad: "):
+        few = done.returncode == 1 and "cannot keep" in done.stderr     # stages busy, which is known once there is a network
+        if (done.returncode == 2 or few) and refusable and done.stderr.startswith("stargrad: "):
             raise Refused(done.stderr.splitlines()[0])
         if done.returncode:
             raise Broken(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")

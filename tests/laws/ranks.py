@@ -81,6 +81,8 @@ def check(draw):
     if exact and draw.chance(0.3):
         words += ["--precision", "bf16"]
     on_ranks = [*draw.options(ON_RANKS), *placed]
+    if network[1].startswith("gpt") and "partition" in on_ranks:     # which keeps text's windows where they are: other samples
+        on_ranks[on_ranks.index("partition")] = "replicate"
     one, some = folder("one"), folder("some")
     draw.run([*words, *on_ranks, "--out", some], ranks, refusable=True)
     draw.run([*words, "--out", one])
