@@ -3,7 +3,7 @@
  *
  * Text is cut into words before anything is joined: a blank and letters, a blank and digits, a blank and what is neither, blanks;
  * and the endings 's 't 're 've 'm 'll 'd; by Unicode's classes (unicode_data.h). Added tokens (<|endoftext|>) are found before
- * that, the first and of these the longest first; those that are normalized, in what the others leave.
+ * that: at each place the longest; the normalized ones only in the text between the others.
  *
  * Limits: the steps of a tokenizer.json that GPT-2's has not are refused by name. */
 #include "cli/tokenizer.h"
@@ -140,8 +140,8 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
 /* ---- what GPT-2's tokenizer has not ---- */
 
 static int refuse(const char *file, const char *what, const char *name) {
-    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its tokens%s would be %s", file, what,
-                      name, strcmp(what, "decoder") ? "" : "' text", strcmp(what, "decoder") ? "others" : "another");
+    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its %s", file, what, name,
+                      strcmp(what, "decoder") ? "tokens would be others" : "tokens' text would be another");
 }
 
 /* A STEP of the file, null or an object with a type, which may be a Sequence of such: the first type that is not KNOWN; NULL: all
@@ -200,7 +200,7 @@ static int check_model(const char *file, const json_t *model) {
     return 0;
 }
 
-/* Of equal pairs the last holds. Both pieces, and what they make, have to be tokens. */
+/* A later equal pair replaces an earlier one. Both pieces and the joined piece must be tokens. */
 static int add_pair(struct sgrad__tokenizer *t, const char *file, const char *pair) {
     const char *blank = strchr(pair, ' ');
     char *piece[3] = { sgrad_format("%.*s", (int)(blank ? blank - pair : 0), pair), sgrad_format("%s", blank ? blank + 1 : "") };

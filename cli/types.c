@@ -68,7 +68,7 @@ static char *show_real(const struct sgrad__option *o, const struct sgrad__reques
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
-/* Lists may be empty, where a run's options have some (--like, --resume), and what is chosen if it is not given. */
+/* An empty value empties a list that --like or --resume inherits, and makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *o) {
     static const char *const lists[] = { "LIST", "X,X,X", "AXIS=N,...", "N[:D[:P]]" };
     static const char *const chosen[] = { "allreduce", "network", "scheduler" };

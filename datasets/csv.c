@@ -51,7 +51,7 @@ static int check_features(const struct sgrad__table *t, int file) {
     return 0;
 }
 
-/* ---- what is read, and yet odd ---------------------------------------------------------------------------------------- */
+/* ---- warnings of doubtful tables ---------------------------------------------------------------------------------------- */
 
 enum { FEW = 10 };      /* lines of which nothing is concluded */
 

@@ -128,7 +128,7 @@ static char separator_of(const unsigned char *data, size_t size) {
     return first[2] ? ',' : first[0] ? ';' : second[2] ? ',' : second[0] ? ';' : '\t';
 }
 
-/* strtod takes more: hexadecimal digits, names of what is no number. */
+/* strtod also accepts hexadecimal digits, inf and nan. */
 bool sgrad__csv_number(const char *text, double *number) {
     char *end;
     if (text[strspn(text, " +-.0123456789eE")]) return false;

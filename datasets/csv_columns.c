@@ -78,7 +78,7 @@ static bool is_titled(const struct sgrad__csv *csv, int column) {
     return numbers > texts || csv->rows == 1;
 }
 
-/* 0,1,2,… or 1,2,3,…: what programs call columns that have no names; or years. */
+/* 0,1,2,… or 1,2,3,…: programs number columns without names so; or consecutive years. */
 static bool counts(const struct sgrad__csv *csv) {
     double first, number;
     if (csv->columns < 2 || !sgrad__csv_number(csv->cell[0], &first)) return false;

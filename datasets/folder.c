@@ -164,16 +164,12 @@ static void free_images(struct images *images) {
 /* Classes that have images for training, and none here. */
 static void tell_absent(const struct folder *folder, const struct images *images) {
     enum { FEW = 5 };
-    char *list = sgrad_format("%s", "");
+    char *list = NULL;
     int absent = 0;
     for (int64_t c = 0, i = 0; c < folder->classes; c++) {
         const int64_t first = i;
         while (i < images->count && images->label[i] == c) i++;
-        if (i > first || absent++ > FEW) continue;
-        char *more = absent > FEW ? sgrad_format("%s, …", list)
-                                  : sgrad_format("%s%s'%.100s'", list, *list ? ", " : "", folder->class_name[c]);
-        free(list);
-        list = more;
+        if (i == first) sgrad__list_name(&list, &absent, FEW, true, folder->class_name[c]);
     }
     if (absent && sgrad_launched_rank() == 0)
         sgrad_warn("folder: %s: has no image of %d of the %d classes: %s", folder->path, absent, folder->classes, list);
@@ -302,7 +298,7 @@ static int find_kind(struct sgrad_dataset *dataset) {
     return 0;
 }
 
-/* Says of the first that is found what of it is not read. */
+/* Warns once of further frames, and once of lower bits, that are not read. */
 static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__image *image) {
     if (image->animated && !atomic_exchange(&folder->told_more, true))
         sgrad_warn("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it", folder->path,

@@ -47,6 +47,10 @@ bool sgrad__csv_comma(const char *text);
 /* Orders two such texts by their numbers: "1" and "1.0" are the same. */
 int sgrad__csv_order(const char *a, const char *b);
 
+/* Appends NAME, in quotes if QUOTED, to *LIST, which begins as NULL and is the caller's to free; counts it in *COUNT. After FEW
+ * names an ellipsis ends the list. (origin.c) */
+void sgrad__list_name(char **list, int *count, int few, bool quoted, const char *name);
+
 /* ---- unused.c ---- */
 
 /* Warns of the classes of D that no one of COUNT training labels is; PATH has them, of a data set of KIND. */
@@ -57,6 +61,8 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
 /* ---- unicode.c ---- */
 
 bool sgrad__is_utf8(const void *data, size_t size);
+/* Are DATA UTF-8 without control characters? The last character may be cut off. */
+bool sgrad__is_text(const void *data, size_t size);
 /* Puts a letter of Latin-1 to TO, as UTF-8, of one byte or two; returns what follows it. */
 char *sgrad__put_latin(unsigned char byte, char *to);
 /* TEXT, if it is UTF-8, else as if it were Latin-1; free it. */

@@ -73,16 +73,17 @@ static int find(const struct sgrad_origin *o, const char *name) {
     return found;
 }
 
-/* Appends 'NAME' to LIST, of which a few are listed. */
-static void add(char **list, int *count, const char *name) {
-    enum { FEW = 10 };
-    char *longer = *count < FEW    ? sgrad_format("%s%s'%.100s'", *list ? *list : "", *list ? ", " : "", name)
-                   : *count == FEW ? sgrad_format("%s, …", *list)
+void sgrad__list_name(char **list, int *count, int few, bool quoted, const char *name) {
+    const char *quote = quoted ? "'" : "";
+    char *longer = *count < few    ? sgrad_format("%s%s%s%.100s%s", *list ? *list : "", *list ? ", " : "", quote, name, quote)
+                   : *count == few ? sgrad_format("%s, …", *list)
                                    : *list;
     if (longer != *list) free(*list);
     *list = longer;
     ++*count;
 }
+
+enum { FEW = 10 };
 
 /* Labels of no names: numbers, of which the largest is known. */
 static int take_numbers(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
@@ -104,12 +105,12 @@ static int take_names(struct sgrad_dataset *d, const char *data, const struct sg
     d->label_of = sgrad_alloc((size_t)d->classes, sizeof *d->label_of);
     for (int c = 0; c < d->classes; c++) {
         const int label = d->label_of[c] = find(o, d->class_name[c]);
-        if (label < 0) add(&unknown, &unknowns, d->class_name[c]);
+        if (label < 0) sgrad__list_name(&unknown, &unknowns, FEW, true, d->class_name[c]);
         else there[label] = true;
     }
     for (int c = 0; c < o->classes && !unknowns; c++) {
         char *name = there[c] ? NULL : sgrad__class_name((const char *const *)o->class_name, c);
-        if (name) add(&missing, &missings, name);
+        if (name) sgrad__list_name(&missing, &missings, FEW, true, name);
         free(name);
     }
     const char *are = sgrad_plural(unknowns, "class", "classes");

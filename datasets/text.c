@@ -1,5 +1,6 @@
 /* text.c: a file's bytes, to be guessed one after the other; the last tenth is the test set. */
 #include "config.h"
+#include "datasets/formats.h"
 #include "datasets/windows.h"
 #include "runtime/contents.h"
 

@@ -10,16 +10,21 @@ static int more_of(unsigned char first) {
     return first < 0x80 ? 0 : first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
 }
 
-bool sgrad__is_utf8(const void *data, size_t size) {
-    const unsigned char *at = data, *end = at + size;
+/* TEXT: control characters are none, and the last letter may be cut off. */
+static bool is_utf8(const unsigned char *at, const unsigned char *end, bool text) {
     while (at < end) {
-        int more = more_of(*at++);
-        if (more < 0 || more > end - at) return false;
-        for (; more > 0; more--)
+        const unsigned char first = *at++;
+        int more = more_of(first);
+        if (more < 0 || (!text && more > end - at)) return false;
+        if (text && (first == 0x7f || (first < ' ' && first != '\n' && first != '\r' && first != '\t'))) return false;
+        for (; more > 0 && at < end; more--)
             if ((*at++ & 0xc0) != 0x80) return false;
     }
     return true;
 }
+
+bool sgrad__is_utf8(const void *data, size_t size) { return is_utf8(data, (const unsigned char *)data + size, false); }
+bool sgrad__is_text(const void *data, size_t size) { return is_utf8(data, (const unsigned char *)data + size, true); }
 
 char *sgrad__put_latin(unsigned char byte, char *to) {
     if (byte >= 0x80) *to++ = (char)(0xc0 | byte >> 6), byte = 0x80 | (byte & 0x3f);

@@ -9,17 +9,15 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
                            const struct sgrad_dataset *d) {
     enum { FEW = 5 };
     bool *used = sgrad_alloc((size_t)d->classes, sizeof *used);
-    char *list = sgrad_format("%s", "");
+    char *list = NULL;
     int unused = 0;
     for (int64_t i = 0; i < count; i++)
         if (label[i] >= 0) used[label[i]] = true;
     for (int c = 0; c < d->classes; c++) {
-        if (used[c] || unused++ > FEW) continue;
+        if (used[c]) continue;
         char *name = sgrad__class_name(d->class_name, c);
-        char *more = unused > FEW ? sgrad_format("%s, …", list) : sgrad_format("%s%s%.100s", list, *list ? ", " : "", name);
+        sgrad__list_name(&list, &unused, FEW, false, name);
         free(name);
-        free(list);
-        list = more;
     }
     if (unused && sgrad_launched_rank() == 0)
         sgrad_warn("%s: %s: %d classes, of which these have no training sample: %s%s", kind, path, d->classes, list,

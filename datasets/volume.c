@@ -264,30 +264,33 @@ static int likely(const char *path, const char *ending) {
 
 /* The likeliest file FOLDER/PART/NAME.*, or the folder NAME, in *FOUND, free it; NULL: there is none. */
 static int find_file(const char *folder, const char *part, const char *name, char **found) {
-    char *inner = sgrad_format("%s/%s", folder, part), *one[3] = { NULL }, *more[3] = { NULL };
-    int best = 2;
+    char *inner = sgrad_format("%s/%s", folder, part), *other = NULL;
+    int best = 0;
     DIR *dir = opendir(inner);
     struct dirent *entry;
     int error = 0;
+    *found = NULL;
     while (dir && (entry = readdir(dir))) {
         const size_t length = strlen(name);
         if (strncmp(entry->d_name, name, length) || (entry->d_name[length] && entry->d_name[length] != '.')) continue;
         char *path = sgrad_format("%s/%s", inner, entry->d_name);
         const int is = likely(path, entry->d_name + length);
-        char **to = one[is] ? &more[is] : &one[is];
-        free(*to);
-        *to = path;
+        if (is > best) {
+            free(*found);
+            free(other);
+            *found = path, other = NULL, best = is;
+        } else if (is == best && best) {
+            free(other);
+            other = path;
+        } else {
+            free(path);
+        }
     }
     if (dir) closedir(dir);
-    while (best && !one[best]) best--;
-    if (best && more[best])
+    if (other)
         error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
-                           one[best], more[best], part, name);
-    *found = one[best];
-    for (int i = 0; i < 3; i++) {
-        if (i != best) free(one[i]);
-        free(more[i]);
-    }
+                           *found, other, part, name);
+    free(other);
     free(inner);
     return error;
 }

@@ -71,14 +71,3 @@ void sgrad__windows_close(struct sgrad_dataset *dataset) {
     sgrad_map_close(&w->map);
     free(w);
 }
-
-bool sgrad__is_text(const unsigned char *data, size_t size) {
-    for (size_t i = 0, length; i < size; i += length) {
-        const unsigned char c = data[i];
-        length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
-        if (!length || c == 0x7F || (c < ' ' && c != '\n' && c != '\r' && c != '\t')) return false;
-        for (size_t k = 1; k < length && i + k < size; k++)
-            if (data[i + k] >> 6 != 2) return false;
-    }
-    return true;
-}

@@ -14,7 +14,4 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
 int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
 
-/* Are DATA UTF-8 without control characters? A character that the end cuts off is left out. */
-bool sgrad__is_text(const unsigned char *data, size_t size);
-
 #endif

@@ -81,8 +81,8 @@ static void find_chunks(struct sgrad_volume *v) {
     const struct dirent *entry;
     bool there = false, nested = false;
     DIR *folder = opendir(v->path);
-    while (folder && (entry = readdir(folder))) {
-        there |= has_chunks(zarr, entry->d_name, zarr->separator);
+    while (folder && !there && (entry = readdir(folder))) {
+        there = has_chunks(zarr, entry->d_name, zarr->separator);
         nested |= has_chunks(zarr, entry->d_name, '/');
     }
     if (folder) closedir(folder);

@@ -154,8 +154,8 @@ void sgrad_run_input_free(struct sgrad_run_input *input) {
     *input = (struct sgrad_run_input){ 0 };
 }
 
-/* *ORIGIN NULL: FOLDER has no config.json of a run. */
-static int read_origin(const char *folder, struct sgrad_origin **origin) {
+/* *ORIGIN NULL: FOLDER has no config.json of a run. LEARNED: the image that config.json states, if it states one. */
+static int read_origin(const char *folder, struct sgrad_origin **origin, struct sgrad_run_input *learned) {
     char *path;
     json_t *config;
     int error = sgrad__config_read(folder, &path, &config);
@@ -163,6 +163,7 @@ static int read_origin(const char *folder, struct sgrad_origin **origin) {
     struct sgrad_origin *o = is_run ? sgrad__origin_of(config) : NULL;
     if (is_run && !o) error = sgrad_fail(SGRAD_EFORMAT, "%s: its features or classes are not as a run writes them", path);
     if (!error) *origin = o;
+    if (config && !take_image(json_object_get(config, "input"), learned)) learned->image.rank = 0;
     json_decref(config);
     free(path);
     return error;
@@ -190,34 +191,29 @@ void sgrad_run_take_seed(struct sgrad_train_options *o) {
 }
 
 /* A network with global pooling takes images of any size, and is seldom as good on others than it has learned from. */
-static void warn_of_size(const char *folder, const char *data, const struct sgrad_dataset *d) {
+static void warn_of_size(const struct sgrad_run_input *learned, const char *data, const struct sgrad_dataset *d) {
     const struct sgrad_field *image = sgrad_dataset_image(d);
-    struct sgrad_run_input learned = { 0 };
-    char *path = NULL;
-    json_t *config = NULL;
-    const bool known = image && image->shape.rank == 3 && !sgrad__config_read(folder, &path, &config) && config &&
-                       take_image(json_object_get(config, "input"), &learned) && learned.image.rank == 3;
-    const int64_t *is = known ? image->shape.dim : NULL, *was = learned.image.dim;
-    if (known && (is[0] != was[0] || is[1] != was[1]) && sgrad_launched_rank() == 0)
+    if (!image || image->shape.rank != 3 || learned->image.rank != 3) return;
+    const int64_t *is = image->shape.dim, *was = learned->image.dim;
+    if ((is[0] != was[0] || is[1] != was[1]) && sgrad_launched_rank() == 0)
         sgrad_warn("%s: images of %lldx%lld, and the network was trained on images of %lldx%lld", data, (long long)is[1],
                    (long long)is[0], (long long)was[1], (long long)was[0]);
-    json_decref(config);
-    free(path);
 }
 
 int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
     if (!o->data) return sgrad_fail(SGRAD_EINVAL, "no data set is named (options.data, --data)");
     char *folder = folder_of_weights(o);
-    int error = folder ? read_origin(folder, &origin) : 0;
+    struct sgrad_run_input learned = { 0 };
+    int error = folder ? read_origin(folder, &origin, &learned) : 0;
+    free(folder);
     const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
                                                .origin = origin, .every = every, .damaged = o->skip_damaged };
     struct sgrad_dataset *opened = NULL;
     if (!error) error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, &opened);
     sgrad_origin_free(origin);
     if (!error && o->skip_damaged) error = sgrad_dataset_skip_damaged(opened, sgrad_launched_rank() == 0, NULL);
-    if (!error && folder) warn_of_size(folder, o->data, opened);
-    free(folder);
+    if (!error) warn_of_size(&learned, o->data, opened);
     if (error) sgrad_dataset_close(opened);
     else *dataset = opened;
     return error;

@@ -119,7 +119,7 @@ def main(tests, *options):
         def pytest_runtest_logreport(self, report):
             ran.extend([report] if report.when == "call" and not report.skipped else [])
 
-    words = [f"{file}::{word}" if callable(tests.get(word.partition("[")[0])) else word for word in sys.argv[1:]]
+    words = [f"{file}::{word}" if word.startswith("test_") and word.partition("[")[0] in tests else word for word in sys.argv[1:]]
     if not any("::" in word or os.path.exists(word) for word in words):
         words.append(file)
     status = pytest.main(["-c", os.path.join(TESTS, "pytest.ini"), "--rootdir", TESTS, "-v", *options, *words], [Outcomes()])
