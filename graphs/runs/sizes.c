@@ -134,12 +134,13 @@ static double least_seconds(const struct sgrad__run *r, int64_t micros) {
 
 static int64_t greatest_common_divisor(int64_t a, int64_t b) { return b ? greatest_common_divisor(b, a % b) : a; }
 
-/* A group of batch norm is whole micro-batches. --deterministic must not look at the machine, and up to eight ranks, a power of
- * two, have to cut the batch alike: at every eighth, unless the user says into what. */
+/* A group of batch norm is whole micro-batches. --deterministic must not look at the machine. Unless the user sets micro-batches,
+ * 1, 2, 4 and 8 ranks must cut the batch at the same samples: into 8 equal pieces, or into the 4 or 2 that divide it. */
 static int64_t good_unit(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int64_t share = o->batch / r->parts, here = r->group < share ? r->group : share;
-    return o->deterministic && !o->micro_batch && o->batch % 8 == 0 ? greatest_common_divisor(here, o->batch / 8) : here;
+    if (!o->deterministic || o->micro_batch) return here;
+    return greatest_common_divisor(here, o->batch / greatest_common_divisor(o->batch, 8));
 }
 
 /* Every worker should find a micro-batch, as long as tasks are not so short that submitting them takes longer than they do; with
