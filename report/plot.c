@@ -54,6 +54,8 @@ static bool settle(const char *folder, const struct sgrad__plot *plot, bool whol
 }
 
 bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
+    const char *pictures = getenv("STARGRAD_PICTURES");
+    if (pictures && strcmp(pictures, "no") == 0) return false;
     if (system("command -v gnuplot >/dev/null 2>&1")) {
         sgrad_warn("no %s was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
         return false;

@@ -14,6 +14,18 @@ def pytest_configure():
         signal.signal(number, handler)      # whoever starts the tests may ignore them (nohup, &), and hand that on
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests that are marked `long` run in check-long, which runs no others of their files, or where a test is chosen by name."""
+    if config.option.keyword or any("::" in word for word in config.args):
+        return
+    wanted = bool(os.environ.get("STARGRAD_LONG"))
+    with_long = {item.path for item in items if item.get_closest_marker("long")}
+    left = [item for item in items if item.path in with_long and bool(item.get_closest_marker("long")) != wanted]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
 def repeat(item):
     known = [f"{key}={shlex.quote(os.environ[key])}" for key in ("STARGRAD", "srcdir", "builddir", "STARGRAD_MAX_ISA") if key in os.environ]
     return " ".join([*known, shlex.quote(sys.executable), shlex.quote(str(item.path)), shlex.quote(item.name)])

@@ -3,6 +3,7 @@
 # picture and figures, and no run.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
+unset STARGRAD_PICTURES
 
 network=(--model convnet --data digits --batch 64 --bn-group global --deterministic --cpus 1)
 passes find-lr "${network[@]}" --to 1e4 --out rates

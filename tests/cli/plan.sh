@@ -2,6 +2,7 @@
 # What machines would make of a training: every machine file is read, figures add up, published rows come out, refusals are plain.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
+unset STARGRAD_PICTURES
 
 machines=$srcdir/machines
 small=(--model resnet20 --data synthetic:32x32x3,10,50000)

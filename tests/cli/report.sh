@@ -2,6 +2,7 @@
 # Reports of folders that are not what they should be.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
+unset STARGRAD_PICTURES
 
 step='{"event":"step","step":1,"epoch":0,"loss":2.5,"lr":0.1,"samples_per_second":100}'
 epoch='{"event":"epoch","epoch":1,"train_loss":2.5,"test_loss":null,"test_top1":0.5,"seconds":1}'

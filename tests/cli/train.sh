@@ -2,6 +2,7 @@
 # A run from the command line: its folder, its results, its report, its weights.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
+unset STARGRAD_PICTURES
 
 train=(train --model convnet --data digits --steps 3 --batch 64)
 

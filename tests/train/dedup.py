@@ -8,6 +8,8 @@ import zlib
 
 from run import folder, losses, main, ranks, stargrad
 
+os.environ.pop("STARGRAD_PICTURES", None)      # pictures are looked at
+
 SIDE = 24
 
 

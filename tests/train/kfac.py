@@ -12,8 +12,10 @@ from run import FOLDER, REFERENCE, content, events, folder, losses, main, ranks,
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
 
+# One layer has the largest factors, of 576 rows; a decomposition of each takes as long as several steps.
 SMALL = ("train", "--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--batch", 64, "--bn-group", "global", "--deterministic",
-         "--optimizer", "kfac", "--lr", 0.02, "--kfac-factor-every", 2, "--kfac-eigen-every", 4, "--kfac-lag", 3)
+         "--optimizer", "kfac", "--lr", 0.02, "--kfac-factor-every", 2, "--kfac-eigen-every", 4, "--kfac-lag", 3,
+         "--kfac-skip", "layer3.1.*,layer3.2.*")
 
 
 def tensors(path):
@@ -80,7 +82,7 @@ def test_losses():
     check_losses("resnet20", "--no-fuse")
 
 
-def train(name, *more, count=1, steps=12):
+def train(name, *more, count=1, steps=9):
     out = folder(name)
     words = (*SMALL, "--steps", steps, *more, "--out", out)
     if count > 1:
@@ -93,7 +95,7 @@ def train(name, *more, count=1, steps=12):
 def test_same_bits():
     """Whatever the workers, the window, how many decompositions are late, and the ranks."""
     first = train("first", "--cpus", 1)
-    assert len(first[0]) == 12
+    assert len(first[0]) == 9
     for more in (("--cpus", 2), ("--cpus", 2, "--window", 4, "--scheduler", "prio"), ("--cpus", 2, "--no-fuse")):
         again = train("again", *more)
         assert again == first or "--no-fuse" in more and all(abs(a - b) <= 1e-4 * b for a, b in zip(again[0], first[0])), more
@@ -145,13 +147,13 @@ def test_resume():
     whole = train("whole")
     for before, variant, count in ((1, "opt", 1), (1, "opt", 2), (4, "lw", 1), (2, "lw", 4)):
         out = folder("parted")
-        words = (*SMALL, "--kfac-variant", variant, "--steps", 12, "--checkpoint-every", "6s", "--out", out)
+        words = (*SMALL, "--kfac-variant", variant, "--steps", 9, "--checkpoint-every", "6s", "--out", out)
         ranks(before, *words) if before > 1 else stargrad(*words)
-        for name in ("checkpoint-12.safetensors", "model.safetensors"):
+        for name in ("checkpoint-9.safetensors", "model.safetensors"):
             os.remove(os.path.join(out, name))
         kept = tensors(os.path.join(out, "checkpoint-6.safetensors"))
         assert kept["optimizer.next_a.fc"] != kept["optimizer.eigen_a.fc"] and len(kept["optimizer.factor_a.fc"]) == 65 * 66 // 2
-        words = (*SMALL, "--steps", 12, "--out", out, "--resume")
+        words = (*SMALL, "--steps", 9, "--out", out, "--resume")
         ranks(count, *words) if count > 1 else stargrad(*words)
         assert (losses(out), content(out)) == whole, f"{before} ranks, {variant}, resumed on {count} ranks"
 
@@ -175,7 +177,7 @@ def test_memory():
                 factor[rank] += 4 * n * (n + 1) // 2
                 for other in range(rank % columns, 4, columns):
                     used[other] += 2 * 4 * n * (n + 1)
-        assert abs(max(x + y for x, y in zip(factor, used)) - kept[-1]) <= 0.01 * kept[-1], (variant, kept, factor, used)
+        assert abs(max(x + y for x, y in zip(factor, used)) - kept[-1]) <= 5e4, (variant, kept, factor, used)      # to 0.1 MB
         taken = states("--kfac-variant", variant) - plain
         assert abs(taken - factor[0] - used[0]) <= 0.05 * (factor[0] + used[0]), (variant, taken, factor, used)
     assert kept[0] > kept[1] > kept[2]

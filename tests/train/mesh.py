@@ -3,7 +3,7 @@ mesh; --print tells what ranks have and send, which follows the volumes of docs/
 import os
 import re
 
-from run import REFERENCE, Skip, events, folder, losses, main, mpirun, ranks, stargrad
+from run import REFERENCE, Skip, events, folder, long, losses, main, mpirun, ranks, stargrad
 from split import SPLIT, tensors
 
 TEXT = os.path.join(REFERENCE, "text.txt")
@@ -60,11 +60,20 @@ def test_resume():
         assert abs(a - b) <= 1e-5 * a, (losses(one), losses(out))
 
 
-def test_recomputed():
+def recomputed(count, mesh):
     one, out = folder("kept"), folder("again")
-    ranks(8, *GPT, "--steps", 3, "--mesh", "tensor=3d:2", "--deterministic", "--out", one)
-    ranks(8, *GPT, "--steps", 3, "--mesh", "tensor=3d:2", "--deterministic", "--recompute", "--out", out)
+    ranks(count, *GPT, "--steps", 3, "--mesh", mesh, "--deterministic", "--out", one)
+    ranks(count, *GPT, "--steps", 3, "--mesh", mesh, "--deterministic", "--recompute", "--out", out)
     assert losses(one) == losses(out)
+
+
+def test_recomputed():
+    recomputed(4, "tensor=2d:2")
+
+
+@long
+def test_recomputed_on_a_cube():
+    recomputed(8, "tensor=3d:2")
 
 
 def test_images():

@@ -11,6 +11,8 @@ import zlib
 
 from run import command, content, events, folder, losses, main, ranks, stargrad
 
+os.environ.pop("STARGRAD_PICTURES", None)      # pictures are looked at
+
 SIDE, CLASSES = 8, ("ant", "bee, wild", 'cat "Tom"')
 
 

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 
-from run import (FOLDER, RANKS, Skip, by_rank, command, content, events, folder, losses, main, mpirun, ranks, stargrad,
+from run import (FOLDER, RANKS, Skip, by_rank, command, content, events, folder, long, losses, main, mpirun, ranks, stargrad,
                  wait_for_steps)
 
 # Batch norm and augmentation; dropout and augmentation.
@@ -35,12 +35,22 @@ def near(one, other):
     return len(one) == len(other) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(one, other))
 
 
+def same_bits(name, *counts):
+    run = ("train", *NETWORKS[name], "--batch", 64, "--steps", 3, "--bn-group", "global", "--deterministic")
+    one = train(1, *run)
+    for count in counts:
+        assert train(count, *run) == one, f"{name} on {count} ranks"
+
+
 def test_same_bits():
-    for name, network in NETWORKS.items():
-        run = ("train", *network, "--batch", 64, "--steps", 3, "--bn-group", "global", "--deterministic")
-        one = train(1, *run)
-        for count in (2, 4, 8):
-            assert train(count, *run) == one, f"{name} on {count} ranks"
+    same_bits("resnet20", 2, 4)
+    same_bits("nin", 4)
+
+
+@long
+def test_same_bits_on_more_ranks():
+    same_bits("resnet20", 8)
+    same_bits("nin", 2, 8)
 
 
 def test_same_bits_in_bf16():
@@ -136,18 +146,26 @@ def test_any_number():
         assert near(one, train(count, *run)[0]), f"{count} ranks"
 
 
-def test_every_allreduce():
+def every_allreduce(count):
     run = (*SMALL, "--batch", 48, "--steps", 3, "--clip-norm", 1, "--optimizer", "adam", "--lr", 0.001)
     one = train(1, *run)[0]
     names = re.findall(r"^(\w+)", stargrad("list", "allreduce"), re.M)
     names.remove("nccl")        # on GPUs: tests/gpu/emulated_graphs.py
     assert len(names) >= 7, names
     for name in names:
-        for count in (3, 4):
-            got = train(count, *run, "--allreduce", name)[0]
-            assert near(one, got), f"{name} on {count} ranks: {got}, not {one}"
-    small = train(4, *run, "--bucket", 0.01)[0]
+        got = train(count, *run, "--allreduce", name)[0]
+        assert near(one, got), f"{name} on {count} ranks: {got}, not {one}"
+    small = train(count, *run, "--bucket", 0.01)[0]
     assert near(one, small), f"small buckets: {small}, not {one}"
+
+
+def test_every_allreduce():
+    every_allreduce(3)
+
+
+@long
+def test_every_allreduce_on_four_ranks():
+    every_allreduce(4)
 
 
 def test_no_gpus_for_nccl():

@@ -22,6 +22,7 @@ FOLDER = tempfile.mkdtemp(prefix="stargrad-test-")
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 Skip = pytest.skip.Exception if pytest else Exception
+long = pytest.mark.long if pytest else lambda test: test     # a test of check-long alone
 
 
 def folder(name):

@@ -10,6 +10,8 @@ import subprocess
 
 from run import Skip, command, folder, main, ranks, stargrad
 
+os.environ.pop("STARGRAD_PICTURES", None)      # pictures are looked at
+
 NETWORK = ("train", "--model", "resnet20", "--data", "synthetic:8x8x3,10,64", "--batch", 16, "--micro-batch", 4)
 STEPS = 2
 
