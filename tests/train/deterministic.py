@@ -3,7 +3,7 @@ import json
 import os
 import re
 
-from run import REFERENCE, content, folder, losses, main, stargrad
+from run import REFERENCE, content, folder, losses, main, ranks, stargrad
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 1,
        "--deterministic", "--lr", 0.05)
@@ -41,6 +41,20 @@ def test_micro_batches_need_not_be_equal():
     assert "1 micro-batch x 61" in stargrad(*run, "--micro-batch", 61, "--out", whole)
     one, other = losses(chosen), losses(whole)
     assert len(one) == 3 and all(abs(a - b) <= 1e-5 * b for a, b in zip(one, other)), (one, other)
+
+
+def test_batches_that_are_no_multiple_of_8():
+    """Ranks share 12 samples as 4 equal pieces and 6 as 2, so that 1, 2 and 4 ranks compute micro-batches of the same samples."""
+    for batch, counts in ((12, (2, 4)), (6, (2,))):
+        run = ("train", "--model", "convnet", "--data", "digits", "--batch", batch, "--bn-group", "global", "--steps", 3, "--evaluate-last",
+               "--deterministic")
+        one = folder("one")
+        stargrad(*run, "--cpus", 1, "--out", one)
+        for count in counts:
+            out = folder("shared")
+            ranks(count, *run, "--out", out)
+            same = losses(out) == losses(one) and content(out) == content(one)      # pytest takes minutes to show how bytes differ
+            assert same, f"batch {batch} on {count} ranks: losses {losses(out)}, not {losses(one)}"
 
 
 def test_groups():
